@@ -1,0 +1,45 @@
+# make lab    JupyterLab, first lesson open          make book   the static site
+# make test   everything CI runs                     make build  notebooks from the lessons
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(abspath $(VENV))/bin
+READY := $(VENV)/.ready
+PIP_ARGS ?=
+export PATH := $(BIN):$(PATH)
+
+.PHONY: lab test check build book bench clean
+
+lab: $(READY)
+	course lab
+
+test: $(READY)
+	python -m pytest
+
+check: $(READY)  # the fast part of test, well under a minute
+	ruff check .
+	ruff format --check .
+	course build --check
+	python -m pytest tests/test_house.py tests/test_views.py
+
+build: $(READY)
+	course build
+
+book: $(READY)
+	course book --serve
+
+bench: $(READY)
+	for name in benchmarks/[a-qs-z]*.py; do python -m benchmarks.$$(basename $$name .py) || exit 1; done
+
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if v >= (3, 11) else \
+	  f"the course needs Python 3.11 or newer, this is {v[0]}.{v[1]}; try: make PYTHON=python3.12 $(MAKECMDGOALS)")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(PIP_ARGS) pip==26.3
+	$(BIN)/python -m pip install --quiet --no-compile $(PIP_ARGS) --requirement constraints.txt
+	$(BIN)/python -m pip install --quiet --no-deps --editable .
+	$(BIN)/python -m pip check
+	touch $(READY)
+
+clean:
+	rm -rf _build

@@ -1,0 +1,1 @@
+"""Measurements that the book cites; run one as `python -m benchmarks.NAME`."""

@@ -1,0 +1,85 @@
+// What the theme leaves out for keyboards, screen readers and print. The pages read well without it.
+(() => {
+  const SCROLLERS = "mjx-container, .pst-scrollable-table-container, .output.text_html, .bd-article pre";
+
+  // A name that differs from the visible words cannot be spoken to a voice control.
+  function dropFalseNames() {
+    for (const named of document.querySelectorAll("button.search-button-field, .theme-switch-button, summary[aria-label]")) {
+      named.removeAttribute("aria-label");
+    }
+    document.querySelector("#pst-primary-sidebar")?.setAttribute("role", "complementary");
+    document.querySelector("#pst-primary-sidebar")?.setAttribute("aria-label", "Course");
+  }
+
+  // An empty heading cell names nothing; as an ordinary cell it is skipped.
+  function emptyHeadings(root = document) {
+    for (const head of root.querySelectorAll("th")) {
+      if (head.textContent.trim() || head.querySelector("img, svg, input")) continue;
+      const cell = document.createElement("td");
+      cell.className = head.className;
+      head.replaceWith(cell);
+    }
+  }
+
+  // What scrolls sideways can be reached by keyboard, and only while it scrolls.
+  function reachable(element) {
+    if (element.localName === "mjx-container" && !element.hasAttribute("display")) {
+      element.toggleAttribute("data-wide", element.scrollWidth > element.closest("p, li, dd, td, div").clientWidth + 1);
+      if (!("wide" in element.dataset)) return;
+    }
+    const scrolls = element.scrollWidth > element.clientWidth + 1;
+    if (scrolls && !element.hasAttribute("tabindex")) {
+      element.dataset.scrolls = "";
+      element.tabIndex = 0;
+      if (element.localName === "mjx-container") {
+        element.setAttribute("role", "group");
+        element.setAttribute("aria-label", "formula, scrolls sideways");
+      }
+    } else if (!scrolls && "scrolls" in element.dataset) {
+      delete element.dataset.scrolls;
+      for (const name of ["tabindex", "role", "aria-label"]) element.removeAttribute(name);
+    }
+  }
+
+  function watchScrollers() {
+    const sizes = new ResizeObserver((entries) => entries.forEach((entry) => reachable(entry.target)));
+    const known = new WeakSet();
+    const scan = () => {
+      for (const element of document.querySelectorAll(SCROLLERS)) {
+        if (!known.has(element)) sizes.observe(element);
+        known.add(element);
+        reachable(element);
+      }
+    };
+    scan();
+    addEventListener("load", () => {
+      scan();
+      window.MathJax?.startup?.promise?.then(scan);
+    });
+  }
+
+  // On paper nothing can be unfolded, so everything is.
+  function unfoldForPrint() {
+    let folded = [];
+    const open = () => {
+      folded = folded.concat([...document.querySelectorAll("details:not([open])")]);
+      for (const part of folded) part.open = true;
+    };
+    const close = () => {
+      for (const part of folded) part.open = false;
+      folded = [];
+    };
+    addEventListener("beforeprint", open);
+    addEventListener("afterprint", close);
+    matchMedia("print").addEventListener("change", (event) => (event.matches ? open() : close()));
+  }
+
+  function start() {
+    dropFalseNames();
+    emptyHeadings();
+    watchScrollers();
+    unfoldForPrint();
+  }
+  if (document.readyState === "loading") document.addEventListener("DOMContentLoaded", start);
+  else start();
+})();

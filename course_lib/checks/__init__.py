@@ -1,0 +1,30 @@
+"""Check suites: a module per lesson, or per exercise when they are long.
+
+Each has `SUITES`, a tuple of `Suite`.
+`suite("rmsnorm")` imports only the module it needs.
+"""
+
+from importlib import import_module
+
+from course_lib.checks.suite import Suite
+
+LESSONS = {
+    "start": ("bytes",),
+    "rmsnorm": ("rmsnorm",),
+    "rope": ("rotate-half", "apply-rope"),
+    "swiglu": ("swiglu",),
+    "attention": ("attention",),
+    "gpt_init": ("init-weights",),
+    "gpt": ("gpt-forward",),
+    "gpt_flops": ("count-flops",),
+}
+
+
+def suite(exercise: str) -> Suite:
+    """The suite of that exercise; ValueError lists the ids when there is none."""
+    for lesson, exercises in LESSONS.items():
+        if exercise in exercises:
+            suites = import_module(f"course_lib.checks.{lesson}").SUITES
+            return next(found for found in suites if found.exercise == exercise)
+    ids = ", ".join(i for exercises in LESSONS.values() for i in exercises)
+    raise ValueError(f"no exercise {exercise!r}; the exercises are {ids}")

@@ -1,0 +1,125 @@
+"""Checks of lesson 04, the numerical half: large scores, 16 bits, gradients.
+
+Oracle: `masks.attention`, the formula in float64.
+"""
+
+import torch
+from torch import Tensor
+
+from course_lib.checks import expect
+from course_lib.checks.masks import K, attention
+from course_lib.checks.report import Wrong, vector
+from course_lib.checks.subject import Subject
+from course_lib.checks.suite import Draw
+
+
+def large_scores(subject: Subject, draw: Draw) -> None:
+    """Scores near 200 and near -200: exp must not overflow, and the future stays closed."""
+    T = draw.size(5, 6, 7)
+    past = torch.arange(T) < T - 1
+    for near, words in (
+        (torch.full((T,), 200.0), "scaled scores near 200; e^200 is beyond float32"),
+        (torch.full((T,), -200.0), "scaled scores near -200; e^-200 is below float32"),
+        (torch.where(past, -200.0, 200.0), "scaled scores near -200, for the last token near 200"),
+    ):
+        q, k, v, other_v = (draw.randn(1, 2, T, K) for _ in range(4))
+        q[..., 0], k[..., 0] = K**0.5, near  # adds `near` to the scaled scores
+        out = subject.call(q, k, v)
+        facts = dict(
+            tried=words, expected=f"output 0 = v of token 0: {vector(v[0, 0, 0], limit=3)}"
+        )
+        if isinstance(out, Tensor) and not torch.isfinite(out).all():
+            raise Wrong(
+                "ATT-OVERFLOW",
+                "large scores give NaN or infinity",
+                got=vector(out[0, 0, 0], limit=3),
+                fits="inf / inf or 0 / 0: exp without the maximum of the allowed scores.",
+                look="what happens between scores and weights; softmax subtracts\n"
+                "the maximum of a row, and after the mask it is the right one.",
+                **facts,
+            )
+        out = expect.tensor(out, shape=q.shape, dtype=q.dtype, tried=words)
+        other = subject.call(q, k, torch.where(past.view(T, 1), v, other_v))
+        if not torch.allclose(out[:, :, 0], other[:, :, 0], atol=1e-5):
+            raise Wrong(
+                "MASK-FINITE-FILL",
+                "at low scores the future is read",
+                preset="attention:finite-fill",
+                got=f"output 0 is {vector(out[0, 0, 0], limit=3)}, and moves with the last v",
+                fits="a fill that is low, but not below every score.",
+                look="the number that masked scores are set to: exp of it must be 0.",
+                **facts,
+            )
+        # scores of 200 carry an fp32 rounding of 2e-5, a few of them, and exp passes it on
+        expect.values(
+            out,
+            attention(q, k, v),
+            rtol=2e-3,
+            atol=2e-3,
+            tried=words,
+            finding="large scores give other outputs",
+            look="mask and softmax.",
+        )
+
+
+def low_precision(subject: Subject, draw: Draw) -> None:
+    """bfloat16 in, bfloat16 out, and the softmax keeps its sum."""
+    T = 257  # bf16 rounds 257 to 256, 1/257 hardly: a sum taken in bf16 shows, a cast does not
+    v = torch.linspace(1, 2, 33)[:32].bfloat16().expand(1, 1, T, 32).contiguous()
+    zeros = torch.zeros_like(v)
+    tried = f"{T} bfloat16 tokens with equal scores and equal v"
+    out = expect.tensor(subject.call(zeros, zeros, v), shape=v.shape, dtype=v.dtype, tried=tried)
+    ratio = (out[0, 0, -1].float() / v[0, 0, -1].float()).mean().item()
+    # right answers are within 1e-4; one extra rounding to bf16 inside moves it by 4e-3
+    if abs(ratio - 1) > 2e-3:
+        raise Wrong(
+            "ATT-SOFTMAX-16",
+            "the softmax lost digits in bfloat16",
+            tried=tried,
+            expected=f"the mean of {T} equal vectors is that vector: ratio 1.0000",
+            got=f"ratio {ratio:.4f} for the last token",
+            fits="exp, sum or division rounded to bfloat16 on the way.",
+            look="the dtype of the scores when softmax begins.",
+        )
+    q, k, v = (draw.randn(1, 2, 16, K, dtype=torch.bfloat16) for _ in range(3))
+    out = expect.tensor(subject.call(q, k, v), shape=q.shape, dtype=q.dtype)
+    # scores and weights may each be rounded to bf16 once (2^-9 of numbers up to 4), and the output
+    expect.values(
+        out.float(),
+        attention(q, k, v).float(),
+        rtol=0.05,
+        atol=0.05,
+        tried="random bfloat16 tokens",
+        finding="bfloat16 gives other outputs",
+        look="casts before the last product.",
+    )
+
+
+def gradient(subject: Subject, draw: Draw) -> None:
+    """q, k and v all receive their gradient, through the softmax."""
+    q, k, v, upstream = (draw.randn(1, 2, 6, K) for _ in range(4))
+    grads = subject.vjp(q, k, v, upstream=upstream)
+    leaves = [x.clone().requires_grad_() for x in (q, k, v)]
+    (attention(*leaves) * upstream).sum().backward()
+    missing = [name for name, grad in zip("qkv", grads, strict=True) if grad is None]
+    if missing:
+        raise Wrong(
+            "ATT-DETACHED",
+            f"no gradient reaches {', '.join(missing)}",
+            tried="a random upstream gradient",
+            expected="gradients for q, k and v",
+            got=f"none for {', '.join(missing)}",
+            look="`.detach()`, `.data`, `torch.tensor(...)` or `no_grad`.",
+        )
+    for name, grad, leaf in zip("qkv", grads, leaves, strict=True):
+        tried = f"a random upstream gradient; the gradient of {name}"
+        expect.not_finite(grad, tried=tried)
+        expect.values(
+            grad,
+            leaf.grad,
+            rtol=1e-3,
+            atol=1e-4,
+            tried=tried,
+            finding=f"the gradient of {name} differs",
+            look="steps that leave the graph.",
+        )

@@ -1,0 +1,116 @@
+"""Expectations that every suite shares: type, shape, dtype, NaN, values, known wrong patterns.
+
+Each raises `Wrong` with a generic code (NONE, TYPE, SHAPE, DTYPE, NAN, OTHER) or the pattern's own.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from course_lib.checks.report import Wrong, number, vector
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pattern:
+    """A wrong answer that learners really write, recognized by the numbers it gives."""
+
+    code: str
+    value: Tensor | float
+    """What that wrong answer returns for the same input."""
+    finding: str
+    fits: str
+    look: str
+    hides: str = ""
+    preset: str = ""
+
+
+def tensor(out: Any, *, shape: Sequence[int], dtype: torch.dtype, tried: str = "") -> Tensor:
+    """`out`, if it is a tensor of that shape and dtype without NaN; otherwise `Wrong`."""
+    if out is None:
+        raise Wrong("NONE", "the answer returned None", tried=tried,
+                    expected=f"a tensor of shape {tuple(shape)}", got="None",
+                    look="the last line: is there a `return`?")  # fmt: skip
+    if not isinstance(out, Tensor):
+        raise Wrong("TYPE", f"the answer returned a {type(out).__name__}", tried=tried,
+                    expected=f"a torch.Tensor of shape {tuple(shape)}",
+                    got=f"{type(out).__name__}: {str(out)[:60]}",
+                    look="what stands after `return`.")  # fmt: skip
+    if tuple(out.shape) != tuple(shape):
+        raise Wrong("SHAPE", "the shape is another one", tried=tried,
+                    expected=f"shape {tuple(shape)}", got=f"shape {tuple(out.shape)}",
+                    look="`dim=`, `keepdim=`, and the order of dimensions.")  # fmt: skip
+    if out.dtype != dtype:
+        raise Wrong("DTYPE", f"the dtype is {_name(out.dtype)}", tried=tried,
+                    expected=f"{_name(dtype)}, the dtype that came in", got=_name(out.dtype),
+                    hides="the next layer then runs in another precision, or refuses.",
+                    look="the last step before `return`: `.to(...)`, `.type_as(...)`.")  # fmt: skip
+    not_finite(out, tried=tried)
+    return out
+
+
+def not_finite(out: Tensor, *, tried: str = "") -> None:
+    """`Wrong` NAN when a float tensor holds NaN or infinity."""
+    if out.is_floating_point() and not torch.isfinite(out).all():
+        index = tuple(int(i) for i in (~torch.isfinite(out)).nonzero()[0])
+        raise Wrong("NAN", "the output holds NaN or infinity", tried=tried,
+                    expected="finite numbers for finite inputs",
+                    got=f"{out[index].item()} at index {index}; "
+                    f"{int((~torch.isfinite(out)).sum())} of {out.numel()} are not finite",
+                    look="divisions by zero, and exp or squares of large numbers.")  # fmt: skip
+
+
+def values(
+    out: Tensor, reference: Tensor, patterns: Iterable[Pattern] = (), *, rtol: float, atol: float,
+    tried: str = "", finding: str = "the values differ", look: str = "",
+) -> None:  # fmt: skip
+    """`out` equals `reference` within the tolerance; else the first pattern that fits or OTHER."""
+    if torch.allclose(out, reference, rtol=rtol, atol=atol):
+        return
+    expected, got = _first_bad(out, reference, rtol, atol)
+    for pattern in patterns:
+        value = torch.as_tensor(pattern.value, dtype=out.dtype).expand_as(out)
+        if torch.allclose(out, value, rtol=10 * rtol, atol=10 * atol, equal_nan=True):
+            raise Wrong(pattern.code, pattern.finding, tried=tried, expected=expected, got=got,
+                        fits=pattern.fits, hides=pattern.hides, look=pattern.look,
+                        preset=pattern.preset)  # fmt: skip
+    raise Wrong("OTHER", finding, tried=tried, expected=expected, got=got, look=look)
+
+
+def integer(out: Any, reference: int, patterns: Iterable[Pattern] = (), *, tried: str = "") -> None:
+    """`out` is the whole number `reference`; a float of that value is told apart by TYPE."""
+    if out is None:
+        raise Wrong("NONE", "the answer returned None", tried=tried, expected=f"{reference:,}",
+                    got="None", look="the last line: is there a `return`?")  # fmt: skip
+    if isinstance(out, bool) or not isinstance(out, int):
+        raise Wrong("TYPE", f"the answer returned a {type(out).__name__}", tried=tried,
+                    expected=f"an int: {reference:,}", got=f"{out!r}"[:60],
+                    look="`/` makes a float, `//` keeps an int.")  # fmt: skip
+    if out == reference:
+        return
+    for pattern in patterns:
+        if out == pattern.value:
+            raise Wrong(pattern.code, pattern.finding, tried=tried, expected=f"{reference:,}",
+                        got=f"{out:,}", fits=pattern.fits, look=pattern.look,
+                        hides=pattern.hides, preset=pattern.preset)  # fmt: skip
+    ratio = f", {number(out / reference)} times the expected" if reference else ""
+    raise Wrong("OTHER", "the count differs", tried=tried, expected=f"{reference:,}",
+                got=f"{out:,}{ratio}", look="one term at a time, for this input.")  # fmt: skip
+
+
+def _first_bad(out: Tensor, reference: Tensor, rtol: float, atol: float) -> tuple[str, str]:
+    bad = ~torch.isclose(out, reference, rtol=rtol, atol=atol)
+    index = tuple(int(i) for i in bad.nonzero()[0])
+    row = index[:-1]
+    if out.dim() and out.shape[-1] <= 6:  # a short row says more than one number
+        return f"row {row}: {vector(reference[row])}", f"row {row}: {vector(out[row])}"
+    return (
+        f"{number(reference[index].item())} at index {index}",
+        f"{number(out[index].item())} there; {int(bad.sum())} of {out.numel()} values differ",
+    )
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")

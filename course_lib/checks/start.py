@@ -1,0 +1,133 @@
+"""Checks of lesson 00: training_state_bytes.
+
+Oracle: weights + gradients + master copy + moments, in exact integers. The first comparison uses
+sizes under which every part has another share, so a missing part is known by its number.
+"""
+
+from course_lib.checks import expect
+from course_lib.checks.expect import Pattern
+from course_lib.checks.subject import Subject
+from course_lib.checks.suite import Draw, Suite
+
+MIXED = dict(param_bytes=2, grad_bytes=2, master_copy=True, moments=2, moment_bytes=4)
+
+
+def runs(subject: Subject, draw: Draw) -> None:
+    """A count of parameters in, an int of at least that size out."""
+    out = subject.call(1_000)
+    if not isinstance(out, int) or isinstance(out, bool):
+        expect.integer(out, 16_000, tried="1,000 parameters, the defaults")
+
+
+def every_part(subject: Subject, draw: Draw) -> None:
+    """Sizes that tell the parts apart: weight 1, gradient 6, copy 4, moments 3 x 8."""
+    _expect(subject, draw.size(1_000, 1_024, 3_000),
+            param_bytes=1, grad_bytes=6, master_copy=True, moments=3, moment_bytes=8)  # fmt: skip
+
+
+def mixed_precision(subject: Subject, draw: Draw) -> None:
+    """The defaults: 2 + 2 + 4 + 2 * 4 = 16 bytes a parameter."""
+    n = draw.size(124_000_000, 350_000_000)
+    reference = _bytes(n, **MIXED)
+    expect.integer(
+        subject.call(n), reference, _patterns(n, **MIXED), tried=f"{n:,} parameters, the defaults"
+    )
+
+
+def float32(subject: Subject, draw: Draw) -> None:
+    """No master copy: the weights are float32 themselves. 4 + 4 + 2 * 4 = 16 again."""
+    _expect(subject, draw.size(1_000, 5_000), param_bytes=4, grad_bytes=4, master_copy=False,
+            moments=2, moment_bytes=4)  # fmt: skip
+
+
+def other_optimizers(subject: Subject, draw: Draw) -> None:
+    """SGD with momentum keeps one running mean, plain SGD none."""
+    n = draw.size(1_000, 7_000)
+    for moments in (1, 0):
+        _expect(subject, n, param_bytes=4, grad_bytes=4, master_copy=False, moments=moments,
+                moment_bytes=4)  # fmt: skip
+
+
+def seven_billion(subject: Subject, draw: Draw) -> None:
+    """Exact for large models too: 112 GB for 7 billion parameters."""
+    n = draw.size(7_000_000_000, 70_000_000_001)
+    reference = _bytes(n, **MIXED)
+    expect.integer(
+        subject.call(n), reference, _patterns(n, **MIXED), tried=f"{n:,} parameters, the defaults"
+    )
+
+
+def _expect(subject: Subject, n: int, **sizes) -> None:
+    shown = [f"{name}={value}" for name, value in sizes.items()]
+    tried = f"{n:,} parameters, {', '.join(shown[:2])},\n{', '.join(shown[2:])}"
+    expect.integer(subject.call(n, **sizes), _bytes(n, **sizes), _patterns(n, **sizes), tried=tried)
+
+
+def _bytes(n: int, *, param_bytes: int, grad_bytes: int, master_copy: bool, moments: int,
+           moment_bytes: int) -> int:  # fmt: skip
+    return n * (param_bytes + grad_bytes + 4 * master_copy + moments * moment_bytes)
+
+
+def _patterns(n: int, **sizes) -> list[Pattern]:
+    """Wrong counts that learners write, as the numbers they give for these sizes."""
+    total = _bytes(n, **sizes)
+    p, g, master, m, mb = (sizes[k] for k in MIXED)
+    moments = m * mb
+
+    def pattern(code: str, per_param: int, finding: str, fits: str, look: str) -> Pattern:
+        return Pattern(
+            code=f"BYTES-{code}", value=n * per_param, finding=finding, fits=fits, look=look
+        )
+
+    found = [
+        pattern("WEIGHTS-ONLY", p, "only the weights are counted", "num_params * param_bytes.",
+                "the docstring: what else does each parameter have?"),
+        pattern("NO-GRADS", p + 4 * master + moments, "the gradients are missing",
+                "weights, copy and moments without gradients.", "the term with `grad_bytes`."),
+        pattern("NO-MASTER", p + g + moments, "the float32 copy of the weights is missing",
+                "12 bytes a parameter under the defaults: no master copy.",
+                "`master_copy`: True adds 4 bytes a parameter."),
+        pattern("ONE-MOMENT", p + g + 4 * master + mb, "one running mean is counted",
+                "`moment_bytes` without `moments`.", "the factor in front of `moment_bytes`."),
+        pattern("NO-MOMENTS", p + g + 4 * master, "the running means are missing",
+                "weights, gradients and copy alone.", "the terms with `moments`."),
+        pattern("NO-PARAMS", g + 4 * master + moments, "the weights themselves are missing",
+                "gradients, copy and moments alone.", "the term with `param_bytes`."),
+        pattern("NO-PARAMS", 4 * master + moments, "weights and gradients are missing",
+                "copy and moments alone.", "the terms with `param_bytes` and `grad_bytes`."),
+        pattern("MASTER-ALWAYS", p + g + 4 + moments, "a master copy is counted, there is none",
+                "4 bytes added whatever `master_copy` says.", "`master_copy`: False adds nothing."),
+        pattern("MASTER-SIZE", p + g + p * master + moments, "the master copy has the wrong size",
+                "a copy of `param_bytes` each.", "the docstring: the copy is float32."),
+        pattern("MOMENT-SIZE", p + g + 4 * master + m * p, "the running means have the wrong size",
+                "moments of `param_bytes` each.", "`moment_bytes`."),
+        pattern("MOMENT-SIZE", p + g + 4 * master + m * 2, "the running means have the wrong size",
+                "moments of 2 bytes each, float16.", "`moment_bytes`."),
+        pattern("MOMENT-SIZE", p + g + 4 * master + m * 4, "the running means have the wrong size",
+                "moments of 4 bytes each, whatever `moment_bytes` says.", "`moment_bytes`."),
+        pattern("FIXED", p + g + 4 * master + 2 * mb, "the number of running means is fixed",
+                "2 moments, whatever `moments` says.", "the factor in front of `moment_bytes`."),
+        pattern("FIXED", 16, "the arguments have no effect", "16 bytes a parameter, always.",
+                "the keyword arguments: each is one term or factor."),
+        pattern("BITS", 8 * total // max(n, 1), "the answer is in bits", "8 times the bytes.",
+                "a factor of 8."),
+    ]  # fmt: skip
+    found += [
+        Pattern(code="BYTES-UNIT", value=total // unit, finding="the answer is not in bytes",
+                fits="a count in MB, GB, MiB or GiB, rounded down.",
+                look="a division by a power of 10 or 2.")
+        for unit in (10**9, 2**30, 10**6, 2**20)
+    ]  # fmt: skip
+    return [f for f in found if f.value != total]
+
+
+SUITES = (
+    Suite(
+        "bytes",
+        (runs, every_part, mixed_precision, float32, other_optimizers, seven_billion),
+        proved="weights, gradients, master copy and moments, counted exactly,\n"
+        "for Adam and SGD, in mixed precision and in float32.",
+        remember="16 bytes a parameter with Adam: 112 GB for 7 billion, before any activation.",
+        next_step="training_state_bytes with your own model's parameter count.",
+    ),
+)

@@ -1,0 +1,177 @@
+"""A subject: the only door between a check and an answer.
+
+A check never touches the learner's objects. It asks a subject to call them and gets plain values
+back: tensors, numbers, strings, None, and tuples, lists or dicts of these. In the notebook the
+subject calls the objects in place; when grading, another subject of the same shape sends the inputs
+to a confined worker and gets bytes back. So a suite is written once.
+"""
+
+import time
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from course_lib.checks.report import Wrong
+
+
+class AnswerError(Exception):
+    """The answer's own code raised. `error` is what it raised."""
+
+    def __init__(self, error: BaseException):
+        super().__init__(f"{type(error).__name__}: {error}")
+        self.error = error
+
+
+class Module(Protocol):
+    """An `nn.Module` built from the answer's class."""
+
+    def forward(self, *args) -> Any: ...
+    def vjp(
+        self, *args, upstream: Tensor, item: int | None = None
+    ) -> tuple[list[Tensor | None], dict[str, Tensor]]: ...
+    def saved_bytes(self, *args, training: bool = True) -> int: ...
+    def to(self, dtype: torch.dtype) -> None: ...
+    def method(self, name: str, *args, **kwargs) -> Any: ...
+    def state(self) -> dict[str, Tensor]: ...
+    def load(self, state: dict[str, Tensor]) -> None: ...
+
+
+class Subject(Protocol):
+    """One answer."""
+
+    def call(self, *args, **kwargs) -> Any: ...
+    def vjp(self, *args, upstream: Tensor) -> list[Tensor | None]: ...
+    def module(self, *args, seed: int = 0, **kwargs) -> Module: ...
+
+
+class LocalSubject:
+    """Calls an answer that lives in this process.
+
+    Inputs are cloned before every call, so an answer cannot change what the check holds; an answer
+    that writes into its inputs is told so. `seconds` sums the time spent in the answer's code.
+    """
+
+    def __init__(self, answer: Callable):
+        self.answer = answer
+        self.seconds = 0.0
+
+    def call(self, *args, **kwargs) -> Any:
+        """`answer(*args, **kwargs)`."""
+        return self._run(self.answer, args, kwargs)
+
+    def vjp(self, *args, upstream: Tensor) -> list[Tensor | None]:
+        """Gradients of sum(upstream * answer(*args)) for every float tensor in `args`, in order."""
+        return self._vjp(self.answer, args, upstream)
+
+    def module(self, *args, seed: int = 0, **kwargs) -> "LocalModule":
+        """`answer(*args, **kwargs)` built under that seed; the random state is restored."""
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            return LocalModule(self._run(self.answer, args, kwargs), self)
+
+    def _run(self, function: Callable, args: tuple, kwargs: dict) -> Any:
+        given = tuple(_clone(a) for a in args)
+        began = time.perf_counter()
+        try:
+            out = function(*given, **kwargs)
+        except (Exception, SystemExit) as error:
+            raise AnswerError(error) from error
+        finally:
+            self.seconds += time.perf_counter() - began
+        _refuse_changed(args, given)
+        return out
+
+    def _vjp(
+        self, function: Callable, args: tuple, upstream: Tensor, item: int | None = None
+    ) -> list[Tensor | None]:
+        given = tuple(_clone(a, grad=True) for a in args)
+        began = time.perf_counter()
+        try:
+            out = function(*given)
+            out = out if item is None else out[item]
+            if isinstance(out, Tensor) and out.requires_grad:
+                (out * upstream).sum().backward()
+        except (Exception, SystemExit) as error:
+            raise AnswerError(error) from error
+        finally:
+            self.seconds += time.perf_counter() - began
+        return [a.grad for a in given if isinstance(a, Tensor) and a.is_floating_point()]
+
+
+class LocalModule:
+    """A module that lives in this process; made by `LocalSubject.module`."""
+
+    def __init__(self, module: Any, subject: LocalSubject):
+        self._module, self._subject = module, subject
+
+    def forward(self, *args) -> Any:
+        """`module(*args)` with gradients off."""
+        with torch.no_grad():
+            return self._subject._run(self._module, args, {})
+
+    def vjp(
+        self, *args, upstream: Tensor, item: int | None = None
+    ) -> tuple[list[Tensor | None], dict[str, Tensor]]:
+        """Gradients of sum(upstream * module(*args)) for float inputs, and for parameters by name.
+
+        `item` picks one output of a module that returns several.
+        """
+        self._module.zero_grad(set_to_none=True)
+        inputs = self._subject._vjp(self._module, args, upstream, item)
+        return inputs, {n: p.grad for n, p in self._module.named_parameters() if p.grad is not None}
+
+    def saved_bytes(self, *args, training: bool = True) -> int:
+        """Bytes of distinct tensors, parameters aside, that `module(*args)` keeps for backward."""
+        kept: dict[int, int] = {}
+
+        def pack(x: Tensor) -> Tensor:
+            if not isinstance(x, torch.nn.Parameter):
+                kept[x.untyped_storage().data_ptr()] = x.untyped_storage().nbytes()
+            return x
+
+        self._module.train(training)
+        try:
+            with torch.autograd.graph.saved_tensors_hooks(pack, lambda x: x):
+                out = self._subject._run(self._module, args, {})  # noqa: F841  alive while counting
+            return sum(kept.values())
+        finally:
+            self._module.train()
+
+    def to(self, dtype: torch.dtype) -> None:
+        """Cast the floating-point parameters and buffers, in place."""
+        self._module.to(dtype)
+
+    def method(self, name: str, *args, **kwargs) -> Any:
+        """`module.name(*args, **kwargs)`."""
+        return self._subject._run(getattr(self._module, name), args, kwargs)
+
+    def state(self) -> dict[str, Tensor]:
+        """Copies of parameters and buffers by name."""
+        return {name: value.detach().clone() for name, value in self._module.state_dict().items()}
+
+    def load(self, state: dict[str, Tensor]) -> None:
+        """Overwrite parameters and persistent buffers; the names must match."""
+        self._module.load_state_dict({name: value.clone() for name, value in state.items()})
+
+
+def _clone(value: Any, *, grad: bool = False) -> Any:
+    if not isinstance(value, Tensor):
+        return value
+    copy = value.detach().clone()
+    return copy.requires_grad_() if grad and copy.is_floating_point() else copy
+
+
+def _refuse_changed(before: tuple, after: tuple) -> None:
+    for position, (kept, used) in enumerate(zip(before, after, strict=True)):
+        if isinstance(kept, Tensor) and not torch.equal(kept, used):
+            raise Wrong(
+                "INPLACE",
+                f"argument {position} was changed in place",
+                expected="inputs are the same after the call as before it",
+                got=f"argument {position} holds other numbers now",
+                hides="in a model the same tensor also feeds the residual path, which would then\n"
+                "carry the changed numbers.",
+                look="methods that end in an underscore, `+=`, or assignment to a slice.",
+            )

@@ -1,0 +1,185 @@
+"""A suite: what a right answer to one exercise must do, in teaching order.
+
+Checks run in order and the first failure ends the run: it runs; shape and dtype; no NaN; a property
+the learner can reason about; values against an oracle; edge cases; cost. Inputs come from a `Draw`.
+Learners always get seed 0; grading draws a fresh seed, which changes sizes and numbers, never the
+specification.
+"""
+
+import contextlib
+import io
+import signal
+import threading
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from course_lib.checks.report import Verdict, Wrong
+from course_lib.checks.subject import AnswerError, Subject
+
+LIMIT_S = 10.0
+
+
+class Draw:
+    """Seeded inputs. Two draws with one seed give the same numbers in the same order."""
+
+    def __init__(self, seed: int = 0):
+        self.seed = seed
+        self._generator = torch.Generator().manual_seed(seed)
+
+    def randn(self, *shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+        """Standard normal numbers."""
+        return torch.randn(shape, generator=self._generator).to(dtype)
+
+    def randint(self, low: int, high: int, shape: Sequence[int]) -> Tensor:
+        """int64 numbers in [low, high)."""
+        return torch.randint(low, high, tuple(shape), generator=self._generator)
+
+    def size(self, *choices: int) -> int:
+        """One of `choices`; the first of them for seed 0, so messages to learners stay the same."""
+        return choices[0] if self.seed == 0 else choices[int(self.randint(0, len(choices), (1,)))]
+
+
+Check = Callable[[Subject, Draw], None]
+
+
+@dataclass(frozen=True)
+class Suite:
+    """The checks of one exercise and what a pass says."""
+
+    exercise: str
+    checks: tuple[Check, ...]
+    proved: str
+    """What passing shows, one sentence."""
+    remember: str
+    """One number or fact worth keeping."""
+    next_step: str
+    """One thing to try."""
+    limit_s: float = LIMIT_S
+    """Seconds the whole suite may take."""
+
+    def run(self, subject: Subject, *, seed: int = 0, number: str = "", title: str = "") -> Verdict:
+        """Run the checks on `subject`; never raises for anything the answer does."""
+        base = Verdict(exercise=self.exercise, number=number, title=title, seed=seed,
+                       total=len(self.checks))  # fmt: skip
+        began = time.perf_counter()
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
+            verdict = self._run(subject, base)
+        return replace(
+            verdict,
+            rows=_with_printed(verdict, printed.getvalue()),
+            seconds=time.perf_counter() - began,
+            own_seconds=getattr(subject, "seconds", 0.0),
+        )
+
+    def _run(self, subject: Subject, base: Verdict) -> Verdict:
+        reached = 0
+        try:
+            with time_limit(self.limit_s):
+                for check in self.checks:
+                    reached += 1
+                    with torch.random.fork_rng(devices=[]):
+                        check(subject, Draw(base.seed))
+        except Wrong as wrong:
+            verdict = replace(base, code=wrong.code, finding=wrong.finding, rows=wrong.rows,
+                              preset=wrong.preset)  # fmt: skip
+        except AnswerError as failure:
+            verdict = _raised(base, failure.error)
+        except OutOfTime:
+            verdict = _timeout(base, self.limit_s)
+        except Exception as error:  # ours, not the learner's
+            verdict = _broken(base, error)
+        else:
+            rows = (("Proven", self.proved), ("Remember", self.remember), ("Try", self.next_step))
+            return replace(base, status="passed", reached=reached, rows=rows)
+        return replace(verdict, reached=reached, rows=(*verdict.rows, ("Next", _next(verdict))))
+
+
+class OutOfTime(BaseException):
+    """Not an Exception, so that an answer's `except Exception` does not swallow it."""
+
+
+@contextlib.contextmanager
+def time_limit(seconds: float):
+    """Raise `OutOfTime` in the body after `seconds`. Only the main thread can be interrupted."""
+    if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "SIGALRM"):
+        yield
+        return
+
+    def expire(signum, frame):
+        raise OutOfTime
+
+    before = signal.signal(signal.SIGALRM, expire)
+    signal.setitimer(signal.ITIMER_REAL, seconds, 0.5)  # again and again, should one be swallowed
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def _raised(base: Verdict, error: BaseException) -> Verdict:
+    if isinstance(error, NotImplementedError):
+        return replace(base, code="STUB", finding="not written yet", rows=(
+            ("Expected", "code in place of `raise NotImplementedError`"),
+            ("Look at", "the docstring in the cell: it says what comes in and what must go out."),
+        ))  # fmt: skip
+    frame = _learner_frame(error)
+    rows = [
+        ("Got", f"{type(error).__name__}: {str(error).splitlines()[0][:200] if str(error) else ''}")
+    ]
+    if frame:
+        rows.append(("Look at", f"line {frame.lineno} of the cell: {(frame.line or '').strip()}"))
+    if isinstance(error, NameError):
+        rows.append(("Fits", "an import that was removed, or a cell above that has not run."))
+    return replace(base, code="RAISED", finding=f"the code raised {type(error).__name__}",
+                   rows=tuple(rows))  # fmt: skip
+
+
+def _learner_frame(error: BaseException) -> traceback.FrameSummary | None:
+    """The last frame that is neither ours nor a library's: a cell or the learner's file."""
+    ours = str(Path(__file__).resolve().parents[1])
+    frames = [
+        frame for frame in traceback.extract_tb(error.__traceback__)
+        if not frame.filename.startswith(ours) and "site-packages" not in frame.filename
+    ]  # fmt: skip
+    return frames[-1] if frames else None
+
+
+def _timeout(base: Verdict, limit_s: float) -> Verdict:
+    return replace(base, code="TIMEOUT", finding=f"stopped after {limit_s:g} seconds", rows=(
+        ("Expected", "an answer well under a second for these small inputs"),
+        ("Fits", "a loop whose end is never reached, or Python loops over every element."),
+    ))  # fmt: skip
+
+
+def _broken(base: Verdict, error: Exception) -> Verdict:
+    where = traceback.extract_tb(error.__traceback__)[-1]
+    finding = "the check itself failed"
+    return replace(base, status="broken", code="CHECK-BROKE", finding=finding, rows=(
+        ("Got", f"{type(error).__name__}: {str(error)[:200]}"),
+        ("Look at", f"{Path(where.filename).name}:{where.lineno}; this is the course's fault, "
+                    "please report it."),
+    ))  # fmt: skip
+
+
+def _next(verdict: Verdict) -> str:
+    steps = ["run this cell again after the change", f'hint("{verdict.exercise}")']
+    if verdict.preset:
+        steps.append(f"figure preset {verdict.preset}")
+    return " \N{MIDDLE DOT} ".join([*steps, f"seed {verdict.seed}"])
+
+
+def _with_printed(verdict: Verdict, printed: str) -> tuple[tuple[str, str], ...]:
+    if not printed.strip() or verdict.passed:
+        return verdict.rows
+    lines = printed.strip().splitlines()
+    first = lines[0][:60] + (f" ... {len(lines) - 1} more lines" if len(lines) > 1 else "")
+    *rows, last = verdict.rows
+    return (*rows, ("Printed", first), last)

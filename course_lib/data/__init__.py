@@ -1,0 +1,1 @@
+"""Data that ships with the course, and the script that made it."""

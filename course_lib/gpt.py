@@ -1,0 +1,326 @@
+"""A Llama-style GPT, written to be read.
+
+What it is: token embedding, blocks of (RMSNorm, rotary attention, RMSNorm, SwiGLU), a final norm
+and a linear head. What it leaves out: dropout, biases, grouped queries, a key-value cache.
+
+Sources: Vaswani et al. 2017 (attention), Zhang and Sennrich 2019 (RMSNorm), Su et al. 2021 (rotary
+embedding), Shazeer 2020 (SwiGLU), Radford et al. 2019 (residual initialization), Touvron et al.
+2023 (the combination, "Llama").
+
+Shapes: B batch, T sequence, D model width, H heads, K head size, F hidden width, V vocabulary.
+A suffix names the logical dimensions of a tensor: q_BHTK is (batch, heads, sequence, head size).
+"""
+
+import math
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+
+@dataclass(frozen=True, kw_only=True)
+class GPTConfig:
+    """Shape of a model. Immutable, so a config can be hashed, logged and compared."""
+
+    vocab_size: int = 8192
+    """V, number of token ids. The course's own tokenizer has 8,192."""
+    max_seq_len: int = 256
+    """Longest T the rotary tables cover, in tokens."""
+    num_layers: int = 6
+    """Number of transformer blocks."""
+    num_heads: int = 6
+    """H, attention heads per block."""
+    d_model: int = 384
+    """D, width of the residual stream."""
+    d_hidden: int = 1024
+    """F, hidden width of the SwiGLU; near 8/3 D costs what a two-matrix MLP of 4 D costs."""
+    rope_theta: float = 10_000.0
+    """Base of the rotary frequencies."""
+    norm_eps: float = 1e-5
+    """Added to the mean square before the root; keeps an all-zero vector finite."""
+    tie_embeddings: bool = True
+    """Use one V x D matrix for the embedding and the head."""
+    fast_attention: bool = True
+    """Use torch's fused kernel; False takes `causal_attention`, the explicit path of lesson 04."""
+    activation_checkpointing: bool = False
+    """Recompute each block in the backward pass instead of keeping its activations."""
+
+    def __post_init__(self):
+        for name in ("vocab_size", "max_seq_len", "num_layers", "num_heads", "d_model", "d_hidden"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if self.d_model % (2 * self.num_heads):
+            raise ValueError(
+                f"d_model must be a multiple of 2 * num_heads, because rotary embedding turns "
+                f"pairs inside each head: got d_model {self.d_model}, num_heads {self.num_heads}"
+            )
+
+    @property
+    def head_dim(self) -> int:
+        """K, the size of one head."""
+        return self.d_model // self.num_heads
+
+    @classmethod
+    def preset(cls, name: str, **changes) -> "GPTConfig":
+        """The preset called `name`, with `changes` applied; ValueError lists the names."""
+        if name not in PRESETS:
+            raise ValueError(f"no preset {name!r}; choose one of {', '.join(PRESETS)}")
+        return cls(**(PRESETS[name] | changes))
+
+
+PRESETS: dict[str, dict] = {
+    "tiny": dict(num_layers=4, num_heads=4, d_model=128, d_hidden=344, max_seq_len=128),
+    "small": dict(num_layers=6, num_heads=6, d_model=384, d_hidden=1024, max_seq_len=256),
+    "medium": dict(num_layers=8, num_heads=8, d_model=512, d_hidden=1376, max_seq_len=512),
+    "134m": dict(num_layers=12, num_heads=12, d_model=768, d_hidden=2048, max_seq_len=1024,
+                 vocab_size=32_000, tie_embeddings=False),
+    "large": dict(num_layers=24, num_heads=16, d_model=1024, d_hidden=2752, max_seq_len=1024,
+                  vocab_size=50_304),
+    "xl": dict(num_layers=24, num_heads=16, d_model=2048, d_hidden=5504, max_seq_len=2048,
+               vocab_size=50_304),
+}  # fmt: skip
+
+
+class RMSNorm(nn.Module):
+    """Scale each vector to root mean square 1, then by a learned gain.
+
+    Source: Zhang and Sennrich 2019, eq. 4.
+
+    Args: `dim`, the size of the last dimension; `eps`, added to the mean square.
+    """
+
+    def __init__(self, dim: int, eps: float = 1e-5):
+        super().__init__()
+        self.eps = eps
+        self.weight = nn.Parameter(torch.ones(dim))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(..., dim) of any float dtype to the same shape and dtype; the mean is in float32."""
+        x_f32 = x.float()  # squares of fp16 overflow beyond 255.9, bf16 keeps 3 digits
+        inverse_rms = torch.rsqrt(x_f32.pow(2).mean(-1, keepdim=True) + self.eps)
+        return (x_f32 * inverse_rms * self.weight.float()).to(x.dtype)
+
+
+def rope_tables(seq_len: int, head_dim: int, theta: float = 10_000.0) -> tuple[Tensor, Tensor]:
+    """cos_TK and sin_TK, float32: position t turns pair i by the angle t / theta^(2i/K).
+
+    The K/2 angles are written twice, side by side, as the half-split `rotate_half` expects
+    (Su et al. 2021, eq. 15).
+    """
+    inverse_freq = theta ** (-torch.arange(0, head_dim, 2, dtype=torch.float32) / head_dim)
+    angle = torch.outer(torch.arange(seq_len, dtype=torch.float32), inverse_freq)  # (T, K/2)
+    angle_TK = torch.cat((angle, angle), dim=-1)
+    return angle_TK.cos(), angle_TK.sin()
+
+
+def rotate_half(x: Tensor) -> Tensor:
+    """(..., K) to (..., K): swap the halves of the last dimension, negate the new first half.
+
+    Pair i is (x[i], x[i + K/2]), the layout of GPT-NeoX and of Llama in Hugging Face Transformers.
+    """
+    first, second = x.chunk(2, dim=-1)
+    return torch.cat((-second, first), dim=-1)
+
+
+def apply_rotary_pos_emb(
+    q_BHTK: Tensor, k_BHTK: Tensor, cos_TK: Tensor, sin_TK: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Turn each pair of q and k by the angle of its position (Su et al. 2021, eq. 34).
+
+    q and k are (B, H, T, K); cos and sin are (T, K) and broadcast over B and H.
+    Returns the turned q and k in their own shapes and dtypes.
+    """
+    q_turned = q_BHTK * cos_TK + rotate_half(q_BHTK) * sin_TK
+    k_turned = k_BHTK * cos_TK + rotate_half(k_BHTK) * sin_TK
+    # float32 tables promote a bf16 q; hand back what came in
+    return q_turned.to(q_BHTK.dtype), k_turned.to(k_BHTK.dtype)
+
+
+class MLP(nn.Module):
+    """SwiGLU: a SiLU gate times an up projection, then down (Shazeer 2020, eq. 6). No biases."""
+
+    def __init__(self, d_model: int, d_hidden: int):
+        super().__init__()
+        self.gate_proj = nn.Linear(d_model, d_hidden, bias=False)
+        self.up_proj = nn.Linear(d_model, d_hidden, bias=False)
+        self.down_proj = nn.Linear(d_hidden, d_model, bias=False)
+        self.down_proj.writes_residual = True  # read by GPT._init_weights
+
+    def forward(self, x_BTD: Tensor) -> Tensor:
+        """(B, T, D) to (B, T, D)."""
+        return self.down_proj(F.silu(self.gate_proj(x_BTD)) * self.up_proj(x_BTD))
+
+
+def causal_attention(q_BHTK: Tensor, k_BHTK: Tensor, v_BHTK: Tensor) -> Tensor:
+    """Scaled dot-product attention in which token t reads tokens 0..t (Vaswani et al. 2017, eq. 1).
+
+    q, k, v: (B, H, T, K), one dtype. Returns (B, H, T, K) in that dtype.
+    Holds the whole (B, H, T, T) score matrix; lesson 14 does without it.
+    """
+    T, K = q_BHTK.shape[-2:]
+    scores_BHTT = q_BHTK @ k_BHTK.transpose(-2, -1) / math.sqrt(K)
+    future_TT = torch.ones(T, T, dtype=torch.bool, device=q_BHTK.device).triu(diagonal=1)
+    scores_BHTT = scores_BHTT.masked_fill(future_TT, float("-inf"))
+    # torch's softmax sums in float32 anyway; a hand-written one in bf16 is off by percents
+    weights_BHTT = torch.softmax(scores_BHTT.float(), dim=-1).to(q_BHTK.dtype)
+    return weights_BHTT @ v_BHTK
+
+
+class CausalSelfAttention(nn.Module):
+    """Multi-head causal self-attention with rotary positions on q and k, never on v."""
+
+    def __init__(self, config: GPTConfig):
+        super().__init__()
+        self.num_heads, self.head_dim = config.num_heads, config.head_dim
+        self.fast = config.fast_attention
+        self.q_proj = nn.Linear(config.d_model, config.d_model, bias=False)
+        self.k_proj = nn.Linear(config.d_model, config.d_model, bias=False)
+        self.v_proj = nn.Linear(config.d_model, config.d_model, bias=False)
+        self.o_proj = nn.Linear(config.d_model, config.d_model, bias=False)
+        self.o_proj.writes_residual = True  # read by GPT._init_weights
+
+    def forward(self, x_BTD: Tensor, cos_TK: Tensor, sin_TK: Tensor) -> Tensor:
+        """(B, T, D) to (B, T, D); cos and sin are (T, K)."""
+        B, T, D = x_BTD.shape
+        q, k, v = (
+            project(x_BTD).view(B, T, self.num_heads, self.head_dim).transpose(1, 2)
+            for project in (self.q_proj, self.k_proj, self.v_proj)
+        )  # each (B, H, T, K)
+        q, k = apply_rotary_pos_emb(q, k, cos_TK, sin_TK)
+        if self.fast:
+            out = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        else:
+            out = causal_attention(q, k, v)
+        return self.o_proj(out.transpose(1, 2).reshape(B, T, D))
+
+
+class TransformerBlock(nn.Module):
+    """Pre-norm block: x + attention(norm(x)), then x + MLP(norm(x)). Later lessons wrap it."""
+
+    def __init__(self, config: GPTConfig):
+        super().__init__()
+        self.attention_norm = RMSNorm(config.d_model, config.norm_eps)
+        self.attention = CausalSelfAttention(config)
+        self.mlp_norm = RMSNorm(config.d_model, config.norm_eps)
+        self.mlp = MLP(config.d_model, config.d_hidden)
+
+    def forward(self, x_BTD: Tensor, cos_TK: Tensor, sin_TK: Tensor) -> Tensor:
+        """(B, T, D) to (B, T, D)."""
+        x_BTD = x_BTD + self.attention(self.attention_norm(x_BTD), cos_TK, sin_TK)
+        return x_BTD + self.mlp(self.mlp_norm(x_BTD))
+
+
+class GPT(nn.Module):
+    """Token ids to next-token logits, and the loss when the targets are given.
+
+    The caller shifts: `targets[b, t]` is the token that follows `idx[b, t]`. A window of T + 1
+    tokens then yields T predictions from T positions, and no position is computed for nothing.
+    """
+
+    def __init__(self, config: GPTConfig):
+        super().__init__()
+        self.config = config
+        self.embedding = nn.Embedding(config.vocab_size, config.d_model)
+        self.blocks = nn.ModuleList(TransformerBlock(config) for _ in range(config.num_layers))
+        self.norm = RMSNorm(config.d_model, config.norm_eps)
+        self.head = nn.Linear(config.d_model, config.vocab_size, bias=False)
+        if config.tie_embeddings:
+            self.head.weight = self.embedding.weight
+        cos_TK, sin_TK = rope_tables(config.max_seq_len, config.head_dim, config.rope_theta)
+        self.register_buffer(
+            "cos_TK", cos_TK, persistent=False
+        )  # recomputed, so not in checkpoints
+        self.register_buffer("sin_TK", sin_TK, persistent=False)
+        self.apply(self._init_weights)
+
+    def _init_weights(self, module: nn.Module) -> None:
+        """Called by `apply` on every submodule: draw its weights in place.
+
+        Linear and Embedding: normal, mean 0, std 0.02. A Linear that writes into the residual
+        stream (`writes_residual`): std 0.02 / sqrt(2 * num_layers), since 2 * num_layers of them
+        add up (Radford et al. 2019, section 2.3). Biases, where there are any: 0. Gains stay 1.
+        """
+        std = 0.02
+        if getattr(module, "writes_residual", False):
+            std /= math.sqrt(2 * self.config.num_layers)
+        if isinstance(module, (nn.Linear, nn.Embedding)):
+            nn.init.normal_(module.weight, mean=0.0, std=std)
+        if isinstance(module, nn.Linear) and module.bias is not None:
+            nn.init.zeros_(module.bias)
+
+    def forward(self, idx: Tensor, targets: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
+        """idx (B, T) int64 to (logits (B, T, V), loss).
+
+        The loss is the mean cross-entropy in nats over the B * T positions, taken in float32;
+        None without targets. `targets` is (B, T) int64; -100 marks a position that does not count.
+        Raises ValueError when T exceeds `max_seq_len`.
+        """
+        T = idx.shape[1]
+        if T > self.config.max_seq_len:
+            raise ValueError(
+                f"sequence of {T} tokens, but max_seq_len is {self.config.max_seq_len}"
+            )
+        x_BTD = self.embedding(idx)
+        for block in self.blocks:
+            args = (x_BTD, self.cos_TK[:T], self.sin_TK[:T])
+            if self.config.activation_checkpointing and self.training:
+                x_BTD = checkpoint(block, *args, use_reentrant=False)
+            else:
+                x_BTD = block(*args)
+        logits_BTV = self.head(self.norm(x_BTD))
+        if targets is None:
+            return logits_BTV, None
+        return logits_BTV, F.cross_entropy(logits_BTV.flatten(0, 1).float(), targets.flatten())
+
+    @torch.no_grad()
+    def generate(
+        self, idx: Tensor, *, max_new_tokens: int, temperature: float = 1.0,
+        top_k: int | None = None, generator: torch.Generator | None = None,
+    ) -> Tensor:  # fmt: skip
+        """Append `max_new_tokens` sampled tokens to idx (B, T): (B, T + max_new_tokens) int64.
+
+        `temperature` 0 takes the likeliest token. A context beyond `max_seq_len` loses its left.
+        """
+        for _ in range(max_new_tokens):
+            logits_BV = self(idx[:, -self.config.max_seq_len :])[0][:, -1].float()
+            idx = torch.cat((idx, _sample(logits_BV, temperature, top_k, generator)), dim=1)
+        return idx
+
+
+def _sample(logits_BV: Tensor, temperature: float, top_k: int | None, generator) -> Tensor:
+    """(B, V) logits to (B, 1) token ids."""
+    if temperature == 0:
+        return logits_BV.argmax(-1, keepdim=True)
+    if top_k is not None:
+        kth = logits_BV.topk(min(top_k, logits_BV.shape[-1])).values[:, -1:]
+        logits_BV = logits_BV.masked_fill(logits_BV < kth, float("-inf"))
+    return torch.multinomial(torch.softmax(logits_BV / temperature, -1), 1, generator=generator)
+
+
+def main() -> None:
+    """Build the tiny model, push one random batch through it, print what came out."""
+    torch.manual_seed(0)
+    config = GPTConfig.preset("tiny", fast_attention=False)  # the path that lessons 02 to 04 write
+    tokens = torch.randint(config.vocab_size, (2, 65))
+    try:
+        logits, loss = GPT(config)(tokens[:, :-1], tokens[:, 1:])
+    except NotImplementedError as hole:
+        raise SystemExit(f"not there yet: {hole}") from None
+    print(
+        f"logits {tuple(logits.shape)}  loss {loss:.3f}  (ln V = {math.log(config.vocab_size):.3f})"
+    )
+
+
+if __name__ == "__main__":
+    import sys
+
+    # `python -m` runs this file as a second module called __main__; go on in the importable one
+    from course_lib import gpt
+
+    if "--mine" in sys.argv:  # the only door from the library to the lab, and only as a program
+        from course_lib.lab import mine
+
+        mine.install(holes=True)
+    gpt.main()

@@ -1,0 +1,115 @@
+"""`check("rmsnorm")`: the learner's own definition through its suite, in this kernel."""
+
+import importlib
+import os
+import random
+import sys
+from dataclasses import replace
+from typing import Any
+
+from course_lib import checks
+from course_lib.checks.report import Verdict
+from course_lib.checks.subject import LocalSubject
+from course_lib.lab import events, mine, source
+from course_lib.lab.registry import Exercise, exercise
+
+
+class CheckFailed(Exception):
+    """Ends the cell of a failed check; shows the message, not a traceback."""
+
+    def __init__(self, verdict: Verdict, shown: bool):
+        super().__init__(verdict.text())
+        self.verdict, self._shown = verdict, shown
+
+    def _render_traceback_(self) -> list[str]:  # IPython asks for this instead of its own
+        return [f"{self.verdict.code}: see the message above"] if self._shown else [str(self)]
+
+
+def check(name: str, answer: Any = None, *, fresh: bool = False) -> None:
+    """Run the checks of exercise `name` on what this notebook defines, and say what was found.
+
+    `answer` is the object to check when it is not the one the exercise names. `fresh` draws a new
+    seed: other numbers and sizes, the same specification. A pass is saved to `mine/`; a failure
+    raises `CheckFailed`, so the cell fails too. ValueError when no exercise has that name.
+    """
+    card = exercise(name)
+    scope = sys._getframe(1).f_globals
+    seed = random.randrange(1, 2**31) if fresh else 0
+    verdict = judge(card, scope.get(card.name) if answer is None else answer, seed=seed)
+    grading = "NBGRADER_EXECUTION" in os.environ
+    text = source.of(card, scope.get(card.name) if answer is None else answer)
+    if not grading:
+        _record(card, verdict, text)
+        verdict = _keep(card, verdict, text, scope)
+    shown = _show(verdict)
+    if not verdict.passed:
+        raise CheckFailed(verdict, shown) from None
+
+
+def judge(card: Exercise, answer: Any, *, seed: int = 0) -> Verdict:
+    """The verdict on one object; nothing is shown, saved or recorded."""
+    refusal = _refuse(card, answer)
+    if refusal:
+        return refusal
+    suite = checks.suite(card.id)
+    return suite.run(LocalSubject(answer), seed=seed, number=card.number, title=card.title)
+
+
+def _refuse(card: Exercise, answer: Any) -> Verdict | None:
+    base = dict(exercise=card.id, number=card.number, title=card.title)
+    if answer is None:
+        return Verdict(**base, code="UNDEFINED", finding=f"{card.name} is not defined here", rows=(
+            ("Expected", f"a cell above that defines {card.name}, and that has been run"),
+            ("Next", "run the cells from the top; a restarted kernel has forgotten all of them."),
+        ))  # fmt: skip
+    library = importlib.import_module(card.module)
+    if _resolve(answer, card) is _resolve(getattr(library, card.name), card):
+        return Verdict(**base, code="REFERENCE", finding="this is the library's own code", rows=(
+            ("Expected", f"your own {card.path}"),
+            ("Got", f"{card.path} as course_lib has it: imported, or the cell has not run"),
+            ("Next", "run the exercise's cell, then this one; remove an import of the same name."),
+        ))  # fmt: skip
+    return None
+
+
+def _resolve(obj: Any, card: Exercise) -> Any:
+    """The object itself, or for "Class.method" exercises the method it would use."""
+    method = card.path.partition(".")[2]
+    return getattr(obj, method, None) if method else obj
+
+
+def _record(card: Exercise, verdict: Verdict, text: str | None) -> None:
+    events.record(
+        "check", item=card.id, concepts=list(card.teaches),
+        result="pass" if verdict.passed else "fail", code=verdict.code,
+        attempt=1 + _tries(card.id), secs=round(verdict.seconds, 3),
+        src=events.digest(text) if text else None,
+    )  # fmt: skip
+
+
+def _tries(item: str) -> int:
+    return sum(e["kind"] == "check" and e.get("item") == item for e in events.read())
+
+
+def _keep(card: Exercise, verdict: Verdict, text: str | None, scope: dict) -> Verdict:
+    """After a pass, the answer goes to mine/; the verdict says where, or why it could not."""
+    if not verdict.passed:
+        return verdict
+    try:
+        kept = mine.save(card, text, scope)
+    except (OSError, ValueError) as problem:
+        kept = f"not kept: {problem}"
+    return replace(verdict, rows=(*verdict.rows, ("Kept", kept)))
+
+
+def _show(verdict: Verdict) -> bool:
+    """Print the verdict, as HTML where that can be shown; True when a failure is on screen."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    live = shell is not None and hasattr(shell, "kernel") and "NBGRADER_EXECUTION" not in os.environ
+    if live:
+        from IPython.display import display
+
+        display({"text/plain": verdict.text(), "text/html": verdict.html()}, raw=True)
+    elif verdict.passed:
+        print(verdict.text())
+    return live

@@ -1,0 +1,139 @@
+"""`mine/`: the definitions that passed, and `install()`, which puts them into the library.
+
+Each passed exercise is one file, a module that stands alone: the learner's cell under the imports
+it needs. `install()` replaces the library's definitions by these, so that a model, a script under
+torchrun or a later lesson runs on the learner's own code wherever there is any.
+"""
+
+import builtins
+import importlib
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from course_lib.lab import source
+from course_lib.lab.home import home
+from course_lib.lab.registry import Exercise, exercises
+
+
+def folder() -> Path:
+    """Where passed answers are kept."""
+    return home() / "mine"
+
+
+def file_of(card: Exercise) -> Path:
+    """The file of one exercise, whether or not it exists yet."""
+    return folder() / f"{card.id.replace('-', '_')}.py"
+
+
+def save(card: Exercise, text: str | None, scope: dict) -> str:
+    """Write the answer as a module of its own; returns where, relative to the course home.
+
+    ValueError when the cell is unknown or uses something that only another cell defines.
+    """
+    if text is None:
+        raise ValueError("its source is not in a cell of this notebook")
+    imports, unknown = _imports(card, text, scope)
+    if unknown:
+        raise ValueError(
+            f"it uses {', '.join(unknown)} from another cell; define that in the same cell"
+        )
+    file_of(card).parent.mkdir(parents=True, exist_ok=True)
+    body = "\n".join(imports) + "\n\n\n" + text.strip() + "\n"
+    temporary = file_of(card).with_suffix(".tmp")
+    temporary.write_text(
+        f'"""{card.number} {card.title}, your own."""\n\n' + body, encoding="utf-8"
+    )
+    temporary.replace(file_of(card))
+    return f"mine/{file_of(card).name}"
+
+
+def _imports(card: Exercise, text: str, scope: dict) -> tuple[list[str], list[str]]:
+    """Import lines for the names the cell takes from the notebook, and the names without one."""
+    library = importlib.import_module(card.module)
+    lines, unknown = set(), []
+    for name in sorted(source.free_names(text) - {"__name__", "__file__", "__class__"}):
+        if name not in scope:
+            if not hasattr(builtins, name):
+                unknown.append(name)
+            continue
+        value = scope[name]
+        home_of = getattr(value, "__module__", None)
+        if isinstance(value, ModuleType):
+            parent, _, last = value.__name__.rpartition(".")
+            plain = (
+                f"import {name}" if name == value.__name__ else f"import {value.__name__} as {name}"
+            )
+            lines.add(f"from {parent} import {last}" if parent and last == name else plain)
+        elif home_of != "__main__" and hasattr(sys.modules.get(home_of), name):
+            lines.add(f"from {home_of} import {name}")
+        elif hasattr(
+            library, name
+        ):  # an earlier exercise: the library's, or the learner's installed
+            lines.add(f"from {card.module} import {name}")
+        else:
+            unknown.append(name)
+    return sorted(lines), unknown
+
+
+def load(card: Exercise) -> Any:
+    """The saved definition: the function, or the class that holds the method."""
+    spec = importlib.util.spec_from_file_location(f"mine.{file_of(card).stem}", file_of(card))
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return getattr(module, card.name)
+
+
+def install(*, holes: bool = False, quiet: bool = False) -> dict[str, str]:
+    """Put every saved definition into course_lib; {exercise id: "yours", "reference" or "open"}.
+
+    `holes` leaves a hole where nothing is saved, instead of the reference: calling it raises
+    NotImplementedError with the exercise's number and id.
+    """
+    whose = {}
+    for card in exercises().values():
+        library = importlib.import_module(card.module)
+        if file_of(card).exists():
+            _put(library, card, load(card))
+            whose[card.id] = "yours"
+        elif holes:
+            _put(library, card, _hole(library, card))
+            whose[card.id] = "open"
+        else:
+            whose[card.id] = "reference"
+    if not quiet:
+        print(describe(whose))
+    return whose
+
+
+def describe(whose: dict[str, str]) -> str:
+    """One line per kind: "yours: rmsnorm, ..."."""
+    kinds = ("yours", "reference", "open")
+    lists = {kind: [i for i, k in whose.items() if k == kind] for kind in kinds}
+    return "\n".join(f"{kind:<9} {', '.join(ids)}" for kind, ids in lists.items() if ids)
+
+
+def _put(library: ModuleType, card: Exercise, answer: Any) -> None:
+    """Methods go into the library's class, so that what already imported the class sees them."""
+    if isinstance(answer, type):
+        for name in card.blank:
+            setattr(getattr(library, card.name), name, answer.__dict__[name])
+        return
+    old = getattr(library, card.name)
+    for name, module in list(sys.modules.items()):
+        if name.startswith("course_lib.") and getattr(module, card.name, None) is old:
+            setattr(module, card.name, answer)
+
+
+def _hole(library: ModuleType, card: Exercise) -> Any:
+    def hole(*args, **kwargs):
+        raise NotImplementedError(f"exercise {card.number} {card.id} ({card.title}) is open")
+
+    current = getattr(library, card.name)
+    return (
+        type(card.name, (current,), dict.fromkeys(card.blank, hole))
+        if isinstance(current, type)
+        else hole
+    )

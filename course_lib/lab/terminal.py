@@ -1,0 +1,65 @@
+"""`course check` and `course hint`: the same checks and hints without a notebook."""
+
+import argparse
+import json
+import linecache
+from importlib import import_module
+from pathlib import Path
+
+from course_lib.lab import checking, hinting, registry
+from course_lib.lab.home import home
+from course_lib.lab.registry import Exercise
+
+
+def check(args: argparse.Namespace) -> int:
+    """Print the verdict on the answer in `--file`, or in the learner's notebook; 1 when it fails.
+
+    ValueError when there is no answer to read.
+    """
+    card = registry.exercise(args.id)
+    text, where = _answer(card, args.file)
+    verdict = checking.judge(card, define(card, text, where))
+    print(verdict.text())
+    return 0 if verdict.passed else 1
+
+
+def hint(args: argparse.Namespace) -> int:
+    """Print the next hint, or the one of `--level`."""
+    hinting.hint(args.id, args.level)
+    return 0
+
+
+def define(card: Exercise, text: str, where: str):
+    """Run the lesson's imports and the answer's text; the object the exercise names, or None."""
+    scope = {"__name__": "__main__"}
+    exec(compile(card.setup, f"<imports of {card.lesson}>", "exec"), scope)  # noqa: S102
+    for needed in filter(registry.exercises().get, card.needs):  # defined in an earlier cell
+        earlier = registry.exercise(needed)
+        scope.setdefault(earlier.name, getattr(import_module(earlier.module), earlier.name))
+    scope.pop(card.name, None)
+    linecache.cache[where] = (len(text), None, text.splitlines(keepends=True), where)
+    try:
+        exec(compile(text, where, "exec"), scope)  # noqa: S102
+    except SyntaxError as error:
+        raise ValueError(
+            f"{where}, line {error.lineno}: {error.msg}: {(error.text or '').strip()}"
+        ) from None
+    except Exception as error:
+        raise ValueError(f"{where} raised {type(error).__name__}: {error}") from error
+    return scope.get(card.name)
+
+
+def _answer(card: Exercise, file: Path | None) -> tuple[str, str]:
+    if file is not None:
+        if not file.is_file():
+            raise ValueError(f"no file {file}; give the one that defines {card.name}")
+        return file.read_text(encoding="utf-8"), str(file)
+    notebook = home() / "notebooks" / f"{card.lesson}.ipynb"
+    if not notebook.is_file():
+        raise ValueError(f"no notebook {notebook}; run this in the course folder or give --file")
+    for cell in json.loads(notebook.read_text(encoding="utf-8"))["cells"]:
+        if cell["metadata"].get("nbgrader", {}).get("grade_id") == card.id:
+            return "".join(cell["source"]), f"<{card.lesson}, cell {card.id}>"
+    raise ValueError(
+        f"{notebook.name} has no cell for {card.id}; `course reset {card.lesson}` restores it"
+    )

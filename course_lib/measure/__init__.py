@@ -1,0 +1,1 @@
+"""Counting and measuring: FLOPs, parameters, memory, time."""

@@ -1,0 +1,231 @@
+"""`course reset` and `course update`: a lesson back to its stub, answers into a newer release.
+
+Both keep the notebook they replace in `mine/kept/` before anything is written, and never overwrite
+what is kept there.
+"""
+
+import json
+import os
+import sys
+from datetime import datetime
+from pathlib import Path
+
+import nbformat
+from nbformat import NotebookNode
+
+from course_lib.lab.home import LESSON, find_lesson, home
+from grader import carry, views
+from grader.carry import LOOSE, Old, Row
+from grader.cli import ROOT
+
+
+def run_reset(args) -> int:
+    """`course reset LESSON`. ValueError for an unknown lesson."""
+    name = find_lesson(args.lesson)
+    kept = reset(name)
+    said = f"; the old one is {_short(kept)}" if kept else ", as it was already"
+    print(f"notebooks/{name}.ipynb is the untouched lesson{said}")
+    return 0
+
+
+def run_update(args) -> int:
+    """`course update [--from FOLDER]`; exit status 1 when a notebook could not be read."""
+    folder = getattr(args, "source", None)
+    rows, problems = update(Path(folder).expanduser() if folder else None)
+    print(table(rows))
+    for problem in problems:
+        print(problem, file=sys.stderr)
+    return 1 if problems else 0
+
+
+def reset(lesson: str) -> Path | None:
+    """Put the notebook of `lesson` ("01_rmsnorm") back to its stubs; returns the kept old one."""
+    text = views.dumps(_release()[lesson])
+    path = home() / "notebooks" / f"{lesson}.ipynb"
+    if path.exists() and path.read_bytes() == text.encode():
+        return None
+    kept = keep(path) if path.exists() else None
+    _write(path, text)
+    return kept
+
+
+def update(source: Path | None = None) -> tuple[dict[str, Row], list[str]]:
+    """Bring the course home's notebooks to the installed release, with the learner's work in them.
+
+    `source` is a folder with older notebooks (or with a `notebooks/` that has them), whose work is
+    carried as well. Returns counts by lesson and one sentence for each file that was left alone.
+    """
+    release, here = _release(), home() / "notebooks"
+    loose, problems = None, []
+    olds, broken = _read_all(here, problems, own=True)
+    for name in broken:
+        release.pop(name, None)  # its file stays as it is, so there is no new one to fill
+    if (here / f"{LOOSE}.ipynb").exists() and LOOSE not in broken:
+        loose = read(here / f"{LOOSE}.ipynb")
+    if source is not None:
+        folder = _notebooks_of(source)
+        if folder.resolve() == here.resolve():
+            raise ValueError(f"{source} is this course itself: update without --from")
+        olds += _read_all(folder, problems, own=False)[0]
+        _bring_own_notebooks(folder, here)
+    done = carry.carry(release, olds, loose)
+    if LOOSE in broken and LOOSE in done.books:
+        raise ValueError(f"notebooks/{LOOSE}.ipynb cannot be read: rename it, then update again")
+    before = {old.lesson: old.book for old in olds if old.own} | {LOOSE: loose}
+    _replace({n: book for n, book in done.books.items() if before.get(n) != book}, here)
+    return done.rows, problems
+
+
+def keep(path: Path) -> Path:
+    """Copy a notebook to `mine/kept/NAME-YYYYmmdd-HHMMSS.ipynb`, or with a number when taken."""
+    folder = home() / "mine" / "kept"
+    stem = f"{path.stem}-{datetime.now():%Y%m%d-%H%M%S}"
+    for number in range(1, 10_000):
+        target = folder / f"{stem}{f'-{number}' if number > 1 else ''}.ipynb"
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            with target.open("xb") as file:
+                file.write(path.read_bytes())
+            return target
+        except FileExistsError:
+            continue
+        except OSError as error:
+            raise ValueError(
+                f"no copy of {path.name} can be kept in {folder} ({error.strerror}), so "
+                "nothing was changed: make room or give write permission, then run it again"
+            ) from None
+    raise ValueError(f"{folder} holds 10,000 copies of this second; move some of them away")
+
+
+def worked_on(path: Path) -> bool:
+    """Whether a notebook holds more than a release wrote: outputs, an answer, or it is broken."""
+    try:
+        book = read(path)
+    except ValueError:
+        return True
+    for cell in book.cells:
+        stub = cell.metadata.get("course", {}).get("stub")
+        if cell.get("outputs") or (stub is not None and carry.digest(cell.source) != stub):
+            return True
+    return False
+
+
+def read(path: Path) -> NotebookNode:
+    """A notebook of format 4, ids not required; ValueError says what is wrong with it."""
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+        raw = json.loads(text)
+    except OSError as error:
+        raise ValueError(f"{path.name} cannot be read: {error.strerror}") from None
+    except (ValueError, RecursionError):
+        raise ValueError(f"{path.name} is not a notebook: its text is not JSON") from None
+    if not isinstance(raw, dict) or not isinstance(raw.get("nbformat"), int):
+        raise ValueError(f"{path.name} is not a notebook: no format number in it")
+    if raw["nbformat"] != 4:
+        raise ValueError(
+            f"{path.name} has format {raw['nbformat']}, expected 4: open and save it in JupyterLab"
+        )
+    try:
+        book = nbformat.v4.reads(text)
+        nbformat.validate(_with_ids(book))
+    except nbformat.ValidationError as error:
+        raise ValueError(f"{path.name} is damaged: {error.message[:120]}") from None
+    except (AttributeError, KeyError, TypeError, ValueError):
+        raise ValueError(f"{path.name} is damaged: its cells are not as they should be") from None
+    return book
+
+
+def table(rows: dict[str, Row]) -> str:
+    """One line per lesson."""
+    lines = [f"{'lesson':<24} carried  new exercises  set aside"]
+    for name, row in sorted(rows.items()):
+        lines.append(f"{name:<24} {row.carried:>7}  {row.new:>13}  {row.aside:>9}")
+    return "\n".join(lines)
+
+
+def _release() -> dict[str, NotebookNode]:
+    root = home() if any((home() / "book").glob("[0-9][0-9]_*.md")) else ROOT
+    found = {lesson.name: views.notebook(lesson, "notebooks") for lesson in views.lessons(root)}
+    if not found:
+        raise ValueError(f"no lessons in {root / 'book'}: run this in the course folder")
+    return found
+
+
+def _read_all(folder: Path, problems: list[str], *, own: bool) -> tuple[list[Old], set[str]]:
+    """The lessons' notebooks in a folder and the names of those that cannot be read."""
+    olds, broken = [], set()
+    for path in sorted(folder.glob("*.ipynb")):
+        try:
+            book = read(path)
+        except ValueError as error:
+            if LESSON.fullmatch(path.stem) or path.stem == LOOSE:
+                broken.add(path.stem)
+                problems.append(f"{error}. It was left as it is, in {path.parent}.")
+        else:
+            if _of_the_course(path, book):
+                origin = f"notebooks/{path.name}" if own else str(path)
+                olds.append(Old(path.stem, origin, book, own))
+    return olds, broken
+
+
+def _with_ids(book: NotebookNode) -> NotebookNode:
+    """A copy that the format's rules can be applied to, whatever its cells' ids are."""
+    cells = [NotebookNode({**cell, "id": f"cell-{n}"}) for n, cell in enumerate(book.cells)]
+    return NotebookNode({**book, "cells": cells, "nbformat_minor": 5})
+
+
+def _of_the_course(path: Path, book: NotebookNode) -> bool:
+    graded = any("nbgrader" in cell.metadata for cell in book.cells)
+    return path.stem != LOOSE and (bool(LESSON.fullmatch(path.stem)) or graded)
+
+
+def _notebooks_of(source: Path) -> Path:
+    for folder in (source / "notebooks", source):
+        if any(folder.glob("*.ipynb")):
+            return folder
+    raise ValueError(f"no notebooks in {source}: give the folder of the older copy of the course")
+
+
+def _bring_own_notebooks(folder: Path, here: Path) -> None:
+    """Notebooks that were never a lesson are copied whole, under a free name."""
+    for path in sorted(folder.glob("*.ipynb")):
+        try:
+            if _of_the_course(path, read(path)):
+                continue
+        except ValueError:
+            continue
+        for number in range(1, 10_000):
+            target = here / f"{path.stem}{f'-{number}' if number > 1 else ''}.ipynb"
+            if target.exists() and target.read_bytes() == path.read_bytes():
+                break
+            if not target.exists():
+                here.mkdir(parents=True, exist_ok=True)
+                target.write_bytes(path.read_bytes())
+                break
+
+
+def _replace(books: dict[str, NotebookNode], here: Path) -> None:
+    """First a copy of every notebook that will change, then the new ones, each in one step."""
+    for book in books.values():
+        book.nbformat_minor = 5
+    texts = {here / f"{name}.ipynb": views.dumps(book) for name, book in books.items()}
+    for path in texts:
+        if path.exists():
+            keep(path)
+    for path, text in texts.items():
+        _write(path, text)
+
+
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_suffix(".part")
+    try:
+        data = text.encode()
+    except UnicodeEncodeError:  # half a surrogate pair in an answer: written as an escape
+        data = json.dumps(json.loads(text), indent=1, sort_keys=True).encode() + b"\n"
+    part.write_bytes(data)
+    os.replace(part, path)
+
+
+def _short(path: Path) -> str:
+    return str(path.relative_to(home()))

@@ -1,0 +1,312 @@
+"""A learner's work moved into the notebooks of another release; nothing of it is ever dropped.
+
+What is the learner's and what was the release's is told apart without the older release at hand:
+
+    exercise cell  its grade_id names it; still the stub when it equals the new one, or the digest
+                   that the release left in its metadata
+    other cell     the release's id is the hash of the release's text, so a cell whose text no
+                   longer has that hash was edited, and a cell with another kind of id was added
+
+An answer goes to the exercise of its id, wherever that is now. An edited cell goes to the cell it
+was, an added cell behind the cell it followed. What has no place left is set aside at the end,
+under a heading that says where it came from.
+"""
+
+import ast
+import copy
+import hashlib
+import re
+from dataclasses import dataclass, field
+
+from nbformat import NotebookNode
+from nbformat.v4 import new_markdown_cell, new_notebook
+
+RELEASE_ID = re.compile(r"([0-9a-f]{12})(-\d+)?")
+CELL_ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+CHECK = re.compile(r"check\(\s*[\"'][\w-]+[\"']\s*\)")
+LOOSE = "carried_over"
+"""Name of the notebook for what belonged to a lesson that is no more."""
+
+
+@dataclass(frozen=True, eq=False)
+class Old:
+    """A notebook that the learner has."""
+
+    lesson: str
+    origin: str
+    """Its file, as headings name it."""
+    book: NotebookNode
+    own: bool = True
+    """It is the file that the new notebook replaces; else a copy from elsewhere: comes second."""
+
+
+@dataclass
+class Row:
+    """What happened to one lesson, in cells."""
+
+    carried: int = 0
+    new: int = 0
+    """Exercises that none of the learner's notebooks had."""
+    aside: int = 0
+
+
+@dataclass
+class Carried:
+    """The new notebooks by name, `LOOSE` among them only when something is in it."""
+
+    books: dict[str, NotebookNode]
+    rows: dict[str, Row]
+
+
+def carry(
+    release: dict[str, NotebookNode], olds: list[Old], loose: NotebookNode | None = None
+) -> Carried:
+    """The release's notebooks with the learner's work in them; `loose` is the LOOSE of before.
+
+    Own notebooks win over copies where both answer an exercise; the other answer is set aside.
+    """
+    mover = _Mover(copy.deepcopy(release), copy.deepcopy(loose))
+    olds = sorted(copy.deepcopy(olds), key=lambda old: not old.own)
+    mover.choose(olds)
+    for old in olds:
+        mover.move(old)
+    return mover.finish(olds)
+
+
+def grade_id(cell: NotebookNode) -> str | None:
+    """The id under which nbgrader knows the cell."""
+    meta = cell.metadata.get("nbgrader")
+    return meta.get("grade_id") if isinstance(meta, dict) else None
+
+
+def digest(source: str) -> str:
+    """The first 12 hex digits of the text's sha256, trailing white space aside."""
+    text = "\n".join(line.rstrip() for line in source.strip().splitlines())
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:12]
+
+
+@dataclass
+class _Mover:
+    books: dict[str, NotebookNode]
+    loose: NotebookNode | None
+    rows: dict[str, Row] = field(default_factory=dict)
+    answers: dict[str, NotebookNode] = field(default_factory=dict)
+    ids: dict[int, str] = field(default_factory=dict)
+    """Exercise id by id() of the old cell."""
+
+    def __post_init__(self):
+        self.slots = {
+            name: {grade_id(cell) or cell.id: cell for cell in book.cells}
+            for name, book in self.books.items()
+        }
+        self.texts = {
+            name: {key: cell.source for key, cell in slots.items()}
+            for name, slots in self.slots.items()
+        }
+        self.where = {
+            key: name
+            for name, slots in self.slots.items()
+            for key, cell in slots.items()
+            if _is_exercise(cell)
+        }
+        self.stubs = {key: self.slots[name][key].source for key, name in self.where.items()}
+        self.rows = {name: Row() for name in self.books}
+
+    def choose(self, olds: list[Old]) -> None:
+        """Find the cells that answer an exercise and put the best of each into its slot."""
+        found: dict[str, list[tuple]] = {}
+        for rank, old in enumerate(olds):
+            for key, cell in self._exercise_cells(old):
+                self.ids[id(cell)] = key
+                elsewhere = self.where.get(key) != old.lesson
+                order = (not old.own, elsewhere, rank, cell.get("id") != key)
+                if not self._untouched(cell, key):
+                    found.setdefault(key, []).append((order, cell))
+        for key, cells in found.items():
+            if key in self.where:
+                self.answers[key] = min(cells, key=lambda pair: pair[0])[1]
+                self._fill(self.slots[self.where[key]][key], self.answers[key])
+                self.rows[self.where[key]].carried += 1
+
+    def _exercise_cells(self, old: Old):
+        """(exercise id, cell): by metadata; where that was lost, by the names the cell defines."""
+        cells = [cell for cell in old.book.cells if cell.cell_type == "code"]
+        named = {grade_id(cell) for cell in cells}
+        lost = {
+            k: v for k, v in self.stubs.items() if self.where[k] == old.lesson and k not in named
+        }
+        found = {}
+        for cell in cells:
+            if _is_exercise(cell):
+                yield grade_id(cell), cell
+            elif grade_id(cell) is None and not _pristine(cell):
+                for key, stub in lost.items():
+                    if cell.get("id") == key or _defines(cell, stub):
+                        found[key] = cell  # the last one: what the notebook ends up with
+        yield from found.items()
+
+    def _untouched(self, cell: NotebookNode, key: str) -> bool:
+        known = {digest(self.stubs.get(key, "")), _left_digest(cell)}
+        return not cell.source.strip() or digest(cell.source) in known
+
+    def move(self, old: Old) -> None:
+        """Everything of one notebook that is the learner's and no answer in its slot."""
+        if old.lesson not in self.books:
+            self._move_loose(old)
+            return
+        cells, slots = self.books[old.lesson].cells, self.slots[old.lesson]
+        position = 0
+        for cell in old.book.cells:
+            slot = slots.get(self._key(cell, self.texts[old.lesson]))
+            if slot is not None:
+                position = next(i for i, c in enumerate(cells) if c is slot) + 1
+            if self._settled(cell, slot, old):
+                continue
+            if id(cell) in self.ids and not (old.own and slot is not None):
+                self._set_aside(cell, old)
+            elif old.own or not _has(cells, cell.source):
+                cells.insert(position, _extra(cell, cells))
+                position += 1
+                self.rows[old.lesson].carried += bool(cell.source.strip())
+
+    def _key(self, cell: NotebookNode, texts: dict[str, str]) -> str | None:
+        """The slot the cell stands for. Without its id, the one the release gave that text."""
+        key = self.ids.get(id(cell)) or grade_id(cell) or cell.get("id")
+        if key in texts or not cell.source.strip():
+            return key
+        return next((k for k, text in texts.items() if text == cell.source), None)
+
+    def _settled(self, cell: NotebookNode, slot: NotebookNode | None, old: Old) -> bool:
+        """Whether the cell needs no cell of its own in the new notebook."""
+        same = slot is not None and slot.source == cell.source
+        if same and old.own and self.ids.get(id(cell)) not in self.answers:
+            self._fill(slot, cell)  # for its outputs
+        if key := self.ids.get(id(cell)):
+            answer = self.answers.get(key)
+            return self._untouched(cell, key) or bool(answer and answer.source == cell.source)
+        if same or _pristine(cell) or (grade_id(cell) and CHECK.fullmatch(cell.source.strip())):
+            return True
+        if not cell.source.strip():
+            return slot is not None or not old.own
+        if slot is None or slot.cell_type != cell.cell_type or not _pristine(slot):
+            return False
+        self._fill(slot, cell)
+        self.rows[old.lesson].carried += 1
+        return True
+
+    @staticmethod
+    def _fill(slot: NotebookNode, cell: NotebookNode) -> None:
+        """The learner's text and outputs in the release's cell."""
+        slot.source = cell.source
+        slot.metadata = NotebookNode({**cell.metadata, **slot.metadata})
+        for name in ("outputs", "execution_count", "attachments"):
+            if name in cell and (name in slot or name == "attachments"):
+                slot[name] = cell[name]
+
+    def _set_aside(self, cell: NotebookNode, old: Old) -> None:
+        cells = self.books[old.lesson].cells
+        if not _has(cells, cell.source):
+            key = self.ids[id(cell)]
+            why = "has another answer above" if key in self.answers else "is not in this release"
+            cells.append(
+                _heading(f"Carried over: {key}", f"From {old.origin}; the exercise {why}.")
+            )
+            cells[-1].id = _free_id(cells[-1].source, cells[:-1])
+            cells.append(_extra(cell, cells))
+            self.rows[old.lesson].aside += 1
+
+    def _move_loose(self, old: Old) -> None:
+        """The lesson is gone: what is the learner's goes into one notebook, file by file."""
+        mine = [cell for cell in old.book.cells if not self._settled(cell, None, old)]
+        known = self.loose.cells if self.loose else []
+        mine = [cell for cell in mine if cell.source.strip() and not _has(known, cell.source)]
+        if not mine:
+            return
+        self.loose = self.loose or new_notebook(metadata=_kernel(old.book))
+        cells = self.loose.cells
+        cells.append(_heading(f"Carried over: {old.lesson}", f"From {old.origin}."))
+        cells[-1].id = _free_id(cells[-1].source + old.origin, cells[:-1])
+        for cell in mine:
+            cells.append(_extra(cell, cells))
+        self.rows.setdefault(LOOSE, Row()).aside += len(mine)
+
+    def finish(self, olds: list[Old]) -> Carried:
+        """The notebooks, with the learner's own settings of each, and the counts."""
+        seen = set(self.ids.values())
+        for key, name in self.where.items():
+            self.rows[name].new += key not in seen
+        for old in olds:
+            if old.own and (book := self.books.get(old.lesson)):
+                book.metadata = NotebookNode({**book.metadata, **old.book.metadata} | _note(book))
+        books = self.books | ({LOOSE: self.loose} if self.loose else {})
+        return Carried(books, self.rows)
+
+
+def _is_exercise(cell: NotebookNode) -> bool:
+    meta = cell.metadata.get("nbgrader")
+    return bool(grade_id(cell)) and cell.cell_type == "code" and bool(meta.get("solution"))
+
+
+def _left_digest(cell: NotebookNode) -> str | None:
+    note = cell.metadata.get("course")
+    return note.get("stub") if isinstance(note, dict) else None
+
+
+def _pristine(cell: NotebookNode) -> bool:
+    """Whether the text is the one that the release gave the cell its id for."""
+    match = RELEASE_ID.fullmatch(str(cell.get("id", "")))
+    text = cell.source.encode("utf-8", "replace")
+    return match is not None and hashlib.sha256(text).hexdigest().startswith(match[1])
+
+
+def _defines(cell: NotebookNode, stub: str) -> bool:
+    """Whether the cell defines what the stub does: the same outer name, with the same holes in it.
+
+    By pattern, not by syntax tree: an answer may well be broken off in the middle of a line.
+    """
+    node = ast.parse(stub).body[-1]
+    holes = {
+        n.name
+        for n in ast.walk(node)
+        if isinstance(n, ast.FunctionDef) and "NotImplementedError" in ast.dump(n)
+    }
+    outer = rf"^(?:class|def)\s+{re.escape(node.name)}\b"
+    inner = set(re.findall(r"^\s*def\s+(\w+)", cell.source, re.M))
+    return re.search(outer, cell.source, re.M) is not None and holes <= inner
+
+
+def _extra(cell: NotebookNode, cells: list[NotebookNode]) -> NotebookNode:
+    """A copy that can stand in `cells`: an id of its own, no grading metadata a second time."""
+    cell = copy.deepcopy(cell)
+    if _is_exercise(cell) or grade_id(cell) in {grade_id(c) for c in cells}:
+        cell.metadata.pop("nbgrader", None)
+        cell.metadata.pop("course", None)
+    cell.metadata.pop("course", None) if grade_id(cell) is None else None
+    key = str(cell.get("id", ""))
+    if not CELL_ID.fullmatch(key) or key in {c.id for c in cells}:
+        cell.id = _free_id(cell.source, cells)
+    return cell
+
+
+def _free_id(text: str, cells: list[NotebookNode]) -> str:
+    """Never the bare hash: that would say the text is the release's."""
+    taken, stem = {c.get("id") for c in cells}, f"kept-{digest(text)}"
+    return next(
+        i for n in range(len(cells) + 2) if (i := f"{stem}-{n}" if n else stem) not in taken
+    )
+
+
+def _heading(title: str, text: str) -> NotebookNode:
+    return new_markdown_cell(f"## {title}\n\n{text}", id="kept")
+
+
+def _has(cells: list[NotebookNode], source: str) -> bool:
+    return any(cell.source == source for cell in cells)
+
+
+def _kernel(book: NotebookNode) -> dict:
+    return {k: book.metadata[k] for k in ("kernelspec", "language_info") if k in book.metadata}
+
+
+def _note(book: NotebookNode) -> dict:
+    return {"course": book.metadata["course"]} if "course" in book.metadata else {}

@@ -1,0 +1,93 @@
+"""The `course` command. Subcommands import what they need when they run, so `--help` is instant."""
+
+import argparse
+import sys
+from importlib import import_module
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Parse, run, and turn a ValueError into one line on stderr and exit status 2."""
+    args = parser().parse_args(argv)
+    module, _, function = args.run.partition(":")
+    try:
+        return getattr(import_module(module), function)(args) or 0
+    except (ValueError, OSError) as problem:
+        print(f"course {args.command}: {problem}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+
+
+def parser() -> argparse.ArgumentParser:
+    """All subcommands with their options; `run` names the function that does the work."""
+    top = argparse.ArgumentParser(
+        prog="course", description="Build distributed LLM training by hand."
+    )
+    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    def command(name: str, run: str, text: str) -> argparse.ArgumentParser:
+        added = commands.add_parser(name, help=text, description=text)
+        added.set_defaults(run=run, root=ROOT)
+        return added
+
+    lab = command("lab", "course_lib.lab.jupyter:run", "JupyterLab, open on a lesson")
+    lab.add_argument(
+        "lesson", nargs="?", default="00_start", help='"01", "rmsnorm" or "01_rmsnorm"'
+    )
+    lab.add_argument("--port", type=int, default=8888, help="first port to try (default 8888)")
+    lab.add_argument("--ip", default="127.0.0.1", help="address to listen on (default 127.0.0.1)")
+    lab.add_argument("--no-browser", action="store_true", help="print the address, open nothing")
+    doctor = command(
+        "doctor", "course_lib.lab.doctor:run", "what runs on this machine and what does not"
+    )
+    doctor.add_argument("--json", action="store_true", help="the same as one JSON object")
+    checked = command(
+        "check", "course_lib.lab.terminal:check", "check an exercise without a notebook"
+    )
+    checked.add_argument("id", help="exercise id, such as rmsnorm")
+    checked.add_argument(
+        "--file", type=Path, help="file that holds the answer (default: your notebook)"
+    )
+    hinted = command("hint", "course_lib.lab.terminal:hint", "the next hint of an exercise")
+    hinted.add_argument("id", help="exercise id")
+    hinted.add_argument("--level", type=int, choices=(1, 2, 3), help="open this hint now")
+    reset = command(
+        "reset", "grader.answers:run_reset", "a lesson back to its stub; the old one is kept"
+    )
+    reset.add_argument("lesson", help='"01", "rmsnorm" or "01_rmsnorm"')
+    update = command("update", "grader.answers:run_update", "carry your answers into this release")
+    update.add_argument("--from", dest="source", type=Path, help="folder with the older notebooks")
+    built = command(
+        "build", "grader.cli:run_build", "write notebooks, solutions and grader sources"
+    )
+    built.add_argument(
+        "--check", action="store_true", help="write nothing; exit 1 when one is stale"
+    )
+    book = command("book", "grader.book:run", "build the static site")
+    book.add_argument("--serve", action="store_true", help="serve it on this machine afterwards")
+    return top
+
+
+def run_build(args: argparse.Namespace) -> int:
+    """`course build [--check]`: 0 when all is current or was written, 1 when it is stale."""
+    from grader import answers, views
+
+    if not args.check:
+        for path in views.build(args.root, check=True):
+            if path.parent.name == "notebooks" and path.exists() and answers.worked_on(path):
+                print(f"{path.name} has answers: a copy is {answers.keep(path)}")
+    paths = [str(path.relative_to(args.root)) for path in views.build(args.root, check=args.check)]
+    if args.check and paths:
+        print("stale: " + ", ".join(paths) + "\nrun: course build", file=sys.stderr)
+        return 1
+    print(f"wrote {len(paths)} files" if not args.check else "all generated files are current")
+    for path in paths:
+        print(f"  {path}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,215 @@
+"""A lesson: one MyST-NB text notebook in book/, read and validated.
+
+The grammar adds three cell options to MyST-NB. `exercise` names a hole in course_lib (its source is
+cut from the library by its syntax tree), `check` calls the exercise's suite, and a cell that begins
+with `%%writefile` is a script. Everything else is ordinary MyST.
+"""
+
+import ast
+import re
+import textwrap
+from dataclasses import dataclass, field
+from functools import cached_property
+from importlib.util import find_spec
+from pathlib import Path
+
+import jupytext
+import yaml
+from nbformat import NotebookNode
+
+REQUIRED = ("from", "blank", "title", "difficulty", "importance", "minutes", "needs", "teaches",
+            "uses", "hints")  # fmt: skip
+STUB = 'raise NotImplementedError("your code here")'
+BEGIN, END = "### BEGIN SOLUTION", "### END SOLUTION"
+
+
+class LessonError(ValueError):
+    """The lesson's source breaks the grammar; the message names the file and what to write."""
+
+
+def library_source(module: str) -> str:
+    """Text of a module of the library, found but not imported: torch takes seconds."""
+    return Path(find_spec(module).origin).read_text(encoding="utf-8")
+
+
+@dataclass(frozen=True)
+class Exercise:
+    """One hole: the card from the lesson, the source from the library."""
+
+    id: str
+    number: str
+    lesson: str
+    card: dict = field(hash=False)
+
+    @property
+    def target(self) -> str:
+        return self.card["from"]
+
+    @cached_property
+    def _definition(self) -> str:
+        """Source of the named function, class or method, dedented, without its decorators' home."""
+        module_name, _, path = self.target.partition(":")
+        source = library_source(module_name)
+        node, lines = ast.parse(source), source.splitlines()
+        for name in path.split("."):
+            node = next((n for n in node.body if getattr(n, "name", None) == name), None)
+            if node is None:
+                raise LessonError(
+                    f"{self.lesson}: exercise {self.id}: {self.target} does not exist"
+                )
+        first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
+        return textwrap.dedent("\n".join(lines[first - 1 : node.end_lineno]))
+
+    @cached_property
+    def solved(self) -> str:
+        """The cell as the library has it."""
+        return self._shaped(self._definition)
+
+    @cached_property
+    def stub(self) -> str:
+        """The cell with its holes."""
+        return self._shaped(self._fill(lambda indent, body: [indent + STUB]))
+
+    @cached_property
+    def marked(self) -> str:
+        """The cell with the solution between nbgrader's markers."""
+        return self._shaped(self._fill(lambda indent, body: [indent + BEGIN, *body, indent + END]))
+
+    def _shaped(self, definition: str) -> str:
+        """A method becomes a subclass of the library's class, so the cell stands alone."""
+        module, _, path = self.target.partition(":")
+        if "." not in path:
+            return definition
+        cls = path.partition(".")[0]
+        home = module.rpartition(".")[2]
+        return f"class {cls}({home}.{cls}):\n" + textwrap.indent(definition, "    ")
+
+    def _fill(self, fill) -> str:
+        lines = self._definition.splitlines()
+        holes = [n for n in ast.walk(ast.parse(self._definition))
+                 if isinstance(n, ast.FunctionDef) and n.name in self.card["blank"]]  # fmt: skip
+        if {n.name for n in holes} != set(self.card["blank"]):
+            raise LessonError(
+                f"{self.lesson}: exercise {self.id}: no {self.card['blank']} in {self.target}"
+            )
+        for node in sorted(holes, key=lambda n: -n.lineno):
+            if ast.get_docstring(node) is None:
+                raise LessonError(
+                    f"{self.lesson}: {self.id}: {node.name} has no docstring, its contract"
+                )
+            first, last = node.body[0].end_lineno, node.end_lineno  # the docstring stays in view
+            indent = " " * node.body[0].col_offset
+            lines[first:last] = fill(indent, lines[first:last])
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """One source file, its cells and its exercises."""
+
+    path: Path
+    text: str = field(repr=False)
+
+    @property
+    def name(self) -> str:
+        return self.path.stem
+
+    @property
+    def number(self) -> int:
+        return int(self.name.partition("_")[0])
+
+    @cached_property
+    def source(self) -> NotebookNode:
+        """The text as a notebook, options in each cell's metadata, exercise bodies still empty."""
+        return jupytext.reads(self.text, fmt="md:myst")
+
+    @cached_property
+    def title(self) -> str:
+        match = re.search(r"^# (.+)$", self.text, re.M)
+        if not match:
+            raise LessonError(f"{self.name}: no '# Title' line")
+        return match[1].strip()
+
+    @cached_property
+    def exercises(self) -> dict[str, Exercise]:
+        """By id, in the lesson's order."""
+        found: dict[str, Exercise] = {}
+        for cell in self.source.cells:
+            if "exercise" in cell.metadata:
+                card = dict(cell.metadata)
+                self._validate(card, cell.source)
+                number = f"{self.number}.{len(found) + 1}"
+                found[card["exercise"]] = Exercise(card["exercise"], number, self.name, card)
+        return found
+
+    @cached_property
+    def setup(self) -> str:
+        """Source of the cell tagged `setup`: the imports every later cell counts on."""
+        cells = [c.source for c in self.source.cells if "setup" in c.metadata.get("tags", ())]
+        if len(cells) != 1:
+            raise LessonError(f"{self.name}: needs exactly one cell tagged setup, has {len(cells)}")
+        return cells[0]
+
+    @cached_property
+    def points(self) -> dict[str, int]:
+        """Points of each check, by exercise id."""
+        points = {}
+        for cell in self.source.cells:
+            if (exercise := cell.metadata.get("check")) is None:
+                continue
+            if exercise not in self.exercises:
+                raise LessonError(
+                    f"{self.name}: a check names {exercise!r}, which is no exercise here"
+                )
+            if cell.source.strip():
+                raise LessonError(f"{self.name}: the check cell of {exercise} must be empty")
+            points[exercise] = int(cell.metadata.get("points", 0))
+        unchecked = set(self.exercises) - set(points)
+        if unchecked or not all(points.values()):
+            raise LessonError(f"{self.name}: without a check or points: {unchecked or points}")
+        return points
+
+    @cached_property
+    def reviews(self) -> dict[str, tuple[str, str]]:
+        """Review items by name: question and answer, from the `Review` dropdowns."""
+        found = re.findall(
+            r"^:::\{dropdown\} Review \N{MIDDLE DOT} (.+)\n:name: (\S+)\n((?:.*\n)*?):::$",
+            self.text,
+            re.M,
+        )
+        return {name: (question, answer.strip()) for question, name, answer in found}
+
+    def _validate(self, card: dict, body: str) -> None:
+        missing = [key for key in REQUIRED if key not in card]
+        if missing:
+            raise LessonError(
+                f"{self.name}: exercise {card['exercise']} lacks {', '.join(missing)}"
+            )
+        if len(card["hints"]) != 3:
+            raise LessonError(f"{self.name}: exercise {card['exercise']} needs three hints")
+        if body.strip():
+            raise LessonError(f"{self.name}: {card['exercise']} must have an empty body; its "
+                              f"code is cut from {card['from']}")  # fmt: skip
+
+
+def lessons(root: Path) -> list[Lesson]:
+    """Every lesson under root/book, in order; prose pages without code cells are not lessons."""
+    found = []
+    for path in sorted((root / "book").glob("[0-9][0-9]_*.md")):
+        text = path.read_text(encoding="utf-8")
+        try:
+            found.append(Lesson(path, text))
+            found[-1].points  # noqa: B018  validates cards and checks
+        except yaml.YAMLError as error:
+            raise LessonError(f"{path.name}: cell options are not YAML: {error}") from None
+    _unique(found)
+    return found
+
+
+def _unique(found: list[Lesson]) -> None:
+    seen: dict[str, str] = {}
+    for lesson in found:
+        for exercise in lesson.exercises:
+            if exercise in seen:
+                raise LessonError(f"exercise id {exercise!r} in {seen[exercise]} and {lesson.name}")
+            seen[exercise] = lesson.name

@@ -1,0 +1,45 @@
+"""MyST prose as the Markdown that any notebook front end shows.
+
+JupyterLab without extensions prints a directive as raw text, so admonitions become block quotes,
+dropdowns become `details`, and references become plain words.
+"""
+
+import re
+
+_DIRECTIVE = re.compile(r"^(:{3,}|`{3,})\{(\w[\w-]*)\}[ \t]*(.*)\n((?:.*\n)*?)\1[ \t]*$", re.M)
+_OPTION = re.compile(r"^:([\w-]+):[ \t]*(.*)\n", re.M)
+_ROLE = re.compile(r"\{(?:ref|doc|numref|eq|term)\}`([^`<]*?)(?:\s*<([^`>]*)>)?`")
+
+
+def plain_markdown(source: str) -> str:
+    """`source` with directives, roles, targets and comments rewritten; may be empty."""
+    source = re.sub(r"^%.*\n?", "", source, flags=re.M)
+    source = re.sub(r"^\([\w-]+\)=\n", "", source, flags=re.M)
+    previous = None
+    while previous != source:  # directives nest
+        previous, source = source, _DIRECTIVE.sub(_rewrite, source + "\n").rstrip("\n")
+    return _ROLE.sub(lambda m: f"*{(m[1] or m[2]).strip()}*", source).strip()
+
+
+def _rewrite(match: re.Match) -> str:
+    _, kind, title, body = match.groups()
+    options = dict(_OPTION.findall(body[: _options_end(body)]))
+    body = body[_options_end(body) :].strip()
+    if kind == "dropdown":
+        return f"<details><summary>{title}</summary>\n\n{body}\n\n</details>"
+    if kind == "math":
+        return f"$$\n{body}\n$$"
+    if kind in ("image", "figure"):
+        return f"![{options.get('alt', '')}]({title})" + (f"\n\n*{body}*" if body else "")
+    if kind in ("table", "list-table", "grid", "exercise-start", "exercise-end"):
+        return "\n".join(filter(None, (f"**{title}**\n" if title else "", body)))
+    heading = title if title else kind.capitalize()
+    quoted = "\n".join(f"> {line}".rstrip() for line in body.splitlines())
+    return f"> **{heading}**\n>\n{quoted}"
+
+
+def _options_end(body: str) -> int:
+    end = 0
+    while match := _OPTION.match(body, end):
+        end = match.end()
+    return end

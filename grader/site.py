@@ -1,0 +1,71 @@
+"""Sphinx extension of the static site: what to execute, what to describe, which figures to load."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from docutils import nodes
+from sphinx.application import Sphinx
+from sphinx.config import Config
+
+CODE_CELL = "```{code-cell}"
+DESCRIPTION_LENGTH = 155  # search engines cut longer ones
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Called by Sphinx once."""
+    app.connect("config-inited", skip_prose, priority=400)
+    app.connect("config-inited", load_figures, priority=400)
+    app.connect("html-page-context", describe)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
+
+
+def skip_prose(app: Sphinx, config: Config) -> None:
+    """Keeps pages without code cells out of the execution: they need no kernel."""
+    root = Path(app.srcdir)
+    prose = [
+        path.relative_to(root).as_posix()
+        for path in sorted(root.glob("book/**/*.md"))
+        if CODE_CELL not in path.read_text(encoding="utf-8")
+    ]
+    config.nb_execution_excludepatterns = [*config.nb_execution_excludepatterns, *prose]
+
+
+def load_figures(app: Sphinx, config: Config) -> None:
+    """Loads the figures' host on every page, when `course book` has put it beside the others."""
+    if (Path(app.srcdir) / "_build" / "web" / "figures" / "host.mjs").is_file():
+        config.html_js_files = [*config.html_js_files, ("figures/host.mjs", {"type": "module"})]
+
+
+def describe(
+    app: Sphinx,
+    pagename: str,
+    templatename: str,
+    context: dict[str, Any],
+    doctree: nodes.Node | None,
+) -> None:
+    """Gives a page without a description its first paragraph, cut at a word, as one."""
+    tags = context.get("metatags", "")
+    if 'name="description"' in tags:
+        return
+    text = first_paragraph(doctree) or f"{context.get('title', pagename)}: {config_title(app)}"
+    escaped = text.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;")
+    context["metatags"] = f'{tags}\n<meta name="description" content="{escaped}" />'
+
+
+def first_paragraph(doctree: nodes.Node | None) -> str:
+    """The plain words of the first paragraph outside lists and tables; empty without one."""
+    if doctree is None:
+        return ""
+    for paragraph in doctree.findall(nodes.paragraph):
+        if isinstance(paragraph.parent, nodes.section):
+            words = " ".join(paragraph.astext().split())
+            if len(words) <= DESCRIPTION_LENGTH:
+                return words
+            return words[:DESCRIPTION_LENGTH].rpartition(" ")[0] + " ..."
+    return ""
+
+
+def config_title(app: Sphinx) -> str:
+    return str(app.config.html_title)

@@ -1,0 +1,249 @@
+# Answers to the exercise apply-rope. `# %% wrong CODE name` must be refused with exactly that code,
+# `# %% right name` must pass. Each cell is a whole answer under the lesson's imports; rotate_half is
+# the library's where a cell does not define its own.
+
+# %% right a loop over the two
+def apply_rotary_pos_emb(q, k, cos, sin):
+    return tuple((x * cos + rotate_half(x) * sin).type_as(x) for x in (q, k))
+
+# %% right complex numbers in float64
+def apply_rotary_pos_emb(q_BHTK, k_BHTK, cos_TK, sin_TK):
+    half = q_BHTK.shape[-1] // 2
+    turn = torch.complex(cos_TK[:, :half].double(), sin_TK[:, :half].double())
+
+    def one(x):
+        z = torch.complex(x[..., :half].double(), x[..., half:].double()) * turn
+        return torch.cat((z.real, z.imag), dim=-1).to(x.dtype)
+
+    return one(q_BHTK), one(k_BHTK)
+
+# %% right tables cast first, unsqueezed by hand
+def apply_rotary_pos_emb(q, k, cos, sin):
+    cos, sin = cos.to(q.dtype)[None, None], sin.to(q.dtype)[None, None]
+    q2 = q * cos + rotate_half(q) * sin
+    k2 = k * cos + rotate_half(k) * sin
+    return q2, k2
+
+# %% right without rotate_half, einsum with a 2 by 2 matrix
+def apply_rotary_pos_emb(q, k, cos, sin):
+    K = q.shape[-1]
+    c, s = cos[:, : K // 2], sin[:, : K // 2]
+    turn = torch.stack((torch.stack((c, -s)), torch.stack((s, c))))  # (2, 2, T, K/2)
+
+    def one(x):
+        pair = x.float().unflatten(-1, (2, K // 2))
+        return torch.einsum("ijtp,bhtjp->bhtip", turn, pair).flatten(-2).to(x.dtype)
+
+    return [one(q), one(k)]
+
+# %% right q and k in one go
+def apply_rotary_pos_emb(q, k, cos, sin):
+    both = torch.cat((q, k), dim=1)
+    both = (both * cos + rotate_half(both) * sin).to(q.dtype)
+    return both.chunk(2, dim=1)
+
+# %% wrong STUB untouched
+def apply_rotary_pos_emb(q, k, cos, sin):
+    raise NotImplementedError("your code here")
+
+# %% wrong STUB rotate_half still open
+def rotate_half(x):
+    raise NotImplementedError("your code here")
+
+
+def apply_rotary_pos_emb(q, k, cos, sin):
+    return q * cos + rotate_half(q) * sin, k * cos + rotate_half(k) * sin
+
+# %% wrong NONE no return
+def apply_rotary_pos_emb(q, k, cos, sin):
+    q = q * cos + rotate_half(q) * sin
+    k = k * cos + rotate_half(k) * sin
+
+# %% wrong ROPE-ONE-TENSOR only q returned
+def apply_rotary_pos_emb(q, k, cos, sin):
+    return (q * cos + rotate_half(q) * sin).to(q.dtype)
+
+# %% wrong ROPE-ONE-TENSOR stacked
+def apply_rotary_pos_emb(q, k, cos, sin):
+    return torch.stack((q * cos + rotate_half(q) * sin, k * cos + rotate_half(k) * sin))
+
+# %% wrong ROPE-COUNT tables returned too
+def apply_rotary_pos_emb(q, k, cos, sin):
+    return q * cos + rotate_half(q) * sin, k * cos + rotate_half(k) * sin, cos, sin
+
+# %% wrong TYPE a dict
+def apply_rotary_pos_emb(q, k, cos, sin):
+    return {"q": q * cos + rotate_half(q) * sin, "k": k * cos + rotate_half(k) * sin}
+
+# %% wrong ROPE-TABLES-SWAPPED sin first
+def apply_rotary_pos_emb(q, k, cos, sin):
+    q2 = q * sin + rotate_half(q) * cos
+    k2 = k * sin + rotate_half(k) * cos
+    return q2.to(q.dtype), k2.to(k.dtype)
+
+# %% wrong ROPE-BACKWARDS minus
+def apply_rotary_pos_emb(q, k, cos, sin):
+    q2 = q * cos - rotate_half(q) * sin
+    k2 = k * cos - rotate_half(k) * sin
+    return q2.to(q.dtype), k2.to(k.dtype)
+
+# %% wrong ROPE-BACKWARDS minus on the wrong half
+def rotate_half(x):
+    first, second = x.chunk(2, dim=-1)
+    return torch.cat((second, -first), dim=-1)
+
+
+def apply_rotary_pos_emb(q, k, cos, sin):
+    q2 = q * cos + rotate_half(q) * sin
+    k2 = k * cos + rotate_half(k) * sin
+    return q2.to(q.dtype), k2.to(k.dtype)
+
+# %% wrong ROPE-Q-ONLY k left out
+def apply_rotary_pos_emb(q, k, cos, sin):
+    return (q * cos + rotate_half(q) * sin).to(q.dtype), k
+
+# %% wrong ROPE-K-ONLY q left out
+def apply_rotary_pos_emb(q, k, cos, sin):
+    return q, (k * cos + rotate_half(k) * sin).to(k.dtype)
+
+# %% wrong ROPE-IDENTITY results not returned
+def apply_rotary_pos_emb(q, k, cos, sin):
+    q2 = q * cos + rotate_half(q) * sin
+    k2 = k * cos + rotate_half(k) * sin
+    return q, k
+
+# %% wrong ROPE-ORDER k first
+def apply_rotary_pos_emb(q, k, cos, sin):
+    q2 = q * cos + rotate_half(q) * sin
+    k2 = k * cos + rotate_half(k) * sin
+    return k2.to(k.dtype), q2.to(q.dtype)
+
+# %% wrong ROPE-K-FROM-Q q overwritten and turned again
+def apply_rotary_pos_emb(q, k, cos, sin):
+    q = (q * cos + rotate_half(q) * sin).to(q.dtype)
+    k = (q * cos + rotate_half(q) * sin).to(q.dtype)
+    return q, k
+
+# %% wrong ROPE-K-FROM-Q rotate_half of q in the second line
+def apply_rotary_pos_emb(q, k, cos, sin):
+    q2 = q * cos + rotate_half(q) * sin
+    k2 = k * cos + rotate_half(q) * sin
+    return q2.to(q.dtype), k2.to(k.dtype)
+
+# %% wrong ROPE-K-FROM-Q rotate_half of the new q in the second line
+def apply_rotary_pos_emb(q, k, cos, sin):
+    q = (q * cos + rotate_half(q) * sin).to(q.dtype)
+    k = (k * cos + rotate_half(q) * sin).to(q.dtype)
+    return q, k
+
+# %% wrong ROPE-K-FROM-Q returned twice
+def apply_rotary_pos_emb(q, k, cos, sin):
+    q2 = (q * cos + rotate_half(q) * sin).to(q.dtype)
+    return q2, q2
+
+# %% wrong ROPE-NO-HALF without rotate_half
+def apply_rotary_pos_emb(q, k, cos, sin):
+    return (q * cos + q * sin).to(q.dtype), (k * cos + k * sin).to(k.dtype)
+
+# %% wrong ROPE-NO-COS no cos
+def apply_rotary_pos_emb(q, k, cos, sin):
+    return (q + rotate_half(q) * sin).to(q.dtype), (k + rotate_half(k) * sin).to(k.dtype)
+
+# %% wrong ROPE-NO-SIN no sin
+def apply_rotary_pos_emb(q, k, cos, sin):
+    return (q * cos + rotate_half(q)).to(q.dtype), (k * cos + rotate_half(k)).to(k.dtype)
+
+# %% wrong ROPE-NO-SIN cos alone
+def apply_rotary_pos_emb(q, k, cos, sin):
+    return (q * cos).to(q.dtype), (k * cos).to(k.dtype)
+
+# %% wrong ROPE-HEADS tables unsqueezed at 1
+def apply_rotary_pos_emb(q, k, cos, sin):
+    cos, sin = cos.unsqueeze(1), sin.unsqueeze(1)
+    return (q * cos + rotate_half(q) * sin).to(q.dtype), (k * cos + rotate_half(k) * sin).to(k.dtype)
+
+# %% wrong ROPE-HEADS tables laid along the batch
+def apply_rotary_pos_emb(q, k, cos, sin):
+    cos, sin = cos[:, None, None, :], sin[:, None, None, :]
+    return (q * cos + rotate_half(q) * sin).to(q.dtype), (k * cos + rotate_half(k) * sin).to(k.dtype)
+
+# %% wrong SHAPE q transposed and not back
+def apply_rotary_pos_emb(q, k, cos, sin):
+    q, k = q.permute(0, 1, 3, 2), k.permute(0, 1, 3, 2)
+    return q * cos.T, k * cos.T
+
+# %% wrong ROPE-ONE-POSITION last row for all
+def apply_rotary_pos_emb(q, k, cos, sin):
+    cos, sin = cos[-1], sin[-1]
+    return (q * cos + rotate_half(q) * sin).to(q.dtype), (k * cos + rotate_half(k) * sin).to(k.dtype)
+
+# %% wrong ROPE-INTERLEAVED interleaved rotate_half, half-split tables
+def rotate_half(x):
+    return torch.stack((-x[..., 1::2], x[..., ::2]), dim=-1).flatten(-2)
+
+
+def apply_rotary_pos_emb(q, k, cos, sin):
+    return (q * cos + rotate_half(q) * sin).to(q.dtype), (k * cos + rotate_half(k) * sin).to(k.dtype)
+
+# %% wrong ROPE-INTERLEAVED tables made interleaved
+def apply_rotary_pos_emb(q, k, cos, sin):
+    half = q.shape[-1] // 2
+    cos, sin = cos[:, :half].repeat_interleave(2, -1), sin[:, :half].repeat_interleave(2, -1)
+    return (q * cos + rotate_half(q) * sin).to(q.dtype), (k * cos + rotate_half(k) * sin).to(k.dtype)
+
+# %% wrong ROPE-INTERLEAVED interleaved throughout
+def apply_rotary_pos_emb(q, k, cos, sin):
+    half = q.shape[-1] // 2
+    turn = torch.complex(cos[:, :half], sin[:, :half])
+
+    def one(x):
+        z = torch.view_as_complex(x.float().unflatten(-1, (half, 2)).contiguous())
+        return torch.view_as_real(z * turn).flatten(-2).to(x.dtype)
+
+    return one(q), one(k)
+
+# %% wrong ROPE-HALF rotate_half without a sign
+def rotate_half(x):
+    return x.roll(x.shape[-1] // 2, dims=-1)
+
+
+def apply_rotary_pos_emb(q, k, cos, sin):
+    return (q * cos + rotate_half(q) * sin).to(q.dtype), (k * cos + rotate_half(k) * sin).to(k.dtype)
+
+# %% wrong ROPE-OWN-TABLES its own angles
+def apply_rotary_pos_emb(q, k, cos, sin):
+    T, K = q.shape[-2:]
+    angle = torch.outer(torch.arange(T), 10_000.0 ** (-torch.arange(0, K, 2) / K))
+    cos, sin = angle.cos().repeat(1, 2), angle.sin().repeat(1, 2)
+    return (q * cos + rotate_half(q) * sin).to(q.dtype), (k * cos + rotate_half(k) * sin).to(k.dtype)
+
+# %% wrong INPLACE writes into q
+def apply_rotary_pos_emb(q, k, cos, sin):
+    half = rotate_half(q) * sin
+    q *= cos
+    q += half
+    return q, (k * cos + rotate_half(k) * sin).to(k.dtype)
+
+# %% wrong DTYPE no cast back
+def apply_rotary_pos_emb(q, k, cos, sin):
+    return q * cos + rotate_half(q) * sin, k * cos + rotate_half(k) * sin
+
+# %% wrong DTYPE only q cast back
+def apply_rotary_pos_emb(q, k, cos, sin):
+    return (q * cos + rotate_half(q) * sin).to(q.dtype), k * cos + rotate_half(k) * sin
+
+# %% wrong ROPE-SUMMED-FIRST both tables on both terms
+def apply_rotary_pos_emb(q, k, cos, sin):
+    return ((q + rotate_half(q)) * cos * sin), ((k + rotate_half(k)) * cos * sin)
+
+# %% wrong OTHER divided by cos
+def apply_rotary_pos_emb(q, k, cos, sin):
+    return (q / cos + rotate_half(q) * sin).to(q.dtype), (k / cos + rotate_half(k) * sin).to(k.dtype)
+
+# %% wrong RAISED a typo
+def apply_rotary_pos_emb(q, k, cos, sin):
+    return q * cos + rotate_halves(q) * sin, k * cos + rotate_halves(k) * sin
+
+# %% wrong RAISED matrix product
+def apply_rotary_pos_emb(q, k, cos, sin):
+    return q @ cos + rotate_half(q) @ sin, k @ cos + rotate_half(k) @ sin

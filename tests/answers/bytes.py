@@ -1,0 +1,111 @@
+# Answers to the exercise bytes. `# %% wrong CODE name` must be refused with exactly that code,
+# `# %% right name` must pass. Each cell is a whole answer under the lesson's imports.
+
+# %% right one term a line
+def training_state_bytes(num_params, *, param_bytes=2, grad_bytes=2, master_copy=True, moments=2, moment_bytes=4):
+    weights = num_params * param_bytes
+    gradients = num_params * grad_bytes
+    master = num_params * 4 if master_copy else 0
+    return weights + gradients + master + num_params * moments * moment_bytes
+
+# %% right a bool is a number
+def training_state_bytes(num_params, *, param_bytes=2, grad_bytes=2, master_copy=True, moments=2, moment_bytes=4):
+    return sum((param_bytes, grad_bytes, 4 * master_copy, moments * moment_bytes)) * num_params
+
+# %% right the item size of torch's float32
+def training_state_bytes(num_params, *, param_bytes=2, grad_bytes=2, master_copy=True, moments=2, moment_bytes=4):
+    total = param_bytes + grad_bytes
+    for _ in range(moments):
+        total += moment_bytes
+    if master_copy:
+        total += torch.float32.itemsize
+    return total * num_params
+
+# %% wrong STUB untouched
+def training_state_bytes(num_params, *, param_bytes=2, grad_bytes=2, master_copy=True, moments=2, moment_bytes=4):
+    raise NotImplementedError("your code here")
+
+# %% wrong NONE printed, not returned
+def training_state_bytes(num_params, *, param_bytes=2, grad_bytes=2, master_copy=True, moments=2, moment_bytes=4):
+    print(num_params * (param_bytes + grad_bytes + 4 * master_copy + moments * moment_bytes))
+
+# %% wrong TYPE a float
+def training_state_bytes(num_params, *, param_bytes=2, grad_bytes=2, master_copy=True, moments=2, moment_bytes=4):
+    return num_params * (param_bytes + grad_bytes + 4.0 * master_copy + moments * moment_bytes)
+
+# %% wrong TYPE gigabytes
+def training_state_bytes(num_params, *, param_bytes=2, grad_bytes=2, master_copy=True, moments=2, moment_bytes=4):
+    return num_params * (param_bytes + grad_bytes + 4 * master_copy + moments * moment_bytes) / 1e9
+
+# %% wrong TYPE a tensor
+def training_state_bytes(num_params, *, param_bytes=2, grad_bytes=2, master_copy=True, moments=2, moment_bytes=4):
+    return torch.tensor(num_params * (param_bytes + grad_bytes + 4 * master_copy + moments * moment_bytes))
+
+# %% wrong RAISED other argument names
+def training_state_bytes(num_params, weight_bytes=2, grad_bytes=2):
+    return num_params * (weight_bytes + grad_bytes + 12)
+
+# %% wrong BYTES-WEIGHTS-ONLY the size of the checkpoint
+def training_state_bytes(num_params, *, param_bytes=2, grad_bytes=2, master_copy=True, moments=2, moment_bytes=4):
+    return num_params * param_bytes
+
+# %% wrong BYTES-NO-GRADS no gradients
+def training_state_bytes(num_params, *, param_bytes=2, grad_bytes=2, master_copy=True, moments=2, moment_bytes=4):
+    return num_params * (param_bytes + 4 * master_copy + moments * moment_bytes)
+
+# %% wrong BYTES-NO-MASTER 12 bytes
+def training_state_bytes(num_params, *, param_bytes=2, grad_bytes=2, master_copy=True, moments=2, moment_bytes=4):
+    return num_params * (param_bytes + grad_bytes + moments * moment_bytes)
+
+# %% wrong BYTES-ONE-MOMENT one running mean
+def training_state_bytes(num_params, *, param_bytes=2, grad_bytes=2, master_copy=True, moments=2, moment_bytes=4):
+    return num_params * (param_bytes + grad_bytes + 4 * master_copy + moment_bytes)
+
+# %% wrong BYTES-NO-MOMENTS no optimizer state
+def training_state_bytes(num_params, *, param_bytes=2, grad_bytes=2, master_copy=True, moments=2, moment_bytes=4):
+    return num_params * (param_bytes + grad_bytes + 4 * master_copy)
+
+# %% wrong BYTES-NO-PARAMS no weights
+def training_state_bytes(num_params, *, param_bytes=2, grad_bytes=2, master_copy=True, moments=2, moment_bytes=4):
+    return num_params * (grad_bytes + 4 * master_copy + moments * moment_bytes)
+
+# %% wrong BYTES-NO-PARAMS the optimizer alone
+def training_state_bytes(num_params, *, param_bytes=2, grad_bytes=2, master_copy=True, moments=2, moment_bytes=4):
+    return num_params * (4 * master_copy + moments * moment_bytes)
+
+# %% wrong BYTES-MASTER-ALWAYS a copy in float32 training too
+def training_state_bytes(num_params, *, param_bytes=2, grad_bytes=2, master_copy=True, moments=2, moment_bytes=4):
+    return num_params * (param_bytes + grad_bytes + 4 + moments * moment_bytes)
+
+# %% wrong BYTES-MASTER-SIZE a copy in 16 bits
+def training_state_bytes(num_params, *, param_bytes=2, grad_bytes=2, master_copy=True, moments=2, moment_bytes=4):
+    return num_params * (param_bytes * (1 + master_copy) + grad_bytes + moments * moment_bytes)
+
+# %% wrong BYTES-MOMENT-SIZE float16 moments
+def training_state_bytes(num_params, *, param_bytes=2, grad_bytes=2, master_copy=True, moments=2, moment_bytes=4):
+    return num_params * (param_bytes + grad_bytes + 4 * master_copy + 2 * moments)
+
+# %% wrong BYTES-MOMENT-SIZE moments as wide as the weights
+def training_state_bytes(num_params, *, param_bytes=2, grad_bytes=2, master_copy=True, moments=2, moment_bytes=4):
+    return num_params * (param_bytes * (1 + moments) + grad_bytes + 4 * master_copy)
+
+# %% wrong BYTES-FIXED two moments whatever is asked
+def training_state_bytes(num_params, *, param_bytes=2, grad_bytes=2, master_copy=True, moments=2, moment_bytes=4):
+    return num_params * (param_bytes + grad_bytes + 4 * master_copy + 2 * moment_bytes)
+
+# %% wrong BYTES-FIXED the rule of thumb
+def training_state_bytes(num_params, *, param_bytes=2, grad_bytes=2, master_copy=True, moments=2, moment_bytes=4):
+    return 16 * num_params
+
+# %% wrong BYTES-BITS bits
+def training_state_bytes(num_params, *, param_bytes=2, grad_bytes=2, master_copy=True, moments=2, moment_bytes=4):
+    return 8 * num_params * (param_bytes + grad_bytes + 4 * master_copy + moments * moment_bytes)
+
+# %% wrong BYTES-UNIT whole GiB
+def training_state_bytes(num_params, *, param_bytes=2, grad_bytes=2, master_copy=True, moments=2, moment_bytes=4):
+    return num_params * (param_bytes + grad_bytes + 4 * master_copy + moments * moment_bytes) // 2**30
+
+# %% wrong OTHER activations as well
+def training_state_bytes(num_params, *, param_bytes=2, grad_bytes=2, master_copy=True, moments=2, moment_bytes=4):
+    state = num_params * (param_bytes + grad_bytes + 4 * master_copy + moments * moment_bytes)
+    return state + 15_000_000_000

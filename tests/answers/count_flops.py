@@ -1,0 +1,318 @@
+# Answers to the exercise count-flops.
+
+# %% right by steps
+def flops_per_token(config, seq_len, convention="matmul"):
+    D, L = config.d_model, config.num_layers
+    n = L * (4 * D * D + 3 * D * config.d_hidden) + D * config.vocab_size
+    if convention == "all":
+        n = num_params(config)
+    elif convention != "matmul":
+        raise ValueError(f"matmul or all, not {convention}")
+    return 6 * n + 12 * L * D * seq_len
+
+# %% right per layer, forward times three
+def flops_per_token(config, seq_len, convention="matmul"):
+    D, F_, V = config.d_model, config.d_hidden, config.vocab_size
+    projections = 2 * 4 * D * D
+    scores_and_sum = 2 * 2 * D * seq_len
+    mlp = 2 * 3 * D * F_
+    forward = config.num_layers * (projections + scores_and_sum + mlp) + 2 * D * V
+    match convention:
+        case "matmul":
+            return 3 * forward
+        case "all":
+            return 3 * (forward - 2 * D * V) + 6 * (
+                (2 * config.num_layers + 1) * D + (1 if config.tie_embeddings else 2) * V * D)
+    raise ValueError(convention)
+
+# %% right from all parameters down
+def flops_per_token(config, seq_len, convention="matmul"):
+    if convention not in ("matmul", "all"):
+        raise ValueError("convention: matmul or all")
+    params = num_params(config)
+    if convention == "matmul":
+        params -= (2 * config.num_layers + 1) * config.d_model
+        if not config.tie_embeddings:
+            params -= config.vocab_size * config.d_model
+    return 6 * params + 12 * config.num_layers * config.num_heads * config.head_dim * seq_len
+
+# %% wrong STUB untouched
+def flops_per_token(config, seq_len, convention="matmul"):
+    raise NotImplementedError("your code here")
+
+# %% wrong NONE no return
+def flops_per_token(config, seq_len, convention="matmul"):
+    D, L = config.d_model, config.num_layers
+    n = L * (4 * D * D + 3 * D * config.d_hidden) + D * config.vocab_size
+    if convention == "all":
+        n = num_params(config)
+    elif convention != "matmul":
+        raise ValueError(f"matmul or all, not {convention}")
+    total = 6 * n + 12 * L * D * seq_len
+
+# %% wrong TYPE a float
+def flops_per_token(config, seq_len, convention="matmul"):
+    D, L = config.d_model, config.num_layers
+    n = L * (4 * D * D + 3 * D * config.d_hidden) + D * config.vocab_size
+    if convention == "all":
+        n = num_params(config)
+    elif convention != "matmul":
+        raise ValueError(f"matmul or all, not {convention}")
+    return 6.0 * n + 12 * L * D * seq_len
+
+# %% wrong FLOPS-FORWARD forward only
+def flops_per_token(config, seq_len, convention="matmul"):
+    D, L = config.d_model, config.num_layers
+    n = L * (4 * D * D + 3 * D * config.d_hidden) + D * config.vocab_size
+    if convention == "all":
+        n = num_params(config)
+    elif convention != "matmul":
+        raise ValueError(f"matmul or all, not {convention}")
+    return 2 * n + 4 * L * D * seq_len
+
+# %% wrong FLOPS-FORWARD two per parameter
+def flops_per_token(config, seq_len, convention="matmul"):
+    D, L = config.d_model, config.num_layers
+    n = L * (4 * D * D + 3 * D * config.d_hidden) + D * config.vocab_size
+    if convention == "all":
+        n = num_params(config)
+    elif convention != "matmul":
+        raise ValueError(f"matmul or all, not {convention}")
+    return 2 * n + 12 * L * D * seq_len
+
+# %% wrong FLOPS-BACKWARD backward only
+def flops_per_token(config, seq_len, convention="matmul"):
+    D, L = config.d_model, config.num_layers
+    n = L * (4 * D * D + 3 * D * config.d_hidden) + D * config.vocab_size
+    if convention == "all":
+        n = num_params(config)
+    elif convention != "matmul":
+        raise ValueError(f"matmul or all, not {convention}")
+    return 4 * n + 8 * L * D * seq_len
+
+# %% wrong FLOPS-MACS multiply-adds
+def flops_per_token(config, seq_len, convention="matmul"):
+    D, L = config.d_model, config.num_layers
+    n = L * (4 * D * D + 3 * D * config.d_hidden) + D * config.vocab_size
+    if convention == "all":
+        n = num_params(config)
+    elif convention != "matmul":
+        raise ValueError(f"matmul or all, not {convention}")
+    return 3 * n + 6 * L * D * seq_len
+
+# %% wrong FLOPS-NO-ATTENTION 6 N
+def flops_per_token(config, seq_len, convention="matmul"):
+    D, L = config.d_model, config.num_layers
+    n = L * (4 * D * D + 3 * D * config.d_hidden) + D * config.vocab_size
+    if convention == "all":
+        n = num_params(config)
+    elif convention != "matmul":
+        raise ValueError(f"matmul or all, not {convention}")
+    return 6 * n
+
+# %% wrong FLOPS-CAUSAL-HALF half
+def flops_per_token(config, seq_len, convention="matmul"):
+    D, L = config.d_model, config.num_layers
+    n = L * (4 * D * D + 3 * D * config.d_hidden) + D * config.vocab_size
+    if convention == "all":
+        n = num_params(config)
+    elif convention != "matmul":
+        raise ValueError(f"matmul or all, not {convention}")
+    return 6 * n + 6 * L * D * seq_len
+
+# %% wrong FLOPS-ATTENTION-FORWARD forward attention
+def flops_per_token(config, seq_len, convention="matmul"):
+    D, L = config.d_model, config.num_layers
+    n = L * (4 * D * D + 3 * D * config.d_hidden) + D * config.vocab_size
+    if convention == "all":
+        n = num_params(config)
+    elif convention != "matmul":
+        raise ValueError(f"matmul or all, not {convention}")
+    return 6 * n + 4 * L * D * seq_len
+
+# %% wrong FLOPS-ATTENTION-SQUARE T squared
+def flops_per_token(config, seq_len, convention="matmul"):
+    D, L = config.d_model, config.num_layers
+    n = L * (4 * D * D + 3 * D * config.d_hidden) + D * config.vocab_size
+    if convention == "all":
+        n = num_params(config)
+    elif convention != "matmul":
+        raise ValueError(f"matmul or all, not {convention}")
+    return 6 * n + 12 * L * D * seq_len**2
+
+# %% wrong FLOPS-ONE-LAYER attention of one layer
+def flops_per_token(config, seq_len, convention="matmul"):
+    D, L = config.d_model, config.num_layers
+    n = L * (4 * D * D + 3 * D * config.d_hidden) + D * config.vocab_size
+    if convention == "all":
+        n = num_params(config)
+    elif convention != "matmul":
+        raise ValueError(f"matmul or all, not {convention}")
+    return 6 * n + 12 * D * seq_len
+
+# %% wrong FLOPS-ONE-LAYER one block
+def flops_per_token(config, seq_len, convention="matmul"):
+    D, L = config.d_model, config.num_layers
+    n = (4 * D * D + 3 * D * config.d_hidden) + D * config.vocab_size
+    if convention == "all":
+        n = num_params(config)
+    elif convention != "matmul":
+        raise ValueError(f"matmul or all, not {convention}")
+    return 6 * n + 12 * L * D * seq_len
+
+# %% wrong FLOPS-HEADS one head
+def flops_per_token(config, seq_len, convention="matmul"):
+    D, L = config.d_model, config.num_layers
+    n = L * (4 * D * D + 3 * D * config.d_hidden) + D * config.vocab_size
+    if convention == "all":
+        n = num_params(config)
+    elif convention != "matmul":
+        raise ValueError(f"matmul or all, not {convention}")
+    return 6 * n + 12 * L * config.head_dim * seq_len
+
+# %% wrong FLOPS-NO-HEAD no head
+def flops_per_token(config, seq_len, convention="matmul"):
+    D, L = config.d_model, config.num_layers
+    n = L * (4 * D * D + 3 * D * config.d_hidden)
+    if convention == "all":
+        n = num_params(config)
+    elif convention != "matmul":
+        raise ValueError(f"matmul or all, not {convention}")
+    return 6 * n + 12 * L * D * seq_len
+
+# %% wrong FLOPS-NO-HEAD no head, no attention
+def flops_per_token(config, seq_len, convention="matmul"):
+    D, L = config.d_model, config.num_layers
+    n = L * (4 * D * D + 3 * D * config.d_hidden)
+    if convention == "all":
+        n = num_params(config)
+    elif convention != "matmul":
+        raise ValueError(f"matmul or all, not {convention}")
+    return 6 * n
+
+# %% wrong FLOPS-LOOKUP the embedding too
+def flops_per_token(config, seq_len, convention="matmul"):
+    D, L = config.d_model, config.num_layers
+    n = L * (4 * D * D + 3 * D * config.d_hidden) + 2 * D * config.vocab_size
+    if convention == "all":
+        n = num_params(config)
+    elif convention != "matmul":
+        raise ValueError(f"matmul or all, not {convention}")
+    return 6 * n + 12 * L * D * seq_len
+
+# %% wrong FLOPS-LOOKUP every parameter
+def flops_per_token(config, seq_len, convention="matmul"):
+    D, L = config.d_model, config.num_layers
+    n = L * (4 * D * D + 3 * D * config.d_hidden) + D * config.vocab_size
+    n = num_params(config)
+    if convention != "all" and convention != "matmul":
+        raise ValueError(f"matmul or all, not {convention}")
+    return 6 * n + 12 * L * D * seq_len
+
+# %% wrong FLOPS-GAINS the gains
+def flops_per_token(config, seq_len, convention="matmul"):
+    D, L = config.d_model, config.num_layers
+    n = (2 * L + 1) * D + L * (4 * D * D + 3 * D * config.d_hidden) + D * config.vocab_size
+    if convention == "all":
+        n = num_params(config)
+    elif convention != "matmul":
+        raise ValueError(f"matmul or all, not {convention}")
+    return 6 * n + 12 * L * D * seq_len
+
+# %% wrong FLOPS-TWO-MATRICES two matrices
+def flops_per_token(config, seq_len, convention="matmul"):
+    D, L = config.d_model, config.num_layers
+    n = L * (4 * D * D + 2 * D * config.d_hidden) + D * config.vocab_size
+    if convention == "all":
+        n = num_params(config)
+    elif convention != "matmul":
+        raise ValueError(f"matmul or all, not {convention}")
+    return 6 * n + 12 * L * D * seq_len
+
+# %% wrong FLOPS-THREE-PROJECTIONS three projections
+def flops_per_token(config, seq_len, convention="matmul"):
+    D, L = config.d_model, config.num_layers
+    n = L * (3 * D * D + 3 * D * config.d_hidden) + D * config.vocab_size
+    if convention == "all":
+        n = num_params(config)
+    elif convention != "matmul":
+        raise ValueError(f"matmul or all, not {convention}")
+    return 6 * n + 12 * L * D * seq_len
+
+# %% wrong FLOPS-FIXED-LENGTH 17 written in
+def flops_per_token(config, seq_len, convention="matmul"):
+    D, L = config.d_model, config.num_layers
+    n = L * (4 * D * D + 3 * D * config.d_hidden) + D * config.vocab_size
+    if convention == "all":
+        n = num_params(config)
+    elif convention != "matmul":
+        raise ValueError(f"matmul or all, not {convention}")
+    return 6 * n + 12 * L * D * 17
+
+# %% wrong FLOPS-TIED no head when tied
+def flops_per_token(config, seq_len, convention="matmul"):
+    D, L = config.d_model, config.num_layers
+    n = L * (4 * D * D + 3 * D * config.d_hidden) + (0 if config.tie_embeddings else D * config.vocab_size)
+    if convention == "all":
+        n = num_params(config)
+    elif convention != "matmul":
+        raise ValueError(f"matmul or all, not {convention}")
+    return 6 * n + 12 * L * D * seq_len
+
+# %% wrong FLOPS-CONVENTION ignores the convention
+def flops_per_token(config, seq_len, convention="matmul"):
+    D, L = config.d_model, config.num_layers
+    n = L * (4 * D * D + 3 * D * config.d_hidden) + D * config.vocab_size
+    if convention == "all":
+        pass
+    elif convention != "matmul":
+        raise ValueError(f"matmul or all, not {convention}")
+    return 6 * n + 12 * L * D * seq_len
+
+# %% wrong FLOPS-TIED-TWICE tied twice
+def flops_per_token(config, seq_len, convention="matmul"):
+    D, L = config.d_model, config.num_layers
+    n = L * (4 * D * D + 3 * D * config.d_hidden) + D * config.vocab_size
+    if convention == "all":
+        n += D * config.vocab_size + (2 * L + 1) * D
+    elif convention != "matmul":
+        raise ValueError(f"matmul or all, not {convention}")
+    return 6 * n + 12 * L * D * seq_len
+
+# %% wrong FLOPS-ALL-GAINS no gains
+def flops_per_token(config, seq_len, convention="matmul"):
+    D, L = config.d_model, config.num_layers
+    n = L * (4 * D * D + 3 * D * config.d_hidden) + D * config.vocab_size
+    if convention == "all":
+        n += 0 if config.tie_embeddings else D * config.vocab_size
+    elif convention != "matmul":
+        raise ValueError(f"matmul or all, not {convention}")
+    return 6 * n + 12 * L * D * seq_len
+
+# %% wrong FLOPS-UNKNOWN any word
+def flops_per_token(config, seq_len, convention="matmul"):
+    D, L = config.d_model, config.num_layers
+    n = L * (4 * D * D + 3 * D * config.d_hidden) + D * config.vocab_size
+    if convention == "all":
+        n = num_params(config)
+    return 6 * n + 12 * L * D * seq_len
+
+# %% wrong FLOPS-UNKNOWN KeyError
+def flops_per_token(config, seq_len, convention="matmul"):
+    D, L = config.d_model, config.num_layers
+    n = L * (4 * D * D + 3 * D * config.d_hidden) + D * config.vocab_size
+    if convention == "all":
+        n = num_params(config)
+    elif convention != "matmul":
+        {}[convention]
+    return 6 * n + 12 * L * D * seq_len
+
+# %% wrong OTHER recomputation
+def flops_per_token(config, seq_len, convention="matmul"):
+    D, L = config.d_model, config.num_layers
+    n = L * (4 * D * D + 3 * D * config.d_hidden) + D * config.vocab_size
+    if convention == "all":
+        n = num_params(config)
+    elif convention != "matmul":
+        raise ValueError(f"matmul or all, not {convention}")
+    return 8 * n + 16 * L * D * seq_len

@@ -1,0 +1,229 @@
+# Answers to the exercise init-weights.
+
+# %% right by kind
+class GPT(gpt.GPT):
+    def _init_weights(self, module):
+        match module:
+            case nn.Embedding():
+                module.weight.data.normal_(0.0, 0.02)
+            case nn.Linear():
+                depth = 2 * self.config.num_layers if hasattr(module, "writes_residual") else 1
+                module.weight.data.normal_(0.0, 0.02 * depth**-0.5)
+                if module.bias is not None:
+                    module.bias.data.zero_()
+
+# %% right with randn and no_grad
+class GPT(gpt.GPT):
+    @torch.no_grad()
+    def _init_weights(self, module):
+        if isinstance(module, nn.Linear | nn.Embedding):
+            scale = (2 * len(self.blocks)) ** 0.5 if getattr(module, "writes_residual", False) else 1
+            module.weight.copy_(torch.randn_like(module.weight) * 0.02 / scale)
+
+# %% right truncated at three standard deviations
+class GPT(gpt.GPT):
+    def _init_weights(self, module):
+        std = 0.02 / math.sqrt(2 * self.config.num_layers) if hasattr(module, "writes_residual") else 0.02
+        if isinstance(module, (nn.Linear, nn.Embedding)):
+            nn.init.trunc_normal_(module.weight, std=std, a=-3 * std, b=3 * std)
+
+# %% wrong STUB untouched
+class GPT(gpt.GPT):
+    def _init_weights(self, module):
+        raise NotImplementedError("your code here")
+
+# %% wrong INIT-DEFAULT does nothing
+class GPT(gpt.GPT):
+    def _init_weights(self, module):
+        std = 0.02
+
+# %% wrong INIT-DEFAULT embeddings only
+class GPT(gpt.GPT):
+    def _init_weights(self, module):
+        if isinstance(module, nn.Embedding):
+            nn.init.normal_(module.weight, std=0.02)
+
+# %% wrong INIT-STD-1 no std
+class GPT(gpt.GPT):
+    def _init_weights(self, module):
+        if isinstance(module, (nn.Linear, nn.Embedding)):
+            nn.init.normal_(module.weight)
+
+# %% wrong INIT-VARIANCE the root of 0.02
+class GPT(gpt.GPT):
+    def _init_weights(self, module):
+        std = math.sqrt(0.02)
+        if getattr(module, "writes_residual", False):
+            std /= math.sqrt(2 * self.config.num_layers)
+        if isinstance(module, (nn.Linear, nn.Embedding)):
+            nn.init.normal_(module.weight, std=std)
+
+# %% wrong INIT-XAVIER xavier
+class GPT(gpt.GPT):
+    def _init_weights(self, module):
+        if isinstance(module, (nn.Linear, nn.Embedding)):
+            nn.init.xavier_normal_(module.weight)
+
+# %% wrong INIT-XAVIER kaiming
+class GPT(gpt.GPT):
+    def _init_weights(self, module):
+        if isinstance(module, (nn.Linear, nn.Embedding)):
+            nn.init.kaiming_normal_(module.weight)
+
+# %% wrong INIT-SCALED-ALL scales every Linear
+class GPT(gpt.GPT):
+    def _init_weights(self, module):
+        if isinstance(module, nn.Linear):
+            nn.init.normal_(module.weight, std=0.02 / math.sqrt(2 * self.config.num_layers))
+        if isinstance(module, nn.Embedding):
+            nn.init.normal_(module.weight, std=0.02)
+
+# %% wrong INIT-UNIFORM uniform
+class GPT(gpt.GPT):
+    def _init_weights(self, module):
+        if isinstance(module, (nn.Linear, nn.Embedding)):
+            nn.init.uniform_(module.weight, -0.02, 0.02)
+
+# %% wrong INIT-UNIFORM uniform of the right std
+class GPT(gpt.GPT):
+    def _init_weights(self, module):
+        std = 0.02
+        if getattr(module, "writes_residual", False):
+            std /= math.sqrt(2 * self.config.num_layers)
+        if isinstance(module, (nn.Linear, nn.Embedding)):
+            nn.init.uniform_(module.weight, -std * 3**0.5, std * 3**0.5)
+
+# %% wrong INIT-CONSTANT a constant
+class GPT(gpt.GPT):
+    def _init_weights(self, module):
+        if isinstance(module, (nn.Linear, nn.Embedding)):
+            nn.init.constant_(module.weight, 0.02)
+
+# %% wrong INIT-MEAN mean 0.02
+class GPT(gpt.GPT):
+    def _init_weights(self, module):
+        std = 0.02
+        if getattr(module, "writes_residual", False):
+            std /= math.sqrt(2 * self.config.num_layers)
+        if isinstance(module, (nn.Linear, nn.Embedding)):
+            nn.init.normal_(module.weight, 0.02, std)
+
+# %% wrong INIT-EMBEDDING embedding forgotten
+class GPT(gpt.GPT):
+    def _init_weights(self, module):
+        std = 0.02
+        if getattr(module, "writes_residual", False):
+            std /= math.sqrt(2 * self.config.num_layers)
+        if isinstance(module, nn.Linear):
+            nn.init.normal_(module.weight, std=std)
+
+# %% wrong INIT-HEAD zero head
+class GPT(gpt.GPT):
+    def _init_weights(self, module):
+        std = 0.02
+        if getattr(module, "writes_residual", False):
+            std /= math.sqrt(2 * self.config.num_layers)
+        if isinstance(module, (nn.Linear, nn.Embedding)):
+            nn.init.normal_(module.weight, std=std)
+        if module is self.head:
+            nn.init.zeros_(module.weight)
+
+# %% wrong INIT-NO-RESIDUAL no residual scale
+class GPT(gpt.GPT):
+    def _init_weights(self, module):
+        if isinstance(module, (nn.Linear, nn.Embedding)):
+            nn.init.normal_(module.weight, mean=0.0, std=0.02)
+
+# %% wrong INIT-ROOT-L one branch per layer
+class GPT(gpt.GPT):
+    def _init_weights(self, module):
+        std = 0.02
+        if getattr(module, "writes_residual", False):
+            std /= math.sqrt(self.config.num_layers)
+        if isinstance(module, (nn.Linear, nn.Embedding)):
+            nn.init.normal_(module.weight, std=std)
+
+# %% wrong INIT-NO-ROOT without the root
+class GPT(gpt.GPT):
+    def _init_weights(self, module):
+        std = 0.02
+        if getattr(module, "writes_residual", False):
+            std /= 2 * self.config.num_layers
+        if isinstance(module, (nn.Linear, nn.Embedding)):
+            nn.init.normal_(module.weight, std=std)
+
+# %% wrong INIT-UPSCALED multiplied
+class GPT(gpt.GPT):
+    def _init_weights(self, module):
+        std = 0.02
+        if getattr(module, "writes_residual", False):
+            std *= math.sqrt(2 * self.config.num_layers)
+        if isinstance(module, (nn.Linear, nn.Embedding)):
+            nn.init.normal_(module.weight, std=std)
+
+# %% wrong INIT-FIXED-DEPTH twelve layers written in
+class GPT(gpt.GPT):
+    def _init_weights(self, module):
+        std = 0.02
+        if getattr(module, "writes_residual", False):
+            std /= math.sqrt(2 * 12)
+        if isinstance(module, (nn.Linear, nn.Embedding)):
+            nn.init.normal_(module.weight, std=std)
+
+# %% wrong INIT-ZERO-RESIDUAL zero residual projections
+class GPT(gpt.GPT):
+    def _init_weights(self, module):
+        if isinstance(module, (nn.Linear, nn.Embedding)):
+            nn.init.normal_(module.weight, std=0.02)
+        if getattr(module, "writes_residual", False):
+            nn.init.zeros_(module.weight)
+
+# %% wrong INIT-ONE-BRANCH square matrices only
+class GPT(gpt.GPT):
+    def _init_weights(self, module):
+        std = 0.02
+        if getattr(module, "writes_residual", False) and module.weight.shape[0] == module.weight.shape[1]:
+            std /= math.sqrt(2 * self.config.num_layers)
+        if isinstance(module, (nn.Linear, nn.Embedding)):
+            nn.init.normal_(module.weight, std=std)
+
+# %% wrong INIT-GAINS draws the gains too
+class GPT(gpt.GPT):
+    def _init_weights(self, module):
+        std = 0.02
+        if getattr(module, "writes_residual", False):
+            std /= math.sqrt(2 * self.config.num_layers)
+        if hasattr(module, "weight"):
+            nn.init.normal_(module.weight, std=std)
+
+# %% wrong INIT-SAME one seed for all
+class GPT(gpt.GPT):
+    def _init_weights(self, module):
+        torch.manual_seed(0)
+        std = 0.02
+        if getattr(module, "writes_residual", False):
+            std /= math.sqrt(2 * self.config.num_layers)
+        if isinstance(module, (nn.Linear, nn.Embedding)):
+            nn.init.normal_(module.weight, std=std)
+
+# %% wrong INIT-UNTIED new tensors
+class GPT(gpt.GPT):
+    def _init_weights(self, module):
+        if isinstance(module, (nn.Linear, nn.Embedding)):
+            module.weight = nn.Parameter(0.02 * torch.randn(module.weight.shape))
+
+# %% wrong INIT-UNSEEDED another source of chance
+class GPT(gpt.GPT):
+    def _init_weights(self, module):
+        std = 0.02
+        if getattr(module, "writes_residual", False):
+            std /= math.sqrt(2 * self.config.num_layers)
+        if isinstance(module, (nn.Linear, nn.Embedding)):
+            source = torch.Generator()
+            source.seed()
+            module.weight.data.normal_(0, std, generator=source)
+
+# %% wrong RAISED every module has a weight
+class GPT(gpt.GPT):
+    def _init_weights(self, module):
+        nn.init.normal_(module.weight, std=0.02)

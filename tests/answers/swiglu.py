@@ -1,0 +1,203 @@
+# Answers to the exercise swiglu. `# %% wrong CODE name` must be refused with exactly that code,
+# `# %% right name` must pass. Each cell is a whole answer under the lesson's imports.
+
+# %% right SiLU written out
+class MLP(nn.Module):
+    def __init__(self, d_model, d_hidden):
+        super().__init__()
+        self.gate_proj = nn.Linear(d_model, d_hidden, bias=False)
+        self.up_proj = nn.Linear(d_model, d_hidden, bias=False)
+        self.down_proj = nn.Linear(d_hidden, d_model, bias=False)
+
+    def forward(self, x):
+        gate = self.gate_proj(x)
+        return self.down_proj(gate * torch.sigmoid(gate) * self.up_proj(x))
+
+# %% right one matmul for gate and up
+class MLP(MLP):
+    def forward(self, x):
+        both = F.linear(x, torch.cat((self.gate_proj.weight, self.up_proj.weight)))
+        gate, up = both.chunk(2, dim=-1)
+        return F.linear(F.silu(gate) * up, self.down_proj.weight)
+
+# %% right einsum in float64
+class MLP(MLP):
+    def forward(self, x):
+        wide = x.double()
+        gate = torch.einsum("btd,fd->btf", wide, self.gate_proj.weight.double())
+        up = torch.einsum("btd,fd->btf", wide, self.up_proj.weight.double())
+        hidden = up * gate / (1 + torch.exp(-gate))
+        return torch.einsum("btf,df->btd", hidden, self.down_proj.weight.double()).to(x.dtype)
+
+# %% right F.glu with the gate as second half
+class MLP(MLP):
+    def forward(self, x):
+        gate, up = self.gate_proj(x), self.up_proj(x)
+        return self.down_proj(F.glu(torch.cat((gate * up, gate), dim=-1)))
+
+# %% right in place on its own tensors
+class MLP(MLP):
+    def forward(self, x):
+        hidden = F.silu(self.gate_proj(x), inplace=True).clone()
+        return self.down_proj(hidden.mul_(self.up_proj(x)))
+
+# %% wrong STUB untouched
+class MLP(MLP):
+    def forward(self, x):
+        raise NotImplementedError("your code here")
+
+# %% wrong NONE no return
+class MLP(MLP):
+    def forward(self, x):
+        self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x))
+
+# %% wrong TYPE returns both branches
+class MLP(MLP):
+    def forward(self, x):
+        return F.silu(self.gate_proj(x)), self.up_proj(x)
+
+# %% wrong RAISED up after gate
+class MLP(MLP):
+    def forward(self, x):
+        return self.down_proj(self.up_proj(F.silu(self.gate_proj(x))))
+
+# %% wrong RAISED the weight without its transpose
+class MLP(MLP):
+    def forward(self, x):
+        return (F.silu(x @ self.gate_proj.weight) * (x @ self.up_proj.weight)) @ self.down_proj.weight
+
+# %% wrong DTYPE float64 and no way back
+class MLP(MLP):
+    def forward(self, x):
+        return self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x)).double()
+
+# %% wrong SWIGLU-STATE biases and other names
+class MLP(nn.Module):
+    def __init__(self, d_model, d_hidden):
+        super().__init__()
+        self.w1, self.w3 = nn.Linear(d_model, d_hidden), nn.Linear(d_model, d_hidden)
+        self.w2 = nn.Linear(d_hidden, d_model)
+
+    def forward(self, x):
+        return self.w2(F.silu(self.w1(x)) * self.w3(x))
+
+# %% wrong SWIGLU-NO-DOWN no third projection
+class MLP(MLP):
+    def forward(self, x):
+        return F.silu(self.gate_proj(x)) * self.up_proj(x)
+
+# %% wrong SWIGLU-SWAPPED SiLU on up
+class MLP(MLP):
+    def forward(self, x):
+        return self.down_proj(self.gate_proj(x) * F.silu(self.up_proj(x)))
+
+# %% wrong SWIGLU-NO-SILU no activation
+class MLP(MLP):
+    def forward(self, x):
+        return self.down_proj(self.gate_proj(x) * self.up_proj(x))
+
+# %% wrong SWIGLU-BOTH SiLU on both
+class MLP(MLP):
+    def forward(self, x):
+        return self.down_proj(F.silu(self.gate_proj(x)) * F.silu(self.up_proj(x)))
+
+# %% wrong SWIGLU-LATE SiLU of the product
+class MLP(MLP):
+    def forward(self, x):
+        return self.down_proj(F.silu(self.gate_proj(x) * self.up_proj(x)))
+
+# %% wrong SWIGLU-LATE SiLU after down
+class MLP(MLP):
+    def forward(self, x):
+        return F.silu(self.down_proj(self.gate_proj(x) * self.up_proj(x)))
+
+# %% wrong SWIGLU-SUM plus in place of times
+class MLP(MLP):
+    def forward(self, x):
+        return self.down_proj(F.silu(self.gate_proj(x)) + self.up_proj(x))
+
+# %% wrong SWIGLU-SUM SiLU of the sum
+class MLP(MLP):
+    def forward(self, x):
+        return self.down_proj(F.silu(self.gate_proj(x) + self.up_proj(x)))
+
+# %% wrong SWIGLU-ONE-BRANCH an ordinary MLP
+class MLP(MLP):
+    def forward(self, x):
+        return self.down_proj(F.silu(self.up_proj(x)))
+
+# %% wrong SWIGLU-ONE-BRANCH up is never used
+class MLP(MLP):
+    def forward(self, x):
+        return self.down_proj(F.silu(self.gate_proj(x)))
+
+# %% wrong SWIGLU-ONE-BRANCH gate_proj copied for up_proj
+class MLP(MLP):
+    def forward(self, x):
+        return self.down_proj(F.silu(self.gate_proj(x)) * self.gate_proj(x))
+
+# %% wrong SWIGLU-SIGMOID a plain GLU
+class MLP(MLP):
+    def forward(self, x):
+        return self.down_proj(torch.sigmoid(self.gate_proj(x)) * self.up_proj(x))
+
+# %% wrong SWIGLU-GLU F.glu in the wrong order
+class MLP(MLP):
+    def forward(self, x):
+        return self.down_proj(F.glu(torch.cat((self.gate_proj(x), self.up_proj(x)), dim=-1)))
+
+# %% wrong SWIGLU-GELU the other smooth activation
+class MLP(MLP):
+    def forward(self, x):
+        return self.down_proj(F.gelu(self.gate_proj(x)) * self.up_proj(x))
+
+# %% wrong SWIGLU-GELU its tanh form
+class MLP(MLP):
+    def forward(self, x):
+        return self.down_proj(F.gelu(self.gate_proj(x), approximate="tanh") * self.up_proj(x))
+
+# %% wrong SWIGLU-RELU ReLU
+class MLP(MLP):
+    def forward(self, x):
+        return self.down_proj(F.relu(self.gate_proj(x)) * self.up_proj(x))
+
+# %% wrong SWIGLU-TANH tanh
+class MLP(MLP):
+    def forward(self, x):
+        return self.down_proj(torch.tanh(self.gate_proj(x)) * self.up_proj(x))
+
+# %% wrong SWIGLU-SOFTMAX gates that sum to one
+class MLP(MLP):
+    def forward(self, x):
+        return self.down_proj(self.gate_proj(x).softmax(dim=-1) * self.up_proj(x))
+
+# %% wrong SWIGLU-RESIDUAL x added
+class MLP(MLP):
+    def forward(self, x):
+        return x + self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x))
+
+# %% wrong SWIGLU-RANDOM dropout
+class MLP(MLP):
+    def forward(self, x):
+        return F.dropout(self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x)), 0.5)
+
+# %% wrong SWIGLU-DETACHED a gate outside the graph
+class MLP(MLP):
+    def forward(self, x):
+        return self.down_proj(F.silu(self.gate_proj(x)).detach() * self.up_proj(x))
+
+# %% wrong OTHER an activation of its own
+class MLP(MLP):
+    def forward(self, x):
+        return self.down_proj(F.mish(self.gate_proj(x)) * self.up_proj(x))
+
+# %% wrong OTHER a factor too many
+class MLP(MLP):
+    def forward(self, x):
+        hidden = F.silu(self.gate_proj(x)) * self.up_proj(x)
+        return self.down_proj(hidden) / hidden.shape[-1] ** 0.5
+
+# %% wrong INPLACE writes into x
+class MLP(MLP):
+    def forward(self, x):
+        return x.copy_(self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x))).clone()

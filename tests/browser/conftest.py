@@ -1,0 +1,47 @@
+"""Fixtures of the browser tests."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import harness
+import pytest
+from chromium import BrowserMissing
+from pages import Site
+from survey import Survey, survey
+
+from grader import book
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="session")
+def chrome() -> Iterator[harness.Browser]:
+    """One browser for the whole session; without one each test is reported as not run."""
+    with ExitStack() as stack:
+        try:
+            started = stack.enter_context(harness.browser())
+            harness.axe_source()
+        except BrowserMissing as error:
+            pytest.skip(f"browser not available: {error}")
+        yield started
+
+
+@pytest.fixture(scope="session")
+def site() -> Iterator[Site]:
+    """Builds the site once, as `course book` does, and serves it."""
+    assert book.build(ROOT) == 0, "course book failed; its messages are above"
+    folder = book.site(ROOT)
+    pages = [path.relative_to(folder).as_posix() for path in sorted(folder.rglob("*.html"))]
+    pages = [name for name in pages if name != "index.html" and not name.startswith("_static/")]
+    with harness.serve(folder) as origin:
+        yield Site(folder, origin, tuple(pages))
+
+
+@pytest.fixture(scope="session")
+def surveys(chrome: harness.Browser, site: Site) -> Callable[[str, int], Survey]:
+    """`surveys(scheme, width)`: the walk over all pages in one mode, done on first use."""
+    return functools.cache(lambda scheme, width: survey(chrome, site, scheme=scheme, width=width))

@@ -1,0 +1,154 @@
+"""The static site in a real browser: every page, light and dark, wide and narrow."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import harness
+import pytest
+from pages import Site, opened, visit
+from survey import Survey
+
+ROOT = Path(__file__).resolve().parents[2]
+MODES = [(scheme, width) for scheme in ("light", "dark") for width in (1280, 320)]
+LIGHT = [mode for mode in MODES if mode[0] == "light"]
+MARKERS = ("BEGIN SOLUTION", "END SOLUTION", "BEGIN HIDDEN", "END HIDDEN")
+Surveys = Callable[[str, int], Survey]
+
+
+def expect_none(survey: Survey, kind: str, *, looked_at: str = "pages") -> None:
+    """Fails with every problem of the kind; and when there was nothing to look at."""
+    assert not survey.problems[kind], "\n".join(survey.problems[kind])
+    assert survey.counts[looked_at], f"no {looked_at} on the site: nothing was tested"
+
+
+def test_every_lesson_of_the_toc_is_a_page(site: Site) -> None:
+    named = re.findall(r"file: (\S+)", (ROOT / "_toc.yml").read_text(encoding="utf-8"))
+    assert named and {f"{name}.html" for name in named} <= set(site.pages)
+
+
+def test_no_marker_of_the_grader_is_published(site: Site) -> None:
+    found = [
+        f"{path.relative_to(site.folder)}: {marker}"
+        for path in site.folder.rglob("*")
+        if path.suffix in (".html", ".js", ".json", ".md", ".txt", ".ipynb", ".py")
+        for marker in MARKERS
+        if marker in path.read_text(encoding="utf-8", errors="replace")
+    ]
+    assert not found
+
+
+def test_no_source_of_a_lesson_is_published(site: Site) -> None:
+    assert not (site.folder / "_sources").exists()
+    assert not [*site.folder.rglob("*.ipynb"), *site.folder.rglob("*.err.log")]
+
+
+def test_pages_name_no_outside_script_style_or_font(site: Site) -> None:
+    outside = re.compile(
+        r"<(?:script|link|img|iframe)\b[^>]*?\b(?:src|href)=\"(?:https?:)?//[^\"]+"
+    )
+    found = [
+        f"{page}: {tag}"
+        for page in (*site.pages, "index.html")
+        for tag in outside.findall((site.folder / page).read_text(encoding="utf-8"))
+    ]
+    assert not found
+
+
+def test_every_page_says_its_language_title_and_description(site: Site) -> None:
+    wanted = ('<html lang="en"', "<title>", '<meta name="description" content="')
+    found = [
+        f"{page}: no {part}"
+        for page in site.pages
+        for part in wanted
+        if part not in (site.folder / page).read_text(encoding="utf-8")
+    ]
+    assert not found
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_pages_load_without_outside_requests_errors_or_gaps(
+    surveys: Surveys, mode: tuple[str, int]
+) -> None:
+    expect_none(surveys(*mode), "loading")
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_pages_follow_the_colour_scheme(surveys: Surveys, mode: tuple[str, int]) -> None:
+    expect_none(surveys(*mode), "theme")
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_pages_break_no_accessibility_rule(surveys: Surveys, mode: tuple[str, int]) -> None:
+    expect_none(surveys(*mode), "accessibility")
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_pages_never_scroll_sideways(surveys: Surveys, mode: tuple[str, int]) -> None:
+    expect_none(surveys(*mode), "width")
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_formulas_are_drawn(surveys: Surveys, mode: tuple[str, int]) -> None:
+    expect_none(surveys(*mode), "formulas", looked_at="formulas")
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_figures_are_drawn(surveys: Surveys, mode: tuple[str, int]) -> None:
+    expect_none(surveys(*mode), "figures", looked_at="figures")
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_solutions_stay_folded(surveys: Surveys, mode: tuple[str, int]) -> None:
+    expect_none(surveys(*mode), "solutions", looked_at="folds")
+
+
+@pytest.mark.parametrize("mode", LIGHT)
+def test_labels_stay_apart_in_every_preset(surveys: Surveys, mode: tuple[str, int]) -> None:
+    expect_none(surveys(*mode), "labels", looked_at="presets")
+
+
+@pytest.mark.parametrize("mode", LIGHT)
+def test_paper_shows_everything_but_controls(surveys: Surveys, mode: tuple[str, int]) -> None:
+    expect_none(surveys(*mode), "paper")
+
+
+def test_start_page_leads_to_the_course(chrome: harness.Browser, site: Site) -> None:
+    with opened(chrome) as page:
+        page.goto(f"{site.origin}/")
+        page.wait_for_url("**/book/index.html")
+
+
+def test_solution_opens_by_keyboard(chrome: harness.Browser, site: Site) -> None:
+    folded = "details.hide"
+    name = next(n for n in site.lessons if 'class="admonition hide' in site.text(n))
+    with opened(chrome) as page:
+        visit(page, site, name)
+        page.locator(f"{folded} summary").first.focus()
+        page.keyboard.press("Enter")
+        assert page.locator(f"{folded} pre").first.is_visible()
+
+
+def test_search_finds_a_word(chrome: harness.Browser, site: Site) -> None:
+    with opened(chrome) as page:
+        watched = harness.watch(page, site.origin)
+        page.goto(f"{site.origin}/search.html?q=attention")
+        page.locator(
+            "#search-results li a", has_text=re.compile("attention", re.I)
+        ).first.wait_for()
+        assert not watched.problems() + harness.axe(page) + harness.sideways(page)
+
+
+def test_mode_switch_works_and_is_kept(chrome: harness.Browser, site: Site) -> None:
+    theme = "document.documentElement.dataset.theme"
+    with opened(chrome, color_scheme="light") as page:
+        visit(page, site, "book/index.html")
+        for _ in range(3):
+            page.locator(".theme-switch-button").first.click()
+            if page.evaluate(theme) == "dark":
+                break
+        assert page.evaluate(theme) == "dark"
+        visit(page, site, "search.html")
+        assert page.evaluate(theme) == "dark"

@@ -1,0 +1,94 @@
+"""Every exercise: the stub fails with STUB, the library's code passes, mutants are named rightly,
+right answers in another style pass, messages keep their form. A table is printed at the end."""
+
+import functools
+
+import pytest
+
+from course_lib import checks
+from course_lib.checks.report import MAX_LINES, WIDTH
+from course_lib.checks.subject import LocalSubject
+from course_lib.lab import checking, registry, terminal
+from grader.cli import ROOT
+from grader.lesson import lessons
+from tests.answers import Answer, answers
+
+IDS = list(registry.exercises())
+ANSWERS = [answer for exercise in IDS for answer in answers(exercise)]
+
+
+@functools.cache  # one verdict serves several tests
+def verdict_on(card, text: str, seed: int = 0):
+    return checking.judge(card, terminal.define(card, text, f"<{card.id}>"), seed=seed)
+
+
+def solved(exercise: str) -> str:
+    return next(x.exercises[exercise].solved for x in lessons(ROOT) if exercise in x.exercises)
+
+
+@pytest.mark.parametrize("exercise", IDS)
+def test_the_stub_fails_as_a_stub(exercise):
+    card = registry.exercise(exercise)
+    assert verdict_on(card, card.stub).code == "STUB"
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2, 12345])
+@pytest.mark.parametrize("exercise", IDS)
+def test_the_reference_passes_whatever_is_drawn(exercise, seed):
+    verdict = verdict_on(registry.exercise(exercise), solved(exercise), seed)
+    assert verdict.passed, verdict.text()
+
+
+@pytest.mark.parametrize(
+    "answer", ANSWERS, ids=lambda a: f"{a.exercise}: {a.code or 'right'}: {a.name}"
+)
+def test_answers(answer: Answer, exercise_table):
+    verdict = verdict_on(registry.exercise(answer.exercise), answer.text)
+    row = exercise_table.setdefault(
+        answer.exercise, dict.fromkeys(("mutants", "killed", "named", "right", "accepted"), 0)
+    )
+    row["mutants"] += answer.code is not None
+    row["right"] += answer.code is None
+    row["killed"] += answer.code is not None and verdict.status == "wrong"
+    row["named"] += answer.code is not None and answer.code == verdict.code
+    row["accepted"] += answer.code is None and verdict.passed
+    assert verdict.code == (answer.code or "PASS"), verdict.text()
+
+
+@pytest.mark.parametrize(
+    "answer", [a for a in ANSWERS if a.code], ids=lambda a: f"{a.exercise}: {a.name}"
+)
+def test_a_fresh_seed_does_not_let_a_wrong_answer_through(answer: Answer):
+    for seed in (7, 8):
+        assert not verdict_on(registry.exercise(answer.exercise), answer.text, seed).passed
+
+
+@pytest.mark.parametrize("answer", ANSWERS, ids=lambda a: f"{a.exercise}: {a.name}")
+def test_messages_keep_their_form(answer: Answer):
+    verdict = verdict_on(registry.exercise(answer.exercise), answer.text)
+    lines = verdict.text().splitlines()
+    assert len(lines) <= MAX_LINES, verdict.text()
+    assert max(map(len, lines)) <= WIDTH, verdict.text()
+    assert "(shortened)" not in verdict.text(), verdict.text()
+    assert f"[{verdict.code}]" in verdict.text()
+    if not verdict.passed:
+        assert any(line.startswith("  Next ") for line in lines[-3:]), verdict.text()
+    for word in ("you forgot", "just ", "obviously", "oops", "simply"):
+        assert word not in verdict.text().lower()
+
+
+@pytest.mark.parametrize("exercise", IDS)
+def test_enough_answers(exercise):
+    found = answers(exercise)
+    codes = {a.code for a in found} - {None, "STUB"}
+    assert len(codes) >= 5, f"{exercise} has {len(codes)} kinds of mutants"
+    assert sum(a.code is None for a in found) >= 2
+
+
+@pytest.mark.parametrize("exercise", IDS)
+def test_a_check_answers_quickly(exercise):
+    """A generous bound on our own share, against hangs; the measured figures are in benchmarks/."""
+    card = registry.exercise(exercise)
+    answer = terminal.define(card, solved(exercise), f"<{exercise}>")
+    verdict = checks.suite(exercise).run(LocalSubject(answer))
+    assert verdict.seconds - verdict.own_seconds < 2

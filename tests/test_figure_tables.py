@@ -1,0 +1,41 @@
+"""Tables stored in figures are what the model gives: a part of each is measured again."""
+
+import pytest
+
+from course_lib.lab import figures
+
+init, shift = figures.reference("init"), figures.reference("loss-shift")
+
+
+@pytest.mark.parametrize(
+    ("depth", "std", "scaled"), [(6, 0.02, True), (6, 1, False), (48, 0.02, False)]
+)
+def test_init_table_is_what_the_model_gives(depth, std, scaled):
+    stored = init.model_of({"depth": depth, "std": std, "scaled": scaled})
+    (row,) = init.measure(depth, [(std, scaled)])
+    # three stored digits are within 0.5 percent; the rest is room for another machine's sums
+    assert row[:-1] == pytest.approx(stored["rms"], rel=0.02)
+    assert row[-1] == pytest.approx(stored["loss"], rel=0.01)
+
+
+def test_init_shows_what_its_words_say():
+    at = {scaled: init.compute({**init.DEFAULTS, "scaled": scaled}) for scaled in (True, False)}
+    assert at[True]["growth"] < 1.5 and at[False]["growth"] > 10
+    assert abs(at[True]["loss"] - at[True]["ln_v"]) < 0.1
+
+
+@pytest.mark.parametrize("by", shift.SHIFTS)
+def test_shift_table_is_what_training_gives(by):
+    losses, _ = shift.train(by, steps=20)
+    stored = shift.compute({"shift": by, "at": 0})["curve"]
+    assert losses == pytest.approx(stored[:3], abs=0.05)
+
+
+@pytest.mark.parametrize("by", shift.SHIFTS)
+def test_shift_losses_stay_above_the_closed_form(by):
+    result = shift.compute({"shift": by, "at": 0})
+    # 16 windows of 14 words: the sampled words' own entropy is off by a few hundredths
+    assert result["floor"] - 0.03 < result["final"] < result["floor"] + 0.15
+    words = result["writes"].split()
+    grammatical = all(b in shift.FOLLOWS[a] for a, b in zip(words, words[1:], strict=False))
+    assert grammatical == (by == 1) and words[0] == "a"

@@ -1,0 +1,313 @@
+"""What a learner meets: check, hint, solution, predict, mine, and everything that can go wrong."""
+
+import json
+import linecache
+import subprocess
+import sys
+import textwrap
+
+import pytest
+import torch
+
+from course_lib.checks.report import MAX_LINES, WIDTH
+from course_lib.lab import checking, events, hinting, mine, prediction, registry, source, terminal
+from grader.cli import ROOT, main
+from tests.answers import answers
+
+RIGHT = answers("rmsnorm")[0].text
+
+
+@pytest.fixture(autouse=True)
+def learner(tmp_path, monkeypatch):
+    """A home of the learner's own, empty."""
+    monkeypatch.setenv("COURSE_HOME", str(tmp_path))
+    monkeypatch.delenv("NBGRADER_EXECUTION", raising=False)
+    return tmp_path
+
+
+def cell(text: str, name: str = "<cell>") -> dict:
+    """The namespace after the lesson's imports and this cell, as in a kernel."""
+    scope = {"__name__": "__main__"}
+    exec(registry.exercise("rmsnorm").setup, scope)
+    text = textwrap.dedent(text)
+    linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
+    exec(compile(text, name, "exec"), scope)
+    return scope
+
+
+def run_check(scope: dict, name: str = "rmsnorm", **kwargs) -> str:
+    """What `check(name)` in that namespace says, passed or failed."""
+    try:
+        exec(f"check({name!r}, **kwargs)", scope | {"check": checking.check, "kwargs": kwargs})
+    except checking.CheckFailed as failed:
+        return str(failed)
+    return "passed"
+
+
+def norm(body: str, head: str = "") -> str:
+    """An RMSNorm with this forward body."""
+    return (
+        head + "class RMSNorm(nn.Module):\n    def __init__(self, dim, eps=1e-5):\n"
+        "        super().__init__()\n        self.eps = eps\n"
+        "        self.weight = nn.Parameter(torch.ones(dim))\n\n    def forward(self, x):\n"
+        + textwrap.indent(textwrap.dedent(body), " " * 8)
+    )
+
+
+def test_a_pass_is_kept_and_recorded(learner, capsys):
+    assert run_check(cell(RIGHT)) == "passed"
+    assert "[PASS]" in capsys.readouterr().out
+    kept = (learner / "mine/rmsnorm.py").read_text()
+    assert "class RMSNorm" in kept and "from torch import nn" in kept
+    (event,) = events.read()
+    assert (event["kind"], event["item"], event["result"], event["code"]) == (
+        "check",
+        "rmsnorm",
+        "pass",
+        "PASS",
+    )
+    assert RIGHT not in json.dumps(event), "the record holds a digest, never code"
+
+
+@pytest.mark.parametrize(
+    ("code", "text"),
+    [
+        ("NONE", norm("pass")),
+        ("TYPE", norm("return x.tolist()")),
+        ("SHAPE", norm("return x[..., :1]")),
+        ("DTYPE", norm("return x.double()")),
+        ("NAN", norm("return x * float('nan')")),
+        ("RAISED", norm("return undefined_name * x")),
+        ("RAISED", norm("raise SystemExit(0)")),
+        ("STUB", registry.exercise("rmsnorm").stub),
+    ],
+)  # fmt: skip
+def test_each_kind_of_broken_answer_has_one_clear_message(code, text, capsys):
+    said = run_check(cell(text))
+    assert f"[{code}]" in said.splitlines()[0] + said.splitlines()[1]
+    assert len(said.splitlines()) <= MAX_LINES and max(map(len, said.splitlines())) <= WIDTH
+    assert "Traceback" not in said and "site-packages" not in said
+
+
+def test_a_deleted_import_is_said(capsys):
+    scope = cell(norm("return torch.nn.functional.rms_norm(x, self.weight.shape)"))
+    del scope["torch"]
+    said = run_check(scope)
+    assert "NameError: name 'torch' is not defined" in said and "import" in said
+
+
+def test_a_cell_out_of_order():
+    assert "[UNDEFINED]" in run_check({"__name__": "__main__"})
+
+
+def test_the_library_is_no_answer():
+    assert "[REFERENCE]" in run_check(cell("from course_lib.gpt import RMSNorm"))
+
+
+def test_a_check_says_the_line_that_raised():
+    assert "line 8 of the cell: return x + torch.ones(3, 5, 7)" in run_check(
+        cell(norm("return x + torch.ones(3, 5, 7)"))
+    )
+
+
+def test_ten_thousand_lines_are_one_row(capsys):
+    said = run_check(cell(norm("for i in range(10_000):\n    print('line', i)\nreturn x")))
+    assert "Printed" in said and "9999 more lines" in said
+    assert len(said.splitlines()) <= MAX_LINES
+    assert "line 5000" not in capsys.readouterr().out
+
+
+def test_an_endless_loop_ends(monkeypatch):
+    from dataclasses import replace
+
+    from course_lib import checks
+    from course_lib.checks import rmsnorm
+
+    quick = replace(rmsnorm.SUITES[0], limit_s=0.3)
+    monkeypatch.setattr(rmsnorm, "SUITES", (quick,))
+    assert checks.suite("rmsnorm") is quick
+    said = run_check(
+        cell(norm("while True:\n    try:\n        pass\n    except Exception:\n        pass"))
+    )
+    assert "[TIMEOUT]" in said and "stopped after 0.3 seconds" in said
+
+
+def test_a_fault_of_the_check_is_not_blamed_on_the_answer(monkeypatch):
+    from dataclasses import replace
+
+    from course_lib.checks import rmsnorm
+
+    def broken(subject, draw):
+        raise ZeroDivisionError("ours")
+
+    monkeypatch.setattr(rmsnorm, "SUITES", (replace(rmsnorm.SUITES[0], checks=(broken,)),))
+    said = run_check(cell(RIGHT))
+    assert "[CHECK-BROKE]" in said and "course's fault" in said
+
+
+def test_random_state_is_left_alone(capsys):
+    scope = cell(RIGHT)
+    torch.manual_seed(5)
+    before = torch.get_rng_state()
+    run_check(scope)
+    assert torch.equal(before, torch.get_rng_state())
+
+
+def test_an_unknown_exercise_gets_a_suggestion():
+    with pytest.raises(ValueError, match="did you mean 'rmsnorm'"):
+        checking.check("rmsnrom")
+
+
+def test_what_only_another_cell_defines_is_named_and_not_kept(learner, capsys):
+    scope = cell(norm("return helper(x, self)"))
+    scope["helper"] = lambda x, m: torch.nn.functional.rms_norm(
+        x.float(), m.weight.shape, m.weight.float(), m.eps).to(x.dtype)  # fmt: skip
+    assert run_check(scope) == "passed"
+    assert "helper from another cell" in capsys.readouterr().out
+    assert not (learner / "mine/rmsnorm.py").exists()
+
+
+def test_install_puts_the_learners_code_into_the_library(learner, capsys):
+    text = norm("return MARK * F.rms_norm(x, self.weight.shape, self.weight, self.eps)",
+                head="MARK = 1.0\n")  # fmt: skip
+    card = registry.exercise("rmsnorm")
+    mine.save(card, text, cell(text))
+    program = (
+        "import torch\nfrom course_lib import gpt\nfrom course_lib.lab import mine\n"
+        "whose = mine.install()\nassert whose['rmsnorm'] == 'yours'\n"
+        "assert gpt.RMSNorm.forward.__module__ == 'mine.rmsnorm'\n"
+        "gpt.GPT(gpt.GPTConfig.preset('tiny'))(torch.zeros(1, 4, dtype=torch.long))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "yours     rmsnorm" in done.stdout and "reference" in done.stdout
+
+
+def test_the_model_says_which_exercise_is_open(learner):
+    done = subprocess.run(
+        [sys.executable, "-m", "course_lib.gpt", "--mine"], capture_output=True, text=True
+    )
+    assert done.returncode == 1
+    assert "is open" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_every_solution_saved_makes_the_model_the_learners(learner):
+    """All references saved as if they were the learner's: the program gives the same loss."""
+    from grader.lesson import lessons
+
+    for lesson in lessons(ROOT):
+        for exercise in lesson.exercises.values():
+            card, scope = registry.exercise(exercise.id), {"__name__": "__main__"}
+            exec(card.setup, scope)
+            for (
+                done
+            ) in lesson.exercises.values():  # a later cell may use an earlier one of its lesson
+                linecache.cache[done.id] = (1, None, done.solved.splitlines(keepends=True), done.id)
+                exec(compile(done.solved, done.id, "exec"), scope)
+            mine.save(card, exercise.solved, scope)
+    both = [
+        subprocess.run(
+            [sys.executable, "-m", "course_lib.gpt", *flags], capture_output=True, text=True
+        )
+        for flags in ([], ["--mine"])
+    ]
+    assert both[1].returncode == 0, both[1].stderr
+    assert both[0].stdout.splitlines()[-1] == both[1].stdout.splitlines()[-1]
+    assert "open" not in both[1].stdout and "reference" not in both[1].stdout
+
+
+def test_hints_open_one_at_a_time(capsys):
+    hints = registry.exercise("rmsnorm").hints
+
+    def said(level=None) -> str:
+        hinting.hint("rmsnorm", level)
+        return capsys.readouterr().out
+
+    assert hints[0] in said()
+    waiting = said()
+    assert (
+        hints[0] in waiting
+        and hints[1] not in waiting
+        and "opens after another failing check" in waiting
+    )
+    run_check(cell(norm("pass")))
+    capsys.readouterr()
+    assert hints[1] in said()
+    assert hints[2] in said(3)
+    assert [e["hint"] for e in events.read() if e["kind"] == "hint"] == [1, 2, 3]
+    with pytest.raises(ValueError, match="levels 1 to 3"):
+        hinting.hint("rmsnorm", 4)
+
+
+def test_the_solution_is_the_librarys_and_is_recorded(capsys):
+    hinting.solution("rmsnorm")
+    assert "rsqrt" in capsys.readouterr().out
+    assert events.read()[-1]["kind"] == "solution"
+
+
+def test_a_prediction_is_shown_beside_the_measurement(capsys):
+    prediction.predict("speed", None)
+    prediction.predict("speed", 3.0, unit="x")
+    prediction.reveal("speed", 2.0, unit="x")
+    out = capsys.readouterr().out
+    assert "No guess yet" in out and "measured 2 x   predicted 3.0 x" in out
+
+
+def test_grading_leaves_no_trace(learner, monkeypatch, capsys):
+    monkeypatch.setenv("NBGRADER_EXECUTION", "autograde")
+    run_check(cell(RIGHT))
+    prediction.predict("speed", 3.0)
+    assert not any(learner.iterdir())
+
+
+def test_free_names_are_what_the_cell_takes_from_outside():
+    text = (
+        "import math\ndef f(x):\n    y = helper(x)\n"
+        "    return math.sqrt(y) + torch.ones(1) + len(Z)\n"
+    )
+    assert source.free_names(text) >= {"helper", "torch", "Z", "len"}
+    assert not source.free_names(text) & {"math", "x", "y", "f"}
+
+
+def test_the_same_check_in_a_terminal(learner, capsys):
+    (learner / "answer.py").write_text(RIGHT)
+    assert main(["check", "rmsnorm", "--file", str(learner / "answer.py")]) == 0
+    (learner / "answer.py").write_text(norm("return x"))
+    assert main(["check", "rmsnorm", "--file", str(learner / "answer.py")]) == 1
+    assert "[RMS-IDENTITY]" in capsys.readouterr().out
+    (learner / "answer.py").write_text("def f(:")
+    assert main(["check", "rmsnorm", "--file", str(learner / "answer.py")]) == 2
+    assert "line 1" in capsys.readouterr().err
+    assert main(["check", "rmsnorm", "--file", str(learner / "missing.py")]) == 2
+    assert main(["check", "rmsnorm"]) == 2
+    assert "no notebook" in capsys.readouterr().err
+
+
+def test_the_terminal_reads_the_notebook(learner, capsys):
+    (learner / "notebooks").mkdir()
+    (learner / "notebooks/01_rmsnorm.ipynb").write_bytes(
+        (ROOT / "solutions/01_rmsnorm.ipynb").read_bytes()
+    )
+    assert main(["check", "rmsnorm"]) == 0
+    assert main(["hint", "rmsnorm"]) == 0
+
+
+def test_terminal_definitions_do_not_leak_the_setup(learner):
+    card = registry.exercise("rmsnorm")
+    assert terminal.define(card, "x = 1", "<x>") is None
+
+
+def test_html_and_text_say_the_same():
+    verdict = checking.judge(registry.exercise("rmsnorm"), cell(norm("return x"))["RMSNorm"])
+    page = verdict.html()
+    assert "role='status'" in page and verdict.code in page
+    for _, content in verdict.rows:
+        assert content.split("\n")[0][:20].replace("'", "&#x27;") in page
+
+
+def test_course_help_needs_no_torch():
+    program = (
+        "import sys\nfrom grader import cli\ncli.parser().format_help()\n"
+        "sys.exit('torch' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", program]).returncode == 0

@@ -1,0 +1,63 @@
+"""The formula of `course_lib.measure.memory` against the bytes that torch really holds."""
+
+import pytest
+import torch
+from torch import nn
+
+from course_lib.measure.memory import counted_state_bytes, tensor_bytes, training_state_bytes
+
+
+def model() -> nn.Module:
+    return nn.Sequential(nn.Linear(24, 40), nn.GELU(), nn.Linear(40, 8))
+
+
+def num_params(module: nn.Module) -> int:
+    return sum(p.numel() for p in module.parameters())
+
+
+@pytest.mark.parametrize(
+    "make, moments",
+    [
+        (lambda p: torch.optim.AdamW(p, lr=1e-3), 2),
+        (lambda p: torch.optim.SGD(p, lr=1e-3, momentum=0.9), 1),
+        (lambda p: torch.optim.SGD(p, lr=1e-3), 0),
+    ],
+)
+def test_float32_training_holds_what_the_formula_says(make, moments):
+    net = model()
+    optimizer = make(net.parameters())
+    net(torch.randn(4, 24)).sum().backward()
+    optimizer.step()
+    counted = counted_state_bytes(net, optimizer)
+    n = num_params(net)
+    assert counted == {"weights": 4 * n, "gradients": 4 * n, "optimizer": 4 * n * moments}
+    expected = training_state_bytes(
+        n, param_bytes=4, grad_bytes=4, master_copy=False, moments=moments
+    )
+    assert sum(counted.values()) == expected
+
+
+def test_mixed_precision_with_a_master_copy_holds_16_bytes_a_parameter():
+    net = model().bfloat16()
+    masters = [p.detach().float().requires_grad_() for p in net.parameters()]
+    optimizer = torch.optim.AdamW(masters, lr=1e-3)
+    net(torch.randn(4, 24, dtype=torch.bfloat16)).sum().backward()
+    for master, p in zip(masters, net.parameters(), strict=True):
+        master.grad = p.grad.float()  # for the step only, then freed
+    optimizer.step()
+    optimizer.zero_grad()
+    n = num_params(net)
+    counted = counted_state_bytes(net, optimizer)
+    assert counted == {"weights": 2 * n, "gradients": 2 * n, "optimizer": 12 * n}
+    assert sum(counted.values()) == training_state_bytes(n) == 16 * n
+
+
+def test_seven_billion_parameters_are_112_gb_in_both_precisions():
+    assert training_state_bytes(7_000_000_000) == 112_000_000_000
+    full = training_state_bytes(7_000_000_000, param_bytes=4, grad_bytes=4, master_copy=False)
+    assert full == 112_000_000_000
+
+
+def test_a_shared_tensor_counts_once():
+    weight = torch.zeros(10)
+    assert tensor_bytes([weight, weight, None]) == 40

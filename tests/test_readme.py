@@ -1,0 +1,112 @@
+"""Every command in the README is run here, or by the test named beside it."""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from grader.cli import ROOT
+
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+COMMANDS = [
+    line.partition("#")[0].strip()
+    for block in re.findall(r"^```bash\n(.*?)^```", README, re.M | re.S)
+    for line in block.splitlines()
+    if line.partition("#")[0].strip()
+]
+ELSEWHERE = {
+    "course lab 02_rope": "test_make_lab_serves_the_first_lesson, tests/browser/test_lab.py",
+    "course book": "tests/browser/test_site.py",
+    "make test": "this very run",
+    "nbgrader generate_assignment 01_rmsnorm --create": "tests/test_nbgrader.py",
+    "nbgrader autograde 01_rmsnorm": "tests/test_nbgrader.py",
+    "nbgrader generate_feedback 01_rmsnorm": "tests/test_nbgrader.py",
+}
+EXPECTED = {
+    "course check rmsnorm": (1, "[STUB]"),
+    "course hint rmsnorm": (0, "hint 1 of 3"),
+    "python -m course_lib.gpt --mine": (1, "is open"),
+    "course doctor": (0, "torch"),
+    "course reset 01_rmsnorm": (0, "01_rmsnorm"),
+    "course update": (0, ""),
+}
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch) -> Path:
+    """A learner's folder: the notebooks and nothing else."""
+    shutil.copytree(ROOT / "notebooks", tmp_path / "notebooks")
+    monkeypatch.setenv("COURSE_HOME", str(tmp_path))
+    monkeypatch.delenv("NBGRADER_EXECUTION", raising=False)
+    return tmp_path
+
+
+def test_the_table_covers_every_command():
+    assert set(COMMANDS) - {"make lab"} == set(ELSEWHERE) | set(EXPECTED)
+
+
+@pytest.mark.parametrize("command", EXPECTED)
+def test_command(command, home):
+    code, words = EXPECTED[command]
+    done = subprocess.run(command.split(), cwd=home, capture_output=True, text=True, timeout=120)
+    assert done.returncode == code, done.stdout + done.stderr
+    assert words in done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_make_test_is_the_whole_suite():
+    shown = subprocess.run(
+        ["make", "-n", "-o", ".venv/.ready", "test"], cwd=ROOT, capture_output=True, text=True
+    )
+    assert "python -m pytest" in shown.stdout and "-k" not in shown.stdout
+
+
+def test_ci_runs_the_readmes_command():
+    assert "make test" in (ROOT / ".ci/run").read_text(encoding="utf-8")
+
+
+def test_make_lab_serves_the_first_lesson(home):
+    """The real command: its recipe, its server; ended as Ctrl-C ends it."""
+    venv = Path(sys.prefix)
+    ready = venv / ".ready"
+    env = os.environ | {"BROWSER": "true", "JUPYTER_CONFIG_DIR": str(home / "config"),
+                        "JUPYTER_RUNTIME_DIR": str(home / "runtime")}  # fmt: skip
+    command = ["make", "-o", str(ready), f"VENV={venv}", "lab"]
+    server = subprocess.Popen(
+        command, cwd=ROOT, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        start_new_session=True,
+    )  # fmt: skip
+    try:
+        address, said, ends = None, "", time.monotonic() + 120
+        while address is None and time.monotonic() < ends and (line := server.stdout.readline()):
+            said += line
+            address = re.search(r"http://\S+", line)
+        assert address, said
+        assert "00_start.ipynb" in address[0], said
+        with urllib.request.urlopen(address[0], timeout=60) as page:
+            assert page.status == 200 and b"jupyter" in page.read().lower()
+    finally:
+        os.killpg(server.pid, signal.SIGINT)
+        assert server.wait(timeout=60) is not None
+
+
+def test_the_picture_is_there_and_has_words():
+    words, path = re.search(r"!\[([^\]]+)\]\(([^)]+)\)", README).groups()
+    assert len(words) > 40 and (ROOT / path).is_file()
+
+
+def test_links_and_rooms_exist():
+    for target in re.findall(r"\]\(([^)#:]+)\)", README):
+        assert (ROOT / target).exists(), target
+    tree = re.search(r"## The rooms\n\n```\n(.*?)```", README, re.S)[1]
+    for name in re.findall(r"^(\w+)/", tree, re.M):
+        assert (ROOT / name).is_dir(), name
+    for name in re.findall(r"^  (\w+(?:\.py|/))", tree, re.M):
+        assert (ROOT / "course_lib" / name).exists(), name

@@ -1,0 +1,39 @@
+"""Benchmark records: complete, readable, without a trace of where the project lies."""
+
+import json
+import math
+
+import pytest
+
+from benchmarks import record as record_module
+from benchmarks.record import record
+
+
+@pytest.fixture
+def results(tmp_path, monkeypatch):
+    monkeypatch.setattr(record_module, "RESULTS", tmp_path / "results")
+    return tmp_path / "results"
+
+
+def test_record_is_complete(results):
+    path = record("demo", {"speed_mb_per_s": 1.5})
+    content = json.loads(path.read_text())
+    assert path == results / "demo.json"
+    assert list(content) == ["name", "date", "machine", "versions", "command", "figures"]
+    assert content["name"] == "demo" and content["figures"] == {"speed_mb_per_s": 1.5}
+    assert content["machine"]["cpu"] and content["machine"]["cores"] >= 1
+    assert {"python", "numpy", "tiktoken"} <= set(content["versions"])
+    assert content["date"].endswith("+00:00")
+
+
+def test_command_has_no_folder(results, monkeypatch):
+    monkeypatch.setattr("sys.argv", [str(results / "bench.py"), "--size", "3"])
+    monkeypatch.setattr("__main__.__spec__", None)
+    assert record_module.command() == "python bench.py --size 3"
+
+
+def test_what_is_not_json_leaves_the_old_record(results):
+    path = record("demo", {"loss": 1.0})
+    with pytest.raises(ValueError):
+        record("demo", {"loss": math.nan})
+    assert json.loads(path.read_text())["figures"] == {"loss": 1.0}

@@ -1,0 +1,205 @@
+"""The views: current, repeatable, and derived from the library alone."""
+
+import ast
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+
+import nbformat
+import pytest
+
+from grader import cli, views
+from grader.cli import ROOT
+from grader.lesson import BEGIN, STUB, Lesson, LessonError, lessons
+from grader.plain import plain_markdown
+
+LESSONS = lessons(ROOT)
+CELL = """```{{code-cell}} ipython3
+---
+exercise: x
+from: course_lib.gpt:{target}
+blank: [{blank}]
+title: t
+difficulty: 1
+importance: 1
+minutes: 1
+needs: []
+teaches: [a]
+uses: []
+hints: [one, two, three]
+---
+```
+
+```{{code-cell}} ipython3
+:check: x
+:points: 1
+```
+"""
+HEAD = (
+    "---\nkernelspec: {display_name: Python 3, language: python, name: python3}\n---\n\n# T\n\n"
+    "```{code-cell} ipython3\n:tags: [setup]\n\nimport torch\n```\n\n"
+)
+
+
+GOOD = HEAD + CELL.format(target="rotate_half", blank="rotate_half")
+
+
+def lesson(target: str = "rotate_half", blank: str = "rotate_half") -> Lesson:
+    return Lesson(Path("07_x.md"), HEAD + CELL.format(target=target, blank=blank))
+
+
+def test_nothing_is_stale(capsys):
+    code = cli.main(["build", "--check"])
+    assert code == 0, capsys.readouterr().err
+
+
+def test_two_builds_are_byte_identical(tmp_path):
+    shutil.copytree(ROOT / "book", tmp_path / "book", ignore=shutil.ignore_patterns("web"))
+    (tmp_path / "course_lib/lab").mkdir(parents=True)
+    first = {p: t for p, t in views.outputs(tmp_path)}
+    assert views.build(tmp_path) and not views.build(tmp_path)
+    assert first == {p: p.read_text(encoding="utf-8") for p in first}
+    for path in first:
+        committed = ROOT / path.relative_to(tmp_path)
+        assert path.read_bytes() == committed.read_bytes(), f"{committed} differs"
+
+
+@pytest.mark.parametrize("view", ["notebooks", "solutions", "source"])
+def test_a_changed_solution_changes_every_view_that_shows_it(view, monkeypatch):
+    import grader.lesson as module
+
+    before = views.dumps(views.notebook(lesson(), view))
+    real = module.library_source
+
+    def changed(name: str) -> str:
+        source = real(name).replace("(-second, first)", "(-second, +first)")
+        return source.replace("swap the", "Swap the")  # in the docstring, which the stub shows
+
+    monkeypatch.setattr(module, "library_source", changed)
+    assert views.dumps(views.notebook(lesson(), view)) != before
+
+
+@pytest.mark.parametrize("found", LESSONS, ids=lambda x: x.name)
+def test_views_of_each_lesson(found: Lesson):
+    student, solved, source = (views.notebook(found, v) for v in views.VIEWS)
+    for nb in (student, solved, source):
+        ids = [c.id for c in nb.cells]
+        assert len(ids) == len(set(ids))
+        assert all(not c.get("outputs") and c.get("execution_count") is None for c in nb.cells)
+    for exercise in found.exercises.values():
+        hole, answer, marked = (
+            next(c.source for c in nb.cells if c.id == exercise.id)
+            for nb in (student, solved, source)
+        )
+        assert STUB in hole and BEGIN not in hole
+        assert STUB not in answer and BEGIN not in answer
+        assert BEGIN in marked
+        ast.parse(hole), ast.parse(answer)
+        body = [line for line in answer.splitlines() if line not in hole.splitlines()]
+        assert body, "the stub still holds the whole solution"
+        for nb_text in (views.dumps(student),):
+            assert BEGIN not in nb_text and "HIDDEN TESTS" not in nb_text
+
+
+@pytest.mark.parametrize("found", LESSONS, ids=lambda x: x.name)
+def test_a_lesson_is_complete(found: Lesson):
+    lines = found.text.count("\n")
+    assert 200 <= lines <= 800, f"{found.name} has {lines} lines"
+    assert "\n## Journal\n" in found.text and "\n## Review\n" in found.text
+    assert "predict(" in found.text and "reveal(" in found.text
+    wanted = 2 * len(found.exercises)
+    assert wanted <= len(found.reviews) or len(found.reviews) >= 4, (
+        f"{len(found.reviews)} review items"
+    )
+    raw = [c for c in found.source.cells if c.cell_type == "code" and "plt.show()" in c.source]
+    assert all(c.metadata.get("mystnb", {}).get("image", {}).get("alt") for c in raw), (
+        "a picture lacks alt text"
+    )
+
+
+def test_a_method_becomes_a_subclass_of_the_librarys_class():
+    shown = lesson("GPT.forward", "forward").exercises["x"].stub
+    assert shown.startswith("class GPT(gpt.GPT):\n    def forward(self")
+    assert shown.rstrip().endswith(STUB)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (HEAD + CELL.format(target="rotate_half", blank="nothing"), "no \\['nothing'\\]"),
+        (HEAD + CELL.format(target="missing", blank="missing"), "does not exist"),
+        (GOOD.replace("minutes: 1\n", ""), "lacks minutes"),
+        (GOOD.replace(", three]", "]"), "three hints"),
+        (GOOD.replace(":points: 1\n", ""), "points"),
+        (GOOD.replace("---\n```\n\n```", "---\nx = 1\n```\n\n```", 1),
+         "empty body"),
+    ],
+)  # fmt: skip
+def test_a_lesson_that_breaks_the_grammar_fails_the_build(text, message, tmp_path):
+    (tmp_path / "book").mkdir()
+    (tmp_path / "book/07_x.md").write_text(text)
+    with pytest.raises(LessonError, match=message):
+        for found in lessons(tmp_path):
+            views.dumps(views.notebook(found, "notebooks"))
+
+
+def test_one_id_in_two_lessons_is_refused(tmp_path):
+    (tmp_path / "book").mkdir()
+    for name in ("07_x.md", "08_y.md"):
+        (tmp_path / "book" / name).write_text(GOOD)
+    with pytest.raises(LessonError, match="07_x and 08_y"):
+        lessons(tmp_path)
+
+
+def test_check_names_what_is_stale(tmp_path):
+    shutil.copytree(ROOT / "book", tmp_path / "book", ignore=shutil.ignore_patterns("web"))
+    (tmp_path / "course_lib/lab").mkdir(parents=True)
+    views.build(tmp_path)
+    changed = tmp_path / "notebooks" / f"{LESSONS[0].name}.ipynb"
+    changed.write_text(changed.read_text() + " ")
+    orphan = tmp_path / "solutions/99_gone.ipynb"
+    orphan.write_text("{}")
+    assert set(views.build(tmp_path, check=True)) == {changed, orphan}
+
+
+def test_the_page_shows_the_stub_and_folds_the_solution():
+    nb = views.book_view(LESSONS[1].text)
+    cells = [(i, c) for i, c in enumerate(nb.cells) if "hide-input" in c.metadata.get("tags", ())]
+    assert len(cells) == len(LESSONS[1].exercises)
+    for index, cell in cells:
+        assert STUB in nb.cells[index - 1].source and STUB not in cell.source
+    assert len(nb.metadata["source_map"]) == len(nb.cells)
+
+
+def test_directives_become_plain_markdown():
+    shown = plain_markdown(
+        ":::{note} Title\n:class: x\nbody with {ref}`words <target>`\n:::\n\n% gone\nafter"
+    )
+    assert (
+        ":::" not in shown
+        and "{ref}" not in shown
+        and ":class:" not in shown
+        and "gone" not in shown
+    )
+    assert "> **Title**" in shown and "*words*" in shown and "after" in shown
+
+
+def test_generated_notebooks_are_valid():
+    for path in [*ROOT.glob("notebooks/*.ipynb"), *ROOT.glob("solutions/*.ipynb")]:
+        nbformat.validate(nbformat.read(path, 4))
+
+
+def test_a_build_keeps_a_copy_of_a_notebook_with_answers(tmp_path, monkeypatch, capsys):
+    shutil.copytree(ROOT / "book", tmp_path / "book", ignore=shutil.ignore_patterns("web"))
+    (tmp_path / "course_lib/lab").mkdir(parents=True)
+    monkeypatch.setenv("COURSE_HOME", str(tmp_path))
+    views.build(tmp_path)
+    path = tmp_path / "notebooks/01_rmsnorm.ipynb"
+    book = nbformat.read(path, 4)
+    next(c for c in book.cells if c.id == "rmsnorm").source += "\n# an evening's work"
+    nbformat.write(book, path)
+    cli.run_build(SimpleNamespace(root=tmp_path, check=False))
+    (kept,) = (tmp_path / "mine/kept").glob("01_rmsnorm-*.ipynb")
+    assert "an evening's work" in kept.read_text()
+    assert "an evening's work" not in path.read_text()
+    assert "01_rmsnorm.ipynb has answers" in capsys.readouterr().out
