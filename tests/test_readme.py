@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
 from pathlib import Path
 
@@ -72,6 +73,20 @@ def test_ci_runs_the_readmes_command():
     assert "make test" in (ROOT / ".ci/run").read_text(encoding="utf-8")
 
 
+def when_it_listens(address: str, server: subprocess.Popen, seconds: float = 120) -> bytes:
+    """The page; the address is printed before the server answers, so the first tries may fail."""
+    ends = time.monotonic() + seconds
+    while True:
+        try:
+            with urllib.request.urlopen(address, timeout=60) as page:
+                assert page.status == 200
+                return page.read()
+        except urllib.error.URLError:
+            if server.poll() is not None or time.monotonic() > ends:
+                raise
+            time.sleep(0.2)
+
+
 def test_make_lab_serves_the_first_lesson(home):
     """The real command: its recipe, its server; ended as Ctrl-C ends it."""
     venv = Path(sys.prefix)
@@ -90,8 +105,8 @@ def test_make_lab_serves_the_first_lesson(home):
             address = re.search(r"http://\S+", line)
         assert address, said
         assert "00_start.ipynb" in address[0], said
-        with urllib.request.urlopen(address[0], timeout=60) as page:
-            assert page.status == 200 and b"jupyter" in page.read().lower()
+        page = when_it_listens(address[0], server)
+        assert b"jupyter" in page.lower()
     finally:
         os.killpg(server.pid, signal.SIGINT)
         assert server.wait(timeout=60) is not None
