@@ -3,9 +3,12 @@
 import ast
 import re
 import subprocess
+from importlib import metadata
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 
 from grader.cli import ROOT
 
@@ -127,3 +130,17 @@ def test_the_model_is_installed_not_path_hacked():
 def test_lint(command):
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_every_pinned_version_runs_on_the_oldest_python():
+    """pyproject.toml promises 3.11, Debian 12 has 3.11.2, and some packages ask for 3.11.5."""
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    names = [Requirement(line).name for line in lines if line and line[0] not in "#-"]
+    asked = {name: metadata.metadata(name)["Requires-Python"] for name in names}
+    assert len(asked) > 100
+    late = {
+        name: asks
+        for name, asks in asked.items()
+        if not SpecifierSet(asks or "").contains("3.11.0")
+    }
+    assert not late
