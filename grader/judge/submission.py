@@ -1,0 +1,281 @@
+"""What is taken from a submitted notebook: the answers, and nothing else.
+
+An answer is found by the grading id of its cell, then by the cell's own id, then by the name it
+defines. Tags, flags, points, checksums, outputs and the checks themselves are the course's business
+and not read; where they differ from what was handed out, the exercise is flagged:
+
+    DUP       its cell was split or copied: the parts are joined in order
+    MATCHED   its grading id was lost or its cell left untouched: found by the name defined
+    TAMPERED  the check or its settings were changed or removed: graded as if they were not
+
+Flags cost nothing. They are for the person who reads the results.
+"""
+
+import ast
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from course_lib.lab.registry import Exercise, exercises
+from grader.carry import digest
+from grader.judge import notebook
+from grader.judge.context import context, parse, plain
+from grader.judge.notebook import Cell, Unreadable
+
+SCRIPT = re.compile(r"\s*%%writefile\s+\S+[^\n]*\n")
+HEADING = re.compile(r"^## +(.*)$", re.M)
+SKIPPING = {"skip-execution", "raises-exception"}  # tags that would have fooled a kernel
+MAX_TEXT = 4_000  # characters of a free text kept in the results
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The answer to one exercise."""
+
+    source: str
+    context: str = ""
+    """The learner's other imports, functions, classes and constants that the source reads."""
+    kind: str = "cell"
+    """"cell", or "script" for a cell that writes one with `%%writefile`."""
+    flags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Text:
+    """Something a person reads: a free-text answer or a journal entry."""
+
+    id: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Submission:
+    """One notebook. With a `problem` nothing else is known of it."""
+
+    name: str
+    lesson: str = ""
+    answers: dict[str, Answer] = field(default_factory=dict)
+    missing: dict[str, str] = field(default_factory=dict)
+    """Why an exercise of the lesson has no answer, by exercise id."""
+    flags: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    texts: tuple[Text, ...] = ()
+    places: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    """Positions among the notebook's cells of the parts of each answer."""
+    problem: str = ""
+
+
+def read(source: Path | bytes, lesson_name: str | None = None, *, name: str = "") -> Submission:
+    """The submission in a file or in its bytes. Never raises for anything that is in it.
+
+    `lesson_name` ("01_rmsnorm") is taken from the file's name and its content when not given;
+    ValueError when it names no lesson.
+    """
+    name = name or (str(source) if isinstance(source, Path) else "notebook")
+    if lesson_name is not None and lesson_name not in _lessons():
+        known = ", ".join(_lessons())
+        raise ValueError(f"no lesson is called {lesson_name!r}; the lessons are {known}")
+    try:
+        data = notebook.load(source) if isinstance(source, Path) else source
+        cells = notebook.cells(data)
+        return take(cells, lesson_name or _lesson_of(cells, Path(name).stem), name=name)
+    except Unreadable as problem:
+        return Submission(name, lesson_name or "", problem=str(problem))
+
+
+def take(cells: list[Cell], lesson: str, *, name: str = "notebook") -> Submission:
+    """The answers among `cells` to the exercises of `lesson`."""
+    taker = _Taker(cells, _lessons()[lesson])
+    answers = {card.id: taker.answer(card) for card in taker.cards}
+    return Submission(
+        name=name,
+        lesson=lesson,
+        answers={i: found for i, found in answers.items() if isinstance(found, Answer)},
+        missing={i: found for i, found in answers.items() if isinstance(found, str)},
+        flags={i: tuple(sorted(flags)) for i, flags in taker.flags.items()},
+        notes=tuple(taker.notes),
+        texts=tuple(_texts(cells, set(answers))),
+        places=taker.places,
+    )
+
+
+@dataclass
+class _Taker:
+    cells: list[Cell]
+    cards: list[Exercise]
+    flags: dict[str, set[str]] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    places: dict[str, tuple[int, ...]] = field(default_factory=dict)
+
+    def answer(self, card: Exercise) -> Answer | str:
+        """The answer, or the reason why there is none."""
+        self.flags[card.id] = set()
+        check = self._check(card)
+        parts = self._parts(card, check)
+        if not parts:
+            return f"no cell has its grading id and none defines {card.path}"
+        self.places[card.id] = parts
+        source = "\n".join(self.cells[i].source for i in parts)
+        if "\0" in source:
+            return "its cell holds a NUL character, which is not text"
+        if len(source) > notebook.MAX_SOURCE:
+            return f"its cell holds more than {notebook.MAX_SOURCE:,} characters"
+        flags = tuple(sorted(self.flags[card.id]))
+        if script := SCRIPT.match(source):
+            return Answer(source[script.end() :], kind="script", flags=flags)
+        source = plain(source)
+        return Answer(source, context(source, self._others(parts, check)), flags=flags)
+
+    def _parts(self, card: Exercise, check: int | None) -> tuple[int, ...]:
+        """Positions of the cells that make up the answer."""
+        found = [i for i, cell in enumerate(self.cells) if cell.grade_id == card.id]
+        for i in found:
+            self._compare(card, self.cells[i], f"the cell of {card.id}", solution=True)
+        if not found:
+            found = [i for i, cell in enumerate(self.cells)
+                     if cell.id == card.id and cell.kind == "code" and not cell.grade_id]  # fmt: skip
+            self._flag(card, "MATCHED", f"{card.id}: its grading id is lost", found)
+        written = [i for i in found if not _untouched(self.cells[i].source, card)]
+        if not written and (moved := self._defining(card, check)):
+            self._flag(card, "MATCHED", f"{card.id}: found in another cell, by its name")
+            return moved
+        written += self._torn(card, written)
+        self._flag(
+            card, "DUP", f"{card.id}: its cell was split or copied", found[1:] or written[1:]
+        )
+        texts = {self.cells[i].source: i for i in written}  # of equal copies the last
+        return tuple(sorted(texts.values())) or tuple(found[:1])
+
+    def _torn(self, card: Exercise, written: list[int]) -> list[int]:
+        """The next cell, when only with it the answer is whole: a split that lost the second id."""
+        if not written or written[-1] + 1 >= len(self.cells):
+            return []
+        after = self.cells[written[-1] + 1]
+        text = "\n".join(self.cells[i].source for i in written)
+        if after.kind != "code" or after.grade_id or parse(plain(after.source)) is not None:
+            return []
+        whole = parse(f"{text}\n{after.source}") is not None
+        return [written[-1] + 1] if whole and _defines(f"{text}\n{after.source}", card) else []
+
+    def _defining(self, card: Exercise, check: int | None) -> tuple[int, ...]:
+        """The last cell of the learner's own before the check that defines what is asked for."""
+        known = {id for other in self.cards for id in (other.id, f"{other.id}-check")}
+        before = self.cells[:check] if check is not None else self.cells
+        for i in reversed(range(len(before))):
+            cell = before[i]
+            own = cell.kind == "code" and cell.grade_id not in known and not _released(cell)
+            if own and not _untouched(cell.source, card) and _defines(plain(cell.source), card):
+                return (i,)
+        return ()
+
+    def _check(self, card: Exercise) -> int | None:
+        """Position of the check's cell; flags what was done to it."""
+        found = [i for i, c in enumerate(self.cells) if c.grade_id == f"{card.id}-check"]
+        call = re.compile(rf"""check\(\s*["']{re.escape(card.id)}["']\s*\)""")
+        if not found:
+            alike = [i for i, c in enumerate(self.cells) if call.fullmatch(c.source.strip())]
+            found = [i for i in alike if self.cells[i].kind == "code"]
+            self._flag(card, "TAMPERED", f"the check of {card.id} was removed", not found)
+            return found[0] if found else None
+        cell = self.cells[found[0]]
+        edited = not call.fullmatch(cell.source.strip())
+        self._flag(card, "TAMPERED", f"the check of {card.id} was edited", edited)
+        self._compare(card, cell, f"the check of {card.id}", grade=True, locked=True,
+                      points=card.points)  # fmt: skip
+        return found[0]
+
+    def _compare(
+        self, card: Exercise, cell: Cell, what: str, *, points: float | None = None, **set_
+    ):
+        wanted = {"grade": False, "solution": False, "locked": False} | set_
+        changed = [key for key in wanted if cell.grading.get(key, False) is not wanted[key]]
+        changed += ["points"] if points is not None and cell.grading.get("points") != points else []
+        changed += ["type"] if cell.kind != "code" else []
+        changed += sorted(SKIPPING & set(cell.tags))
+        self._flag(card, "TAMPERED", f"{what}: changed {', '.join(changed)}", changed)
+
+    def _flag(self, card: Exercise, flag: str, note: str, when=True) -> None:
+        if when:
+            self.flags[card.id].add(flag)
+            self.notes.append(note)
+
+    def _others(self, parts: tuple[int, ...], check: int | None) -> list[str]:
+        """Code of the cells that have run before the answer is checked."""
+        end = len(self.cells) if check is None or check < max(parts) else check
+        return [
+            cell.source for i, cell in enumerate(self.cells[:end])
+            if i not in parts and cell.kind == "code" and not SCRIPT.match(cell.source)
+        ]  # fmt: skip
+
+
+def _lessons() -> dict[str, list[Exercise]]:
+    found: dict[str, list[Exercise]] = {}
+    for card in exercises().values():
+        found.setdefault(card.lesson, []).append(card)
+    return found
+
+
+def _lesson_of(cells: list[Cell], stem: str) -> str:
+    """The lesson that the file's name says, or the one that most of the exercises are from."""
+    hits: Counter[str] = Counter()
+    ids = {cell.grade_id or cell.id for cell in cells}
+    for lesson, cards in _lessons().items():
+        hits[lesson] = sum(card.id in ids for card in cards)
+    if not any(hits.values()):
+        own = [plain(c.source) for c in cells if c.kind == "code" and not _released(c)]
+        for lesson, cards in _lessons().items():
+            hits[lesson] = sum(any(_defines(text, card) for text in own) for card in cards)
+    named = [lesson for lesson in hits if lesson in stem]
+    if named and (hits[named[0]] or not any(hits.values())):
+        return named[0]
+    best, count = hits.most_common(1)[0]
+    if not count:
+        raise Unreadable("it has no exercise of this course in it, and no lesson's name")
+    return best
+
+
+def _untouched(source: str, card: Exercise) -> bool:
+    return not source.strip() or digest(source) == digest(card.stub)
+
+
+def _released(cell: Cell) -> bool:
+    """Whether the text is the one the release gave the cell its id for, so not the learner's."""
+    return hashlib.sha256(cell.source.encode()).hexdigest()[:12] == cell.id[:12]
+
+
+def _defines(text: str, card: Exercise) -> bool:
+    """Whether `text` defines the exercise's function, or its class with the methods asked for."""
+    tree = parse(text) if len(text) <= notebook.MAX_SOURCE else None
+    if tree is None:  # an answer broken off in the middle of a line is still one
+        inner = set(re.findall(r"^\s+def\s+(\w+)", text, re.M)) | {card.name}
+        outer = re.search(rf"^(?:class|def)\s+{re.escape(card.name)}\b", text, re.M)
+        return outer is not None and set(card.blank) <= inner
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef) and node.name == card.name:
+            if set(card.blank) <= {getattr(part, "name", None) for part in node.body}:
+                return True
+        elif getattr(node, "name", None) == card.name and card.blank == (card.name,):
+            return True
+        elif isinstance(node, ast.Assign) and card.blank == (card.name,):
+            if card.name in {getattr(target, "id", None) for target in node.targets}:
+                return True
+    return False
+
+
+def _texts(cells: list[Cell], answered: set[str]) -> Iterator[Text]:
+    """Cells for a person: graded by hand in nbgrader, or what was written under the journal."""
+    journal = False
+    for number, cell in enumerate(cells):
+        by_hand = cell.grading.get("task") or (
+            cell.grading.get("grade") and cell.grading.get("solution")
+        )
+        headings = list(HEADING.finditer(cell.source)) if cell.kind == "markdown" else []
+        journal = headings[-1][1].startswith("Journal") if headings else journal
+        if by_hand and cell.grade_id not in answered:
+            yield Text(cell.grade_id or f"cell {number + 1}", cell.source[:MAX_TEXT])
+        elif journal and cell.kind == "markdown" and not _released(cell):
+            written = cell.source[headings[-1].end() if headings else 0 :].strip()
+            yield Text("journal", written[:MAX_TEXT])
