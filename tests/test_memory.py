@@ -4,7 +4,12 @@ import pytest
 import torch
 from torch import nn
 
-from course_lib.measure.memory import counted_state_bytes, tensor_bytes, training_state_bytes
+from course_lib.measure.memory import (
+    counted_state_bytes,
+    saved_bytes,
+    tensor_bytes,
+    training_state_bytes,
+)
 
 
 def model() -> nn.Module:
@@ -61,3 +66,16 @@ def test_seven_billion_parameters_are_112_gb_in_both_precisions():
 def test_a_shared_tensor_counts_once():
     weight = torch.zeros(10)
     assert tensor_bytes([weight, weight, None]) == 40
+
+
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+def test_saved_bytes_counts_activations_and_no_weights(device):
+    """Two Linears and a ReLU save x, the ReLU's output once, and views of weights that are free."""
+    net = nn.Sequential(nn.Linear(24, 40), nn.ReLU(), nn.Linear(40, 8)).to(device)
+    x = torch.zeros(3, 5, 24, device=device, requires_grad=True)
+    assert saved_bytes(net, x) == 4 * 15 * (24 + 40)
+
+
+def test_saved_bytes_counts_a_storage_once():
+    x = torch.randn(6, 4, requires_grad=True)
+    assert saved_bytes(lambda x: (x * x.flip(0).T.T).sum() + x.view(4, 6).pow(2).sum(), x) == 2 * 96

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from course_lib.checks.report import Wrong
+from course_lib.measure.memory import saved_bytes
 
 
 class AnswerError(Exception):
@@ -124,18 +125,9 @@ class LocalModule:
 
     def saved_bytes(self, *args, training: bool = True) -> int:
         """Bytes of distinct tensors, parameters aside, that `module(*args)` keeps for backward."""
-        kept: dict[int, int] = {}
-
-        def pack(x: Tensor) -> Tensor:
-            if not isinstance(x, torch.nn.Parameter):
-                kept[x.untyped_storage().data_ptr()] = x.untyped_storage().nbytes()
-            return x
-
         self._module.train(training)
         try:
-            with torch.autograd.graph.saved_tensors_hooks(pack, lambda x: x):
-                out = self._subject._run(self._module, args, {})  # noqa: F841  alive while counting
-            return sum(kept.values())
+            return saved_bytes(lambda: self._subject._run(self._module, args, {}))
         finally:
             self._module.train()
 

@@ -1,15 +1,17 @@
 """How many bytes training keeps: weights, gradients and optimizer state.
 
 What it is: the part of the memory that follows from the number of parameters alone, by formula and
-by counting. What it leaves out: activations, which grow with batch and sequence (lesson 15).
+by counting, and a count of what one forward pass saves for its backward pass.
 
 Source: Rajbhandari et al. 2020 ("ZeRO"), section 3.1: mixed-precision Adam keeps 16 bytes a
 parameter.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from torch import Tensor, nn
+from torch.autograd.graph import saved_tensors_hooks
 from torch.optim import Optimizer
 
 
@@ -53,3 +55,23 @@ def counted_state_bytes(model: nn.Module, optimizer: Optimizer) -> dict[str, int
         "gradients": tensor_bytes(p.grad for p in params),
         "optimizer": tensor_bytes(state + masters),
     }
+
+
+def saved_bytes(function: Callable, *args: Any) -> int:
+    """Bytes of the tensors that `function(*args)` saves for its backward pass, as an int.
+
+    A storage counts once, however many views of it are saved; parameters and their views do not
+    count, they are there anyway. Runs the forward pass, never the backward pass; drops the result.
+    Works on the meta device too, where tensors have sizes and no addresses.
+    """
+    kept: dict[int, int] = {}
+
+    def pack(x: Tensor) -> Tensor:
+        base = x if x._base is None else x._base  # F.linear saves weight.T, a view
+        if not isinstance(base, nn.Parameter):
+            kept[x.untyped_storage()._cdata] = x.untyped_storage().nbytes()
+        return x
+
+    with saved_tensors_hooks(pack, lambda x: x):
+        out = function(*args)  # noqa: F841  alive while counting, or memory is used again
+    return sum(kept.values())
