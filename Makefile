@@ -14,7 +14,7 @@ lab: $(READY)
 	course lab
 
 test: $(READY)
-	python -m pytest
+	python -m pytest --numprocesses 2 --dist loadgroup --no-loadscope-reorder
 
 check: $(READY)  # the fast part of test, well under a minute
 	ruff check .

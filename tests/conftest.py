@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
+
 import pytest
-
-ANSWERS = pytest.StashKey[dict]()
-
-
-@pytest.fixture(scope="session")
-def exercise_table(pytestconfig: pytest.Config) -> dict[str, dict[str, int]]:
-    """Counts by exercise, printed at the end of the run as one table."""
-    return pytestconfig.stash.setdefault(ANSWERS, {})
-
 
 FIRST = ("test_house", "test_views")
 LAST = ("test_notebooks", "test_nbgrader", "test_readme", "browser")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Fast checks first: what breaks most often is said in the first minute."""
+    """Fast checks first: what breaks most often is said in the first minute.
+
+    The suite runs in two processes at once. A group shares what is dear, a built site or a running
+    JupyterLab, and so stays in one of them.
+    """
 
     def place(item: pytest.Item) -> int:
         first = [i for i, name in enumerate(FIRST) if name in item.nodeid]
@@ -26,17 +23,28 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return first[0] - len(FIRST) if first else 1 + last[-1] if last else 0
 
     items.sort(key=place)
+    for item in items:
+        if "browser" in item.nodeid:
+            shared = item.path.stem.removesuffix("_figures")
+            item.add_marker(pytest.mark.xdist_group(shared))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Prints the table of answers, and each skipped test with its reason: a skip is not a pass."""
-    table = terminalreporter.config.stash.get(ANSWERS, {})
+    table: dict[str, Counter] = defaultdict(Counter)
+    for report in terminalreporter.stats.get("passed", []) + terminalreporter.stats.get(
+        "failed", []
+    ):
+        for exercise, counts in (
+            value for name, value in report.user_properties if name == "answer"
+        ):
+            table[exercise].update(counts)
     if table:
         terminalreporter.write_sep("=", "Answers by exercise")
         head = f"{'exercise':<16}{'mutants':>9}{'killed':>8}{'named rightly':>15}"
         head += f"{'alternatives accepted':>23}"
         terminalreporter.write_line(head)
-        for exercise, n in table.items():
+        for exercise, n in sorted(table.items()):
             accepted = f"{n['accepted']} of {n['right']}"
             terminalreporter.write_line(f"{exercise:<16}{n['mutants']:>9}{n['killed']:>8}"
                                         f"{n['named']:>15}{accepted:>23}")  # fmt: skip

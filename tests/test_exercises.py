@@ -42,16 +42,16 @@ def test_the_reference_passes_whatever_is_drawn(exercise, seed):
 @pytest.mark.parametrize(
     "answer", ANSWERS, ids=lambda a: f"{a.exercise}: {a.code or 'right'}: {a.name}"
 )
-def test_answers(answer: Answer, exercise_table):
+def test_answers(answer: Answer, record_property):
     verdict = verdict_on(registry.exercise(answer.exercise), answer.text)
-    row = exercise_table.setdefault(
-        answer.exercise, dict.fromkeys(("mutants", "killed", "named", "right", "accepted"), 0)
-    )
-    row["mutants"] += answer.code is not None
-    row["right"] += answer.code is None
-    row["killed"] += answer.code is not None and verdict.status == "wrong"
-    row["named"] += answer.code is not None and answer.code == verdict.code
-    row["accepted"] += answer.code is None and verdict.passed
+    counts = {
+        "mutants": answer.code is not None,
+        "killed": answer.code is not None and verdict.status == "wrong",
+        "named": answer.code is not None and answer.code == verdict.code,
+        "right": answer.code is None,
+        "accepted": answer.code is None and verdict.passed,
+    }
+    record_property("answer", [answer.exercise, counts])
     assert verdict.code == (answer.code or "PASS"), verdict.text()
 
 

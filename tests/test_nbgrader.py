@@ -45,7 +45,7 @@ def api(course, tmp_path_factory):
     """nbgrader's own API in this process, which the command line also uses."""
     before = Path.cwd(), dict(os.environ)
     os.chdir(course)
-    os.environ |= {"COURSE_MINUTE": "3", "COURSE_HOME": str(tmp_path_factory.mktemp("home"))}
+    os.environ |= {"COURSE_MINUTE": "1", "COURSE_HOME": str(tmp_path_factory.mktemp("home"))}
     config = PyFileConfigLoader("nbgrader_config.py", path=str(course)).load_config()
     config.CourseDirectory.root = str(course)
     yield NbGraderAPI(config=config)
