@@ -68,6 +68,27 @@ def parser() -> argparse.ArgumentParser:
     )
     book = command("book", "grader.book:run", "build the static site")
     book.add_argument("--serve", action="store_true", help="serve it on this machine afterwards")
+    graded = command("grade", "grader.judge.batch:run", "judge notebooks, without a course folder")
+    graded.add_argument("path", nargs="+", type=Path, help="notebooks, or folders of notebooks")
+    graded.add_argument("--json", action="store_true", help="one JSON object per notebook")
+    graded.add_argument(
+        "--workers", type=int, metavar="N", help="judges side by side (default: one a core)"
+    )
+    graded.add_argument(
+        "--out",
+        type=Path,
+        default=Path("grades.jsonl"),
+        help="results file; what is in it is not graded again (default grades.jsonl)",
+    )
+    graded.add_argument("--seed", type=int, help="draw the inputs of the checks from this seed")
+    graded.add_argument("--unsafe", action="store_true", help="run answers without a sandbox")
+    graded.add_argument("--dask", action="store_true", help="on a Dask cluster on this machine")
+    graded.add_argument("--scheduler", metavar="A", help="on a Dask cluster, as tcp://host:port")
+    report = command("report", "grader.judge.report:run", "one page on a class's results")
+    report.add_argument(
+        "results", nargs="?", type=Path, default=Path("grades.jsonl"), help="from `course grade`"
+    )
+    report.add_argument("--html", type=Path, default=Path("report.html"), help="file to write")
     return top
 
 

@@ -28,7 +28,7 @@ from grader.judge.notebook import Cell, Unreadable
 SCRIPT = re.compile(r"\s*%%writefile\s+\S+[^\n]*\n")
 HEADING = re.compile(r"^## +(.*)$", re.M)
 SKIPPING = {"skip-execution", "raises-exception"}  # tags that would have fooled a kernel
-MAX_TEXT = 4_000  # characters of a free text kept in the results
+MAX_TEXT, MAX_TEXTS = 4_000, 50  # characters of a free text in the results, and their number
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ def take(cells: list[Cell], lesson: str, *, name: str = "notebook") -> Submissio
         missing={i: found for i, found in answers.items() if isinstance(found, str)},
         flags={i: tuple(sorted(flags)) for i, flags in taker.flags.items()},
         notes=tuple(taker.notes),
-        texts=tuple(_texts(cells, set(answers))),
+        texts=tuple(_texts(cells, set(answers)))[:MAX_TEXTS],
         places=taker.places,
     )
 

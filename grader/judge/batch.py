@@ -1,0 +1,244 @@
+"""`course grade PATH...`: a class through as many judges as there are cores.
+
+The parent reads files, hands them out and is the only one who writes results; each worker is a
+`Hand` with a judge of its own. What is already in the results file is not graded again.
+"""
+
+import argparse
+import json
+import os
+import selectors
+import sys
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from tqdm import tqdm
+
+from grader.judge import notebook
+from grader.judge.grade import UNGRADABLE, Result, of_json
+from grader.judge.hand import Hand, HandDied, Options
+from grader.judge.store import Store, key
+
+STUCK_S = 300.0  # far beyond the judge's own budgets: then it is the judge that hangs
+TRIES = 2
+
+
+@dataclass(frozen=True)
+class Job:
+    """One notebook to be graded."""
+
+    name: str
+    data: bytes
+    key: str
+    lesson: str | None = None
+    tries: int = 0
+
+
+def run(args: argparse.Namespace) -> int:
+    """The subcommand: 0 when every notebook was graded, 2 when one could not be."""
+    paths = find(args.path)
+    options = Options(unsafe=args.unsafe)
+    if args.unsafe:
+        print("course grade: --unsafe runs answers without a sandbox, with all your rights; "
+              "their score can still not be forged by them, your files can", file=sys.stderr)  # fmt: skip
+    with Store(args.out, seed=args.seed) as store:
+        bar = tqdm(total=len(paths), unit="notebook", disable=None, file=sys.stderr)
+        with bar:
+            jobs = waiting(paths, store, options, done=bar.update)
+            for result in _graded(jobs, store, options, args):
+                bar.update()
+                bar.set_postfix_str(Path(result.notebook).name[:30])
+        results = (store.get(str(path)) for path in paths)
+        return _tell(results, store, as_json=args.json)
+
+
+def _graded(jobs, store: Store, options: Options, args) -> Iterator[Result]:
+    if args.dask or args.scheduler:
+        from grader.judge.cluster import grade_on_cluster
+
+        return grade_on_cluster(jobs, store, options, args.scheduler, args.workers)
+    return grade_all(jobs, store, options, workers=args.workers or os.cpu_count() or 1)
+
+
+def find(paths: Iterable[Path]) -> list[Path]:
+    """The notebooks in these files and folders, each once, in a stable order.
+
+    Folders are searched through, hidden ones and links left out. ValueError for what is not there.
+    """
+    found: dict[Path, None] = {}
+    for path in paths:
+        if not os.path.lexists(path):
+            raise ValueError(f"{path} does not exist; give notebooks or folders of notebooks")
+        if path.is_dir() and not path.is_symlink():
+            inside = [
+                Path(folder) / file
+                for folder, folders, files in os.walk(path)
+                for file in files
+                if file.endswith(".ipynb") and not _hidden(Path(folder).relative_to(path) / file)
+            ]
+            if not inside:
+                raise ValueError(f"no notebook (*.ipynb) in {path}")
+            found |= dict.fromkeys(sorted(inside))
+        else:
+            found[path] = None
+    return list(found)
+
+
+def _hidden(path: Path) -> bool:
+    return any(part.startswith(".") for part in path.parts)
+
+
+def waiting(paths: Iterable[Path], store: Store, options: Options, *, done=lambda: None):
+    """A job for each notebook whose result is not stored; read only when it is its turn."""
+    for path in paths:
+        name = str(path)
+        try:
+            data = notebook.load(path)
+            if len(data) > notebook.MAX_BYTES:
+                notebook.cells(data)  # says so
+        except notebook.Unreadable as problem:
+            result = Result(name, UNGRADABLE, reason=str(problem), seed=store.seed)
+            given = key(str(problem).encode(), lesson=None, seed=store.seed, options=options)
+            if not store.has(name, given):
+                store.add(given, result)
+            done()
+            continue
+        # The name takes part: it can decide which lesson the notebook is
+        given = key(path.stem.encode() + b"\0" + data, lesson=None, seed=store.seed,
+                    options=options)  # fmt: skip
+        if store.has(name, given):
+            done()
+        else:
+            yield Job(name, data, given)
+
+
+def grade_all(
+    jobs: Iterable[Job], store: Store, options: Options, *, workers: int
+) -> Iterator[Result]:
+    """Grade `jobs` in `workers` processes; each result is stored before it is given back."""
+    with _Crew(options, workers) as crew:
+        for job, values in crew.work(iter(jobs), store.seed):
+            result = of_json(values) if values else _given_up(job, store.seed)
+            store.add(job.key, result)
+            yield result
+
+
+def _given_up(job: Job, seed: int) -> Result:
+    reason = f"the judge's process died {TRIES} times on it; a person must look"
+    return Result(job.name, UNGRADABLE, reason=reason, seed=seed, failed=True)
+
+
+class _Crew:
+    """The hands, what each is doing, and since when."""
+
+    def __init__(self, options: Options, size: int):
+        if size < 1:
+            raise ValueError(f"--workers is {size}, must be at least 1")
+        self.options, self.size = options, size
+        self.selector = selectors.DefaultSelector()
+        self.jobs: dict[Hand, Job | None] = {}
+        """None: has not said yet that it is ready."""
+        self.since: dict[Hand, float] = {}
+        self.started = False
+
+    def work(self, jobs: Iterator[Job], seed: int) -> Iterator[tuple[Job, dict | None]]:
+        """Pairs of a job and `Result.json`, as they are finished; None for one given up."""
+        queue: deque[Job] = deque()
+        self.seed = seed
+        while True:
+            self._hire(jobs, queue)
+            if not self.jobs:
+                return
+            for hand in self._ready():
+                yield from self._hear(hand, jobs, queue)
+
+    def _hire(self, jobs: Iterator[Job], queue: deque[Job]) -> None:
+        """New hands while there is work for them: none at all when everything is in the cache."""
+        while len(self.jobs) < self.size:
+            if len(queue) <= sum(job is None for job in self.jobs.values()):
+                if (job := next(jobs, None)) is None:
+                    return
+                queue.append(job)
+            hand = Hand(self.options)
+            self.selector.register(hand.reader, selectors.EVENT_READ, hand)
+            self.jobs[hand], self.since[hand] = None, time.monotonic()
+
+    def _ready(self) -> list[Hand]:
+        """Hands that have said something or died; those that hang are among them, killed."""
+        found = [event.data for event, _ in self.selector.select(timeout=STUCK_S / 10)]
+        late = time.monotonic() - STUCK_S
+        return found + [h for h, since in self.since.items() if since < late and h not in found]
+
+    def _hear(
+        self, hand: Hand, jobs: Iterator[Job], queue: deque[Job]
+    ) -> Iterator[tuple[Job, dict | None]]:
+        job = self.jobs[hand]
+        stuck = time.monotonic() - self.since[hand] > STUCK_S
+        try:
+            if stuck:
+                hand.close(patience_s=0)
+                raise HandDied("no answer in time")
+            if job is None:
+                hand.ready()
+                self.started = True
+            else:
+                yield job, hand.answer()
+            self._give(hand, jobs, queue)
+        except HandDied as death:
+            job = self.jobs.get(hand)
+            self._dismiss(hand)
+            if not self.started:
+                raise ValueError(f"no judge can be started: {death}") from None
+            if job is not None and job.tries + 1 < TRIES:
+                queue.appendleft(replace(job, tries=job.tries + 1))
+            elif job is not None:
+                yield job, None
+
+    def _give(self, hand: Hand, jobs: Iterator[Job], queue: deque[Job]) -> None:
+        job = queue.popleft() if queue else next(jobs, None)
+        if job is None:
+            self._dismiss(hand)
+            return
+        self.jobs[hand], self.since[hand] = job, time.monotonic()
+        hand.ask(job.data, name=job.name, seed=self.seed, lesson=job.lesson)
+
+    def _dismiss(self, hand: Hand) -> None:
+        self.selector.unregister(hand.reader)
+        del self.jobs[hand], self.since[hand]
+        hand.close()
+
+    def __enter__(self) -> "_Crew":
+        return self
+
+    def __exit__(self, *_) -> None:
+        for hand in list(self.jobs):
+            self._dismiss(hand)
+        self.selector.close()
+
+
+def _tell(results: Iterable[Result], store: Store, *, as_json: bool) -> int:
+    """Print the results; the exit status."""
+    count, bad, people, tiers = 0, 0, 0, set()
+    for result in results:
+        count, bad = count + 1, bad + (result.status == UNGRADABLE)
+        people += any(row.person for row in result.exercises.values()) or bool(result.texts)
+        tiers |= {result.tier} - {""}
+        print(json.dumps(result.json()) if as_json else _line(result))
+    if not as_json:
+        print(f"{count} notebooks, {bad} ungradable, {people} with something for a person to read; "
+              f"sandbox tier {', '.join(sorted(tiers)) or 'not used'}; results in {store.path}")  # fmt: skip
+    return 2 if bad else 0
+
+
+def _line(result: Result) -> str:
+    name = result.notebook.encode(errors="backslashreplace").decode()
+    if result.status == UNGRADABLE:
+        return f"{name:<44} ungradable: {result.reason}"
+    lost = [f"{i} {row.verdict} {row.code}" for i, row in result.exercises.items()
+            if row.verdict != "PASS"]  # fmt: skip
+    flags = sorted({flag for row in result.exercises.values() for flag in row.flags})
+    score = f"{result.score:g}/{result.max_score:g}"
+    return f"{name:<44} {score:>6}  {'; '.join([*lost, *flags])}".rstrip()

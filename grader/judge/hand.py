@@ -1,0 +1,138 @@
+"""A process that holds one judge and grades notebooks one after the other, and how to reach it.
+
+    python -P -m grader.judge.hand OPTIONS     requests on stdin, replies on stdout
+
+A request is a line of JSON and then the notebook's bytes; a reply is a line of JSON, and the first
+line says that the judge is ready. The process
+ends when its stdin does, so it never outlives the one who started it, however that one ended. A
+judge in a process of its own has the main thread, which time limits need; when it dies, a class
+does not; and the one who grades a thousand notebooks holds no torch.
+"""
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+from dataclasses import asdict, dataclass
+from importlib import import_module
+from typing import IO
+
+JUDGE = "grader.judge.judge:Judge"
+LINE = 4 << 20  # bytes of a reply: verdicts are short, free text is capped
+
+
+class HandDied(RuntimeError):
+    """The process ended instead of answering."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a judge is made. `judge` is "module:class"; the others are its arguments."""
+
+    judge: str = JUDGE
+    unsafe: bool = False
+
+
+class Hand:
+    """A judge in another process. Not thread-safe: one request at a time.
+
+    It is usable after `ready`, which waits for torch to be imported there.
+    """
+
+    def __init__(self, options: Options = Options()):
+        # -P: the current folder may hold a torch.py that was submitted beside a notebook
+        command = [sys.executable, "-P", "-m", "grader.judge.hand", json.dumps(asdict(options))]
+        env = {**os.environ, "OMP_NUM_THREADS": "1"}  # one core each; there are as many hands
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env,
+            start_new_session=True,  # Ctrl-C is for the one who started us; then stdin ends
+        )  # fmt: skip
+        self.reader = self._process.stdout
+        """Readable when there is a reply, or when the process has died."""
+
+    def ready(self) -> str:
+        """The sandbox tier. ValueError when the judge refuses to start on this machine."""
+        return self._reply()["tier"]
+
+    def ask(self, data: bytes, *, name: str, seed: int, lesson: str | None = None) -> None:
+        """Send one notebook. HandDied when nobody is there."""
+        request = {"name": name, "seed": seed, "lesson": lesson, "size": len(data)}
+        try:
+            self._process.stdin.write(json.dumps(request).encode() + b"\n" + data)
+            self._process.stdin.flush()
+        except OSError:
+            raise HandDied("the judge's process is gone") from None
+
+    def answer(self) -> dict:
+        """`Result.json` of the notebook sent last; HandDied when the process ended."""
+        return self._reply()
+
+    def grade(self, data: bytes, *, name: str, seed: int, lesson: str | None = None) -> dict:
+        """`ask`, then `answer`."""
+        self.ask(data, name=name, seed=seed, lesson=lesson)
+        return self.answer()
+
+    def _reply(self) -> dict:
+        line = self.reader.readline(LINE)
+        if not line.endswith(b"\n"):
+            raise HandDied("the judge's process ended without an answer")
+        reply = json.loads(line)
+        if "error" in reply:
+            raise ValueError(reply["error"])
+        return reply
+
+    def close(self, patience_s: float = 5) -> None:
+        """End the process and wait for it."""
+        with contextlib.suppress(OSError):
+            self._process.stdin.close()
+        try:
+            self._process.wait(timeout=patience_s)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self.reader.close()
+
+    def __enter__(self) -> "Hand":
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.close()
+
+
+def serve(options: Options, requests: IO[bytes], replies: IO[bytes]) -> int:
+    """Answer until `requests` ends."""
+    from grader.judge.grade import grade
+    from grader.judge.submission import read
+
+    module, _, name = options.judge.partition(":")
+    with contextlib.ExitStack() as stack:
+        try:
+            judge = getattr(import_module(module), name)(unsafe=options.unsafe)
+            judge = stack.enter_context(judge)
+        except (ValueError, OSError, RuntimeError, ImportError, AttributeError) as problem:
+            _send(replies, {"error": str(problem) or type(problem).__name__})
+            return 2
+        _send(replies, {"tier": judge.tier})
+        while line := requests.readline():
+            request = json.loads(line)
+            data = requests.read(request["size"])
+            submission = read(data, request["lesson"], name=request["name"])
+            _send(replies, grade(submission, judge, request["seed"]).json())
+    return 0
+
+
+def _send(replies: IO[bytes], values: dict) -> None:
+    replies.write(json.dumps(values).encode() + b"\n")
+    replies.flush()
+
+
+def main() -> int:
+    """Keeps the real stdout for replies; whatever else is printed goes to stderr."""
+    replies = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    return serve(Options(**json.loads(sys.argv[1])), sys.stdin.buffer, replies)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,155 @@
+"""The results of a class in one file: what is done, what it was done with, and the cache.
+
+    grades.jsonl     line 1: the version and the seed; then one line per graded notebook
+
+Lines are only ever added, by one process at a time, each in one write that reaches the disk before
+the next notebook is begun. So a kill at any moment loses at most the notebooks being graded; a line
+cut short is dropped at the next start. The last line of a notebook is the one that counts.
+"""
+
+import fcntl
+import functools
+import hashlib
+import importlib.metadata
+import json
+import os
+import platform
+import secrets
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import course_lib
+from grader.judge.grade import Result, of_json
+from grader.judge.hand import Options
+
+VERSION = 1
+HEADER = b'{"course_grades"'
+NOT_OURS = "is no results file of `course grade`; give another with --out"
+
+
+@functools.cache
+def environment() -> str:
+    """Digest of all that decides a verdict beside the answer: suites, library, judge, versions."""
+    found = hashlib.sha256()
+    versions = [platform.python_version(), platform.machine(), importlib.metadata.version("torch")]
+    found.update(json.dumps(versions).encode())
+    here, library = Path(__file__).parent, Path(course_lib.__file__).parent
+    files = [*library.rglob("*.py"), library / "lab/exercises.json", *here.glob("*.py")]
+    for file in sorted(files):
+        found.update(file.name.encode() + b"\0" + file.read_bytes())
+    return found.hexdigest()
+
+
+def key(data: bytes, *, lesson: str | None, seed: int, options: Options) -> str:
+    """Under which the result of a notebook with these bytes is stored."""
+    made_with = json.dumps([VERSION, lesson, seed, asdict(options), environment()])
+    return hashlib.sha256(made_with.encode() + b"\0" + data).hexdigest()
+
+
+class Store:
+    """The results file, open for adding. ValueError when it is another kind of file or in use."""
+
+    def __init__(self, path: Path, *, seed: int | None = None):
+        self.path = path
+        self._file = open(path, "a+b")
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self._file.close()
+            raise ValueError(f"{path} is in use by another `course grade`; wait for it, or give "
+                             "this run another file with --out") from None  # fmt: skip
+        try:
+            self._load(seed)
+        except BaseException:
+            self._file.close()
+            raise
+
+    def _load(self, seed: int | None) -> None:
+        self._places: dict[str, tuple[str, int]] = {}
+        """By notebook: the key of its last result and where its line begins."""
+        self._known: dict[str, int] = {}
+        """Where a result with that key begins, failed ones left out."""
+        header, offset = None, 0
+        self._file.seek(0)
+        for line in self._file:
+            if not line.endswith(b"\n"):
+                if header is None and not line.startswith(HEADER[: len(line)]):
+                    raise ValueError(f"{self.path} {NOT_OURS}")  # never truncate another's file
+                break  # cut short by a kill
+            record = _record(line, self.path)
+            if header is None:
+                header = record
+            else:
+                self._remember(record["key"], record["result"], offset)
+            offset += len(line)
+        self._file.truncate(offset)
+        if header is None:
+            header = {"course_grades": VERSION, "seed": secrets.randbelow(2**31 - 1) + 1}
+            self._append(header)
+        if header.get("course_grades") != VERSION or not isinstance(header.get("seed"), int):
+            raise ValueError(f"{self.path} {NOT_OURS}")
+        self.seed = header["seed"] if seed is None else seed
+
+    def _remember(self, name: str, result: dict, offset: int) -> None:
+        self._places[result["notebook"]] = (name, offset)
+        if not result["failed"]:
+            self._known[name] = offset
+
+    def has(self, notebook: str, name: str) -> bool:
+        """Whether that notebook is graded under that key; one with equal content is copied."""
+        if name not in self._known:
+            return False
+        if self._places.get(notebook, ("", 0))[0] != name:
+            self.add(name, replace(self._at(self._known[name]), notebook=notebook))
+        return True
+
+    def add(self, name: str, result: Result) -> None:
+        """Store a result; on the disk when this returns."""
+        values = result.json()
+        offset = self._append({"key": name, "result": values})
+        self._remember(name, values, offset)
+
+    def get(self, notebook: str) -> Result:
+        """The last result of that notebook; KeyError without one."""
+        return self._at(self._places[notebook][1])
+
+    def __iter__(self) -> Iterator[Result]:
+        """The last result of every notebook, by name; one in memory at a time."""
+        for notebook in sorted(self._places):
+            yield self.get(notebook)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def _append(self, values: dict) -> int:
+        line = json.dumps(values).encode() + b"\n"
+        offset = self._file.seek(0, os.SEEK_END)
+        self._file.write(line)
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        return offset
+
+    def _at(self, offset: int) -> Result:
+        self._file.seek(offset)
+        return of_json(json.loads(self._file.readline())["result"])
+
+    def close(self) -> None:
+        """Give the file free for others."""
+        self._file.close()
+
+    def __enter__(self) -> "Store":
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.close()
+
+
+def _record(line: bytes, path: Path) -> dict:
+    try:
+        record = json.loads(line)
+        if "course_grades" in record or isinstance(record["result"]["notebook"], str):
+            return record
+    except (ValueError, TypeError, KeyError):
+        pass
+    raise ValueError(f"{path} {NOT_OURS}")

@@ -1,0 +1,56 @@
+"""A judge that decides by what is written in the answer, for tests of what stands around judges.
+
+It passes what is written, and obeys words in it: DIE-ONCE, DIE-ALWAYS, RAISE, SLEEP, WRONG, PERSON.
+"""
+
+import os
+import time
+from pathlib import Path
+
+from grader.judge.outcome import Outcome
+
+
+class Fake:
+    """The interface of the real judge. `FAKE_LOG` names a file that is told of every answer."""
+
+    tier = "fake"
+
+    def __init__(self, *, unsafe: bool = False):
+        self.log = os.environ.get("FAKE_LOG")
+
+    def grade(self, exercise: str, answer, *, seed: int) -> Outcome:
+        if self.log:
+            with open(self.log, "a") as file:
+                file.write(f"{exercise} {seed} {os.getpid()}\n")
+        source = answer.source
+        if "DIE-ONCE" in source and not Path(self.log + ".died").exists():
+            Path(self.log + ".died").touch()
+            os._exit(1)
+        if "DIE-ALWAYS" in source:
+            os._exit(1)
+        if "RAISE" in source:
+            raise RuntimeError("the judge is broken")
+        if "SLEEP" in source:
+            time.sleep(0.03)
+        if "NotImplementedError" in source:
+            return Outcome("ERROR", "STUB", "not written yet [STUB]")
+        if "WRONG" in source:
+            return Outcome("WRONG", "SIGN", "the signs <b>are</b> turned [SIGN]", ("SLOW",))
+        if "PERSON" in source:
+            return Outcome("UNGRADABLE", "ODD", "no decision [ODD]", person="odd output")
+        return Outcome("PASS", "PASS", "all checks passed")
+
+    def __enter__(self) -> "Fake":
+        return self
+
+    def __exit__(self, *_) -> None:
+        pass
+
+
+class Refusing(Fake):
+    """A judge on a machine without a sandbox."""
+
+    def __init__(self, *, unsafe: bool = False):
+        if not unsafe:
+            raise RuntimeError("no sandbox on this machine; see `course doctor --sandbox`")
+        super().__init__()

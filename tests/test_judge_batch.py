@@ -1,0 +1,218 @@
+"""Grading a class: rows for everything, a store that survives kills, workers that may die."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from grader.cli import ROOT, main
+from grader.judge import batch, store
+from grader.judge.grade import grade, of_json
+from grader.judge.hand import Options
+from grader.judge.store import Store
+from grader.judge.submission import read
+from tests.judges import Fake
+
+FAKE = "tests.judges:Fake"
+
+
+@pytest.fixture(autouse=True)
+def reachable(monkeypatch, tmp_path):
+    """Hands are started without the current folder on their path, so tests must be named."""
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setenv("FAKE_LOG", str(tmp_path / "asked"))
+    monkeypatch.setattr(batch, "Options", lambda **given: Options(**{"judge": FAKE, **given}))
+    monkeypatch.setattr(store, "environment", lambda: "the same")  # while files here are edited
+    monkeypatch.chdir(tmp_path)
+
+
+def notebook(word: str = "", view: str = "solutions", lesson: str = "02_rope") -> bytes:
+    """The solved notebook with `word` as a comment in its first answer."""
+    nb = json.loads((ROOT / view / f"{lesson}.ipynb").read_text(encoding="utf-8"))
+    cell = next(c for c in nb["cells"] if c["metadata"].get("nbgrader", {}).get("solution"))
+    cell["source"] = "".join(cell["source"]) + f"\n# {word}"
+    return json.dumps(nb).encode()
+
+
+def write_class(folder, words) -> None:
+    for number, word in enumerate(words):
+        path = folder / f"s{number:03}" / "02_rope.ipynb"
+        path.parent.mkdir(parents=True)
+        path.write_bytes(notebook(word))
+
+
+def asked(tmp_path) -> int:
+    log = tmp_path / "asked"
+    return len(log.read_text().splitlines()) if log.exists() else 0
+
+
+def results() -> dict[str, dict]:
+    with Store(Path("grades.jsonl")) as kept:
+        return {result.notebook: result.json() for result in kept}
+
+
+def test_the_environment_is_part_of_the_key(monkeypatch):
+    made = {"lesson": None, "seed": 1, "options": Options()}
+    keys = {store.key(b"a", **made), store.key(b"b", **made), store.key(b"a", **made | {"seed": 2})}
+    keys.add(store.key(b"a", **made | {"options": Options(unsafe=True)}))
+    monkeypatch.setattr(store, "environment", lambda: "another")
+    assert len(keys | {store.key(b"a", **made)}) == 5
+
+
+def test_one_submission_through_a_judge():
+    result = grade(read(notebook("WRONG"), name="a.ipynb"), Fake(), 7)
+    assert (result.status, result.score, result.max_score) == ("graded", 2, 3)
+    first = result.exercises["rotate-half"]
+    assert (first.verdict, first.points, first.code, first.flags) == ("WRONG", 0, "SIGN", ("SLOW",))
+    assert result.exercises["apply-rope"].verdict == "PASS" and result.tier == "fake"
+    values = json.loads(json.dumps(result.json()))
+    assert of_json(values) == result
+    assert {"notebook", "status", "score", "max_score", "exercises", "tier", "seconds"} <= set(
+        values
+    )
+
+
+def test_a_broken_judge_costs_a_row_not_the_class():
+    result = grade(read(notebook("RAISE")), Fake(), 7)
+    assert result.failed and result.exercises["rotate-half"].verdict == "UNGRADABLE"
+    assert "RuntimeError" in result.exercises["rotate-half"].person
+    assert result.exercises["apply-rope"].verdict == "PASS"
+
+
+def test_what_is_missing_or_unreadable_is_a_row():
+    result = grade(read(b"no", name="x"), Fake(), 7)
+    assert (result.status, result.reason) == ("ungradable", "its text is not JSON")
+    nb = json.loads(notebook())
+    nb["cells"] = [c for c in nb["cells"] if c.get("id") != "rotate-half"]
+    row = grade(read(json.dumps(nb).encode()), Fake(), 7).exercises["rotate-half"]
+    assert (row.verdict, row.points, row.max_points) == ("UNGRADABLE", 0, 1) and row.person
+
+
+def test_a_class_by_the_command(tmp_path, capsys):
+    write_class(tmp_path / "class", ["", "WRONG", "PERSON", ""])
+    (tmp_path / "class/s001/.ipynb_checkpoints").mkdir()
+    (tmp_path / "class/s001/.ipynb_checkpoints/02_rope.ipynb").write_text("old")
+    assert main(["grade", "class", "--json", "--workers", "2"]) == 0
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [line["notebook"] for line in lines] == [f"class/s00{i}/02_rope.ipynb" for i in range(4)]
+    assert [line["score"] for line in lines] == [3, 2, 2, 3]
+    assert asked(tmp_path) == 6, "the two equal notebooks are graded once"
+
+    (tmp_path / "class/broken.ipynb").write_text("no")
+    (tmp_path / "class/s001/02_rope.ipynb").write_bytes(notebook("better"))
+    assert main(["grade", "class", "--workers", "1"]) == 2
+    said = capsys.readouterr().out
+    assert "ungradable: its text is not JSON" in said and "5 notebooks, 1 ungradable" in said
+    assert asked(tmp_path) == 8, "only the changed notebook is graded again"
+    assert results()["class/s001/02_rope.ipynb"]["score"] == 3
+
+
+def test_errors_say_what_to_do(tmp_path, capsys, monkeypatch):
+    assert main(["grade", "nowhere"]) == 2
+    assert "does not exist" in capsys.readouterr().err
+    (tmp_path / "empty").mkdir()
+    assert main(["grade", "empty"]) == 2
+    assert "no notebook" in capsys.readouterr().err
+    write_class(tmp_path / "class", [""])
+    assert main(["grade", "class", "--out", "class/s000/02_rope.ipynb"]) == 2
+    assert "no results file" in capsys.readouterr().err
+    assert (tmp_path / "class/s000/02_rope.ipynb").read_bytes() == notebook(""), "left as it was"
+    with Store(tmp_path / "grades.jsonl"):
+        assert main(["grade", "class"]) == 2
+    assert "in use" in capsys.readouterr().err
+    refusing = {"judge": "tests.judges:Refusing"}
+    monkeypatch.setattr(batch, "Options", lambda **given: Options(**refusing, **given))
+    assert main(["grade", "class"]) == 2
+    assert "no sandbox on this machine" in capsys.readouterr().err
+    assert main(["grade", "class", "--unsafe"]) == 0
+    assert "without a sandbox" in capsys.readouterr().err
+    monkeypatch.setattr(batch, "Options", lambda **given: Options(judge="tests.judges:None"))
+    assert main(["grade", "class", "--seed", "5"]) == 2
+
+
+def test_a_judge_that_dies_is_replaced(tmp_path):
+    write_class(tmp_path / "class", ["DIE-ONCE", "", "DIE-ALWAYS", "last"])
+    assert main(["grade", "class", "--workers", "2"]) == 2
+    found = results()
+    assert [found[f"class/s00{i}/02_rope.ipynb"]["score"] for i in (0, 1, 3)] == [3, 3, 3]
+    lost = found["class/s002/02_rope.ipynb"]
+    assert lost["status"] == "ungradable" and "a person must look" in lost["reason"]
+    before = asked(tmp_path)
+    assert main(["grade", "class", "--workers", "1"]) == 2, "and it is tried again the next time"
+    assert asked(tmp_path) == before + 2
+
+
+def test_a_line_cut_short_is_dropped(tmp_path):
+    write_class(tmp_path / "class", ["", "WRONG"])
+    main(["grade", "class", "--workers", "1"])
+    whole = results()
+    path = tmp_path / "grades.jsonl"
+    data = path.read_bytes()
+    for cut in (1, 40, len(data.splitlines()[-1]), len(data) - 3):
+        path.write_bytes(data[:-cut])
+        main(
+            ["grade", "class", "--workers", "1", "--seed", str(next(iter(whole.values()))["seed"])]
+        )
+        assert stable(results()) == stable(whole)
+
+
+def stable(found: dict[str, dict]) -> dict:
+    """Without what a clock decides."""
+    return {
+        name: {**values, "seconds": 0, "exercises": {
+            i: {**row, "seconds": 0} for i, row in values["exercises"].items()}}
+        for name, values in found.items()
+    }  # fmt: skip
+
+
+PROGRAM = f"""
+import sys
+from grader.judge import batch, store
+from grader.judge.hand import Options
+store.environment = lambda: "the same"
+batch.Options = lambda **given: Options(**{{"judge": {FAKE!r}, **given}})
+from grader.cli import main
+sys.exit(main(["grade", "class", "--workers", "2"]))
+"""
+
+
+def alive(log) -> list[int]:
+    """Hands that the log names and that still run."""
+    pids = {int(line.split()[2]) for line in log.read_text().splitlines()} if log.exists() else ()
+    return [pid for pid in pids if os.path.exists(f"/proc/{pid}")]
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self"), reason="needs /proc to count processes")
+def test_kills_lose_nothing_and_grade_nothing_twice(tmp_path):
+    write_class(tmp_path / "class", [f"SLEEP {number}" for number in range(240)])
+    chance, cut = random.Random(3), 0
+    for _ in range(20):
+        run = subprocess.Popen([sys.executable, "-c", PROGRAM], cwd=tmp_path,
+                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # fmt: skip
+        deadline = time.monotonic() + chance.uniform(0.2, 1.0)
+        while run.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.01)
+        cut += run.poll() is None
+        run.send_signal(signal.SIGKILL)
+        run.wait()
+    assert cut >= 15, "the kills came too late to prove anything"
+    log = tmp_path / "asked"
+    deadline = time.monotonic() + 10
+    while alive(log) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not alive(log), "a judge outlived the one who started it"
+    last = subprocess.run([sys.executable, "-c", PROGRAM], cwd=tmp_path, capture_output=True)
+    assert last.returncode == 0, last.stderr.decode()
+    kept = [json.loads(line) for line in (tmp_path / "grades.jsonl").read_text().splitlines()[1:]]
+    names = [record["result"]["notebook"] for record in kept]
+    assert sorted(names) == [f"class/s{i:03}/02_rope.ipynb" for i in range(240)], "one row each"
+    found, seed = results(), kept[0]["result"]["seed"]
+    os.rename("grades.jsonl", "killed.jsonl")
+    main(["grade", "class", "--workers", "2", "--seed", str(seed)])
+    assert stable(results()) == stable(found)
