@@ -1,0 +1,59 @@
+"""Taking an exercise's own definition out of the library, before an answer runs beside it.
+
+The reference must not be there to be imported, called, inherited, or found by its frames or by the
+garbage collector. Whether it really is gone is asked of weak references, not assumed.
+"""
+
+import gc
+import importlib
+import sys
+import weakref
+from types import FunctionType, ModuleType
+from typing import Any
+
+
+class StillThere(Exception):
+    """The definition can still be reached: grading would be unfair. A fault of the course."""
+
+
+def erase(target: str, blank: list[str]) -> None:
+    """Remove "module:Name" or "module:Class.method" from the library as loaded in this process.
+
+    A name at the top of a module goes from every module of the course that has it. A class loses
+    its blanked methods too: subclasses of it, and `__subclasses__`, would lead to them.
+    """
+    module_name, _, path = target.partition(":")
+    name, _, method = path.partition(".")
+    module = importlib.import_module(module_name)
+    found = getattr(module, name)
+    methods = [method] if method else blank if isinstance(found, type) else []
+    doomed = [found.__dict__[m] for m in methods] or [found]
+    traces = [weakref.ref(code) for thing in doomed for code in _functions(thing)]
+    for m in methods:
+        delattr(found, m)
+    if not method:
+        _forget(name, found)
+    del doomed, found, module
+    if any(trace() is not None for trace in traces):
+        gc.unfreeze()
+        gc.collect()
+    if any(trace() is not None for trace in traces):
+        raise StillThere(f"{target} could not be removed from the library")
+
+
+def _functions(thing: Any) -> list[FunctionType]:
+    """The plain functions behind a definition, decorated or not."""
+    found = []
+    while thing is not None:
+        thing = getattr(thing, "__func__", getattr(thing, "fget", None) or thing)
+        if isinstance(thing, FunctionType):
+            found.append(thing)
+        thing = getattr(thing, "__wrapped__", None)
+    return found
+
+
+def _forget(name: str, found: Any) -> None:
+    for module in list(sys.modules.values()):
+        if isinstance(module, ModuleType) and module.__name__.startswith("course_lib"):
+            for alias in [k for k, v in vars(module).items() if v is found]:
+                delattr(module, alias)

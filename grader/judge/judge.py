@@ -1,0 +1,114 @@
+"""The judge: decides on answers without ever running one.
+
+It holds the suites and a torch that no answer has touched. An answer's code runs in a confined,
+throw-away worker, a fresh one per exercise; what comes back are values, and the suite that learners
+run in their notebook compares them here.
+
+    with Judge() as judge:
+        outcome = judge.grade("rmsnorm", Answer(source), seed=7)
+"""
+
+from typing import Protocol
+
+from course_lib import checks
+from course_lib.checks.report import Verdict
+from course_lib.checks.suite import OutOfTime, Suite
+from course_lib.lab.registry import Exercise, exercise, exercises
+from grader.judge import nursery
+from grader.judge.confine import Limits
+from grader.judge.outcome import Outcome
+from grader.judge.remote import Lost, RemoteSubject
+from grader.judge.verdict import broken, lost, of_verdict, raised, refused
+
+
+class Answer(Protocol):
+    """What is graded: see `grader.judge.submission.Answer`."""
+
+    source: str
+    context: str
+    kind: str
+    flags: tuple[str, ...]
+
+
+class Judge:
+    """Grades one answer at a time. ValueError for an exercise that does not exist.
+
+    `NurseryError` when answers cannot be confined here and `unsafe` does not allow to do without.
+    """
+
+    def __init__(
+        self, *, unsafe: bool = False, memory_bytes: int = 2 << 30, budget_s: float = 10.0
+    ):
+        limits = Limits(memory_bytes=memory_bytes, cpu_s=int(2 * budget_s) + 1)
+        self.budget_s = budget_s
+        self._nursery = nursery.Nursery(unsafe=unsafe, limits=limits)
+        for name in exercises():  # imported now, not on the first answer's time
+            checks.suite(name)
+
+    @classmethod
+    def over(cls, workers: nursery.Nursery, *, budget_s: float = 10.0) -> "Judge":
+        """A judge over a nursery of one's own."""
+        judge = cls.__new__(cls)
+        judge.budget_s, judge._nursery = budget_s, workers
+        return judge
+
+    @property
+    def tier(self) -> str:
+        """How answers are confined: "namespaces", "landlock", or "none"."""
+        return self._nursery.tier
+
+    def __enter__(self) -> "Judge":
+        return self
+
+    def __exit__(self, *exception) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the nest and every worker."""
+        self._nursery.close()
+
+    def grade(self, name: str, answer: Answer, *, seed: int) -> Outcome:
+        """The outcome for `answer` to the exercise `name`, with inputs drawn from `seed`."""
+        card, suite = exercise(name), checks.suite(name)
+        budget_s = min(self.budget_s, suite.limit_s)
+        worker = self._nursery.spawn()
+        subject = RemoteSubject(worker, budget_s=budget_s, call_s=budget_s)
+        try:
+            found = self._decide(card, suite, subject, answer, seed)
+        finally:
+            status = worker.close()
+        if subject.lost:
+            outcome = lost(subject, status, budget_s)
+        else:
+            outcome = found if isinstance(found, Outcome) else of_verdict(found, subject, answer)
+        return Outcome(outcome.verdict, outcome.code, outcome.message,
+                       flags=(*answer.flags, *outcome.flags), seconds=subject.seconds,
+                       person=outcome.person)  # fmt: skip
+
+    def _decide(self, card: Exercise, suite: Suite, subject: RemoteSubject, answer: Answer,
+                seed: int) -> Outcome | Verdict | None:  # fmt: skip
+        """The suite's verdict; an Outcome when there is nothing to run it on; None when lost."""
+        try:
+            said = subject.start(_card(card), _plain(answer))
+        except (Lost, OutOfTime):
+            return None
+        if said.get("fault"):
+            return broken(str(said["fault"]))
+        if not said.get("defined"):
+            return (
+                raised(said["error"], answer) if said.get("error") else refused(card, "UNDEFINED")
+            )
+        if said.get("reference"):
+            return refused(card, "REFERENCE")
+        return suite.run(subject, seed=seed, number=card.number, title=card.title)
+
+
+def _card(card: Exercise) -> dict:
+    """What a worker must know of an exercise: the lesson's imports and names, no solution."""
+    earlier = [e for e in (exercises().get(n) for n in card.needs) if e]
+    return {"target": card.target, "blank": list(card.blank), "name": card.name,
+            "setup": card.setup, "needs": [f"{e.module}::{e.name}" for e in earlier]}  # fmt: skip
+
+
+def _plain(answer: Answer) -> dict:
+    return {"source": answer.source, "context": answer.context, "kind": answer.kind}

@@ -1,0 +1,212 @@
+"""The process that workers are forked from: torch and the library are loaded once, here.
+
+Started by `nursery.Nursery` in a fresh interpreter, it imports what answers use, runs none of it,
+and stays single-threaded: a fork copies the thread that forks and no other, so a thread pool of
+torch would be missing in the child and the first large product would wait for it for ever.
+
+It obeys the judge over one socket, one JSON object a line, and knows nothing of answers: the judge
+talks to a worker directly, over a socket that comes back with the reply.
+"""
+
+import contextlib
+import ctypes
+import gc
+import importlib
+import json
+import os
+import pkgutil
+import select
+import signal
+import socket
+import sys
+from types import ModuleType
+
+from grader.judge import confine, worker
+from grader.judge.expose import reach_interpreter, readable_paths
+
+ANSWERS_USE = (
+    "torch", "torch._dynamo", "torch.func", "torch.nn.attention", "torch.utils.checkpoint",
+    "torch.utils.flop_counter", "numpy", "matplotlib.pyplot", "tqdm", "course_lib",
+)  # fmt: skip
+NEVER = ("course_lib.lab", "course_lib.checks")
+PR_SET_CHILD_SUBREAPER = 36
+
+
+class Inert(ModuleType):
+    """Stands for `course_lib.lab` in a worker: whatever is taken from it can be called, for
+    nothing. A lesson's import cell then runs, and neither checks nor hints are in reach."""
+
+    def __getattr__(self, name: str):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return lambda *args, **kwargs: None
+
+
+def load() -> None:
+    """Import what answers use; parts that are missing here are missing in their workers too."""
+    for name in NEVER:
+        sys.modules[name] = Inert(name)
+    lab = sys.modules["course_lib.lab"]
+    lab.__path__ = []
+    for part in ("checking", "registry", "events", "mine"):
+        sys.modules[f"course_lib.lab.{part}"] = Inert(f"course_lib.lab.{part}")
+    for name in ANSWERS_USE:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
+    library = importlib.import_module("course_lib")
+    for found in pkgutil.walk_packages(library.__path__, "course_lib."):
+        if not found.name.startswith(NEVER) and not found.name.endswith("__main__"):
+            with contextlib.suppress(Exception):
+                importlib.import_module(found.name)
+    gc.collect()
+    gc.freeze()  # or the first collection in each worker would copy every page it shares
+
+
+class Nest:
+    """The loop that obeys the judge."""
+
+    def __init__(self, control: socket.socket, readable: list[tuple[str, int]]):
+        self.control, self.readable = control, readable
+        self.alive: set[int] = set()
+        self.spare: tuple[dict, dict, socket.socket] | None = None
+        self.parent = os.getppid()
+
+    def run(self) -> None:
+        """Until the judge hangs up, or is no longer there to do so."""
+        pending = b""
+        while os.getppid() == self.parent:
+            if not select.select([self.control], [], [], 1.0)[0]:
+                continue
+            part = self.control.recv(1 << 16)
+            if not part:
+                break
+            *lines, pending = (pending + part).split(b"\n")
+            for line in lines:
+                self.obey(json.loads(line))
+        for pid in list(self.alive):
+            self.kill(pid)
+
+    def obey(self, order: dict) -> None:
+        if order["do"] == "kill":
+            self.reply({"status": self.kill(order["pid"])})
+            return
+        wanted = order["worker"]
+        said, sock = self.take(wanted)
+        self.reply(said, sock)
+        if sock is not None:
+            sock.close()
+            if order["again"]:  # confined while the judge is busy with the one before
+                self.spare = (wanted, *self.fork(wanted))
+
+    def take(self, wanted: dict) -> tuple[dict, socket.socket | None]:
+        """The spare worker when it is of the wanted kind, else a new one."""
+        spare, self.spare = self.spare, None
+        if spare and spare[0] == wanted and spare[2] is not None:
+            return spare[1:]
+        if spare and "pid" in spare[1]:
+            spare[2].close()
+            self.kill(spare[1]["pid"])
+        return self.fork(wanted)
+
+    def fork(self, wanted: dict) -> tuple[dict, socket.socket | None]:
+        """A confined worker: its pid and the judge's end of its socket; or why there is none."""
+        threads = len(os.listdir("/proc/self/task"))
+        if threads != 1:
+            return {"error": f"{threads} threads in the nest: a fork would hang"}, None
+        ours, theirs = socket.socketpair()
+        up_read, up_write = os.pipe()
+        go_read, go_write = os.pipe()
+        first = os.fork()
+        if first == 0:
+            os.close(go_write)
+            _become_worker(theirs, wanted, self.readable, up_write, go_read)
+        for fd in (up_write, go_read, theirs.detach()):
+            os.close(fd)
+        # one read: the process that goes on still holds the other end, and waits for this one
+        said = json.loads(os.read(up_read, 1 << 16) or b'{"error": "the worker died at once"}')
+        os.close(up_read)
+        pid = said.get("pid")
+        if pid != first:
+            os.waitpid(first, 0)  # from here on this process is the parent of `pid`
+        if pid is None:
+            os.close(go_write)
+            ours.close()
+            return said, None
+        self.alive.add(pid)
+        os.write(go_write, b".")
+        os.close(go_write)
+        return said, ours
+
+    def kill(self, pid: int) -> int:
+        """End the worker and all it started; its exit status, negative for a signal."""
+        if pid not in self.alive:
+            return 0
+        # twice: once for its process group, once for itself should it have left that
+        for end in (os.killpg, os.kill):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                end(pid, signal.SIGKILL)
+        status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        self.alive.discard(pid)
+        self.sweep()
+        return status
+
+    def sweep(self) -> None:
+        """Orphans of workers become children of this process; none of them lives on."""
+        while strangers := _children() - self.alive:
+            for pid in strangers:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+                with contextlib.suppress(ChildProcessError):
+                    os.waitpid(pid, 0)
+
+    def reply(self, said: dict, sock: socket.socket | None = None) -> None:
+        line = json.dumps(said).encode() + b"\n"
+        if sock is None:
+            self.control.sendall(line)
+        else:
+            socket.send_fds(self.control, [line], [sock.fileno()])
+
+
+def _become_worker(sock: socket.socket, wanted: dict, readable: list, up: int, go: int) -> None:
+    """Never returns. What goes wrong before the confinement holds is said and ends the process."""
+
+    def announce(pid: int) -> None:
+        os.write(up, json.dumps({"pid": pid}).encode())
+        os.close(up)
+
+    try:
+        limits = confine.Limits(**wanted["limits"])
+        without = frozenset(wanted["without"])
+        confine.enter(wanted["tier"], limits, readable, sock.fileno(), announce,
+                      lambda: os.read(go, 1), without)  # fmt: skip
+    except BaseException as problem:
+        said = f"{type(problem).__name__}: {problem}"
+        with contextlib.suppress(OSError):
+            os.write(up, json.dumps({"error": said}).encode())
+        with contextlib.suppress(Exception):
+            worker.say(sock, {"failed": said})
+        os._exit(3)
+    worker.run(sock, without)
+
+
+def _children() -> set[int]:
+    with open(f"/proc/self/task/{os.getpid()}/children") as file:
+        return {int(pid) for pid in file.read().split()}
+
+
+def main() -> None:
+    control = socket.socket(fileno=int(sys.argv[1]))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    load()
+    notes = reach_interpreter()
+    nest = Nest(control, readable_paths())
+    nest.reply({"up": True, "notes": notes})
+    nest.run()
+
+
+if __name__ == "__main__":
+    # `python -m` runs this file as __main__; workers must not find a second copy of its classes
+    from grader.judge import nest
+
+    nest.main()

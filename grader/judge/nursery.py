@@ -1,0 +1,170 @@
+"""The judge's handle on its nest: starts it, asks it for confined workers, ends them all.
+
+The nest is a fresh interpreter, not a fork of the judge, so nothing the judge has in memory (the
+suites, the other submissions, the gradebook's path) is in a worker's.
+"""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from dataclasses import asdict
+
+from grader.judge import wire
+from grader.judge.confine import DEFENCES, TIERS, Limits
+
+PATIENCE = 120.0  # seconds for a first import of torch from a cold disk
+SPAWN_S = 15.0
+
+
+class NurseryError(RuntimeError):
+    """The nest is gone, or makes no worker of the wanted tier."""
+
+
+class Worker:
+    """One confined worker, alive until `close`."""
+
+    def __init__(self, nursery: "Nursery", pid: int, sock: socket.socket):
+        self.nursery, self.pid, self.sock = nursery, pid, sock
+        self.status: int | None = None
+
+    def close(self) -> int:
+        """End it and everything it started; its exit status, negative for a signal."""
+        if self.status is None:
+            self.sock.close()
+            self.status = self.nursery._kill(self.pid)
+        return self.status
+
+
+class Nursery:
+    """Confined workers of the best tier this machine has, or of none with `unsafe`.
+
+    `without` names defences to leave out; it exists for the tests that show what each is for, and
+    nothing but a test passes it. `spares` confines the next worker while the judge is busy.
+    """
+
+    def __init__(self, *, unsafe: bool = False, limits: Limits | None = None,
+                 tiers: tuple[str, ...] = TIERS[:2], without: frozenset[str] = frozenset(),
+                 spares: bool = True):  # fmt: skip
+        assert without <= DEFENCES, without - DEFENCES
+        self.limits, self.without, self.spares = limits or Limits(), without, spares
+        self.refused: dict[str, str] = {}
+        """Why a tier could not be had, by tier."""
+        self.notes: list[str] = []
+        self._start()
+        try:
+            self.tier = self._probe((*tiers, "none") if unsafe else tiers)
+        except BaseException:
+            self.close()
+            raise
+
+    def _start(self) -> None:
+        ours, theirs = socket.socketpair()
+        self.control, self.pending = ours, b""
+        command = [sys.executable, "-P", "-m", "grader.judge.nest", str(theirs.fileno())]
+        self.process = subprocess.Popen(
+            command, pass_fds=[theirs.fileno()], env=_environment(), stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL, start_new_session=True,
+        )  # fmt: skip
+        theirs.close()
+        try:
+            said, _ = self._hear(time.monotonic() + PATIENCE)
+        except BaseException:
+            self.close()
+            raise
+        self.notes = said["notes"]
+
+    def _probe(self, tiers: tuple[str, ...]) -> str:
+        """The first of `tiers` in which a worker really starts."""
+        for tier in tiers:
+            try:
+                self._spawn(tier, again=False).close()
+            except NurseryError as problem:
+                self.refused[tier] = str(problem)
+                continue
+            return tier
+        why = "; ".join(f"{tier}: {reason}" for tier, reason in self.refused.items())
+        raise NurseryError(
+            f"answers cannot be confined on this machine ({why}). Run `course doctor --sandbox`; "
+            "to run them unconfined, with your own rights, on a machine you can lose: --unsafe"
+        )
+
+    def spawn(self) -> Worker:
+        """A fresh worker, ready; a nest that died is started again, once."""
+        try:
+            return self._spawn(self.tier, again=self.spares)
+        except NurseryError:
+            if self.process.poll() is None:
+                raise
+        self.close()
+        self._start()
+        return self._spawn(self.tier, again=self.spares)
+
+    def _spawn(self, tier: str, *, again: bool) -> Worker:
+        wanted = {"tier": tier, "limits": asdict(self.limits), "without": sorted(self.without)}
+        deadline = time.monotonic() + SPAWN_S
+        said, sock = self._ask({"do": "spawn", "worker": wanted, "again": again}, deadline)
+        if sock is None:
+            raise NurseryError(said.get("error", "no worker"))
+        worker = Worker(self, said["pid"], sock)
+        try:
+            first = wire.receive(sock, deadline)
+        except (wire.Closed, wire.ProtocolError, TimeoutError) as problem:
+            first = {"failed": f"the worker did not start: {problem!r}"}
+        if first != {"ready": True}:
+            worker.close()
+            raise NurseryError(str(first.get("failed") if isinstance(first, dict) else first))
+        return worker
+
+    def _kill(self, pid: int) -> int:
+        try:
+            said, _ = self._ask({"do": "kill", "pid": pid}, time.monotonic() + SPAWN_S)
+        except NurseryError:
+            return 0  # the nest is gone, and its workers with it
+        return said["status"]
+
+    def _ask(self, order: dict, deadline: float) -> tuple[dict, socket.socket | None]:
+        try:
+            self.control.sendall(json.dumps(order).encode() + b"\n")
+        except OSError:
+            raise NurseryError("the nest is gone") from None
+        return self._hear(deadline)
+
+    def _hear(self, deadline: float) -> tuple[dict, socket.socket | None]:
+        """The nest's next line, and the socket that came with it."""
+        fds: list[int] = []
+        while b"\n" not in self.pending:
+            self.control.settimeout(max(deadline - time.monotonic(), 0.01))
+            try:
+                part, came, _, _ = socket.recv_fds(self.control, 1 << 16, 1)
+            except TimeoutError:
+                raise NurseryError("the nest does not answer") from None
+            except OSError as problem:
+                raise NurseryError(f"the nest is gone: {problem}") from None
+            if not part:
+                raise NurseryError("the nest ended; its complaint is above")
+            self.pending += part
+            fds += came
+        line, _, self.pending = self.pending.partition(b"\n")
+        return json.loads(line), socket.socket(fileno=fds[0]) if fds else None
+
+    def close(self) -> None:
+        """End the nest; it ends its workers when it sees this end of its socket closed."""
+        self.control.close()
+        try:
+            self.process.wait(timeout=5)
+        except subprocess.TimeoutExpired:
+            self.process.kill()  # workers follow: each dies when its parent does
+            self.process.wait()
+
+
+def _environment() -> dict[str, str]:
+    """Of the judge's environment what an interpreter needs to start, and nothing else: one thread,
+    so that forks are safe; a fixed hash seed would be a gift to nobody, so there is none."""
+    keep = {k: os.environ[k] for k in ("PATH", "HOME", "LD_LIBRARY_PATH") if k in os.environ}
+    single = dict.fromkeys(
+        ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1"
+    )
+    return keep | single | {"MPLBACKEND": "agg", "LANG": "C.UTF-8", "CUDA_VISIBLE_DEVICES": ""}

@@ -1,0 +1,37 @@
+"""What the judge says of one answer."""
+
+from dataclasses import dataclass
+
+VERDICTS = (
+    "PASS", "WRONG", "ERROR", "TIMEOUT", "CRASHED", "LIMIT", "DENIED", "UNGRADABLE",
+)  # fmt: skip
+MESSAGE_CHARS = 1200
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The judge's decision on one exercise. Only PASS earns points.
+
+    WRONG: the answer ran and a check refused it. ERROR: its own code raised, or it is not written.
+    TIMEOUT, CRASHED, LIMIT, DENIED: its worker was stopped, died, ran out of an allowance, or was
+    refused something by the confinement. UNGRADABLE: no decision; `person` says why.
+    """
+
+    verdict: str
+    code: str
+    """Stable message code, such as "RMS-NO-EPS" or "STUB"."""
+    message: str
+    """Plain text a learner may read: never a hidden input, an expected value or a solution."""
+    flags: tuple[str, ...] = ()
+    seconds: float = 0.0
+    person: str = ""
+    """Why a person must look; empty when none must."""
+
+    def __post_init__(self):
+        if self.verdict not in VERDICTS:
+            raise ValueError(f"verdict {self.verdict!r} is none of {', '.join(VERDICTS)}")
+        object.__setattr__(self, "message", self.message[:MESSAGE_CHARS])
+
+    @property
+    def passed(self) -> bool:
+        return self.verdict == "PASS"

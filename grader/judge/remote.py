@@ -1,0 +1,190 @@
+"""The subject of a suite when the answer lives in a confined worker.
+
+Same calls, same exceptions as `course_lib.checks.subject.LocalSubject`. Inputs go out and values
+come back over a socket; every comparison is made here, on this side's own numbers.
+"""
+
+import builtins
+import select
+import time
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from course_lib.checks.subject import AnswerError, _refuse_changed
+from course_lib.checks.suite import OutOfTime
+from grader.judge import wire
+from grader.judge.nursery import Worker
+
+
+class Lost(Exception):
+    """There is no worker to ask any more; `RemoteSubject.lost` says why."""
+
+
+class RemoteSubject:
+    """One answer in one worker.
+
+    `call_s` seconds a call, `budget_s` for all of them. `lost` is "" or why the worker cannot be
+    used any more: "timeout", "crashed" or "protocol". `error` describes the last exception of the
+    answer's own code.
+    """
+
+    def __init__(self, worker: Worker, *, budget_s: float, call_s: float):
+        self.worker, self.call_s = worker, call_s
+        self.deadline = time.monotonic() + budget_s
+        self.seconds, self.number = 0.0, 0
+        self.lost, self.why = "", ""
+        self.error: dict = {}
+
+    def start(self, card: dict, answer: dict) -> dict:
+        """Have the worker run the cells; what it says of them, see `worker.Answer.do_start`."""
+        said = self.ask("start", card=card, answer=answer)
+        if not isinstance(said, dict):
+            self._lose("protocol", "no word about the start")
+        if said.get("error"):
+            said["error"] = _checked_error(said["error"])
+        return said
+
+    def call(self, *args, **kwargs) -> Any:
+        return self.ask("call", *args, kwargs=kwargs)
+
+    def vjp(self, *args, upstream: Tensor) -> list[Tensor | None]:
+        return self._gradients(self.ask("vjp", *args, upstream=upstream), args)
+
+    def module(self, *args, seed: int = 0, **kwargs) -> "RemoteModule":
+        number = self.ask("module", *args, seed=seed, kwargs=kwargs)
+        if type(number) is not int:
+            self._lose("protocol", "a module without a number")
+        return RemoteModule(self, number)
+
+    def ask(self, what: str, *args, **fields) -> Any:
+        """The worker's result; AnswerError when the answer raised, OutOfTime, or `Lost`."""
+        if self.lost:
+            raise Lost(self.lost)
+        self.number += 1
+        began = time.monotonic()
+        deadline = min(self.deadline, began + self.call_s)
+        try:
+            reply = self._exchange(
+                {"id": self.number, "do": what, "args": args, **fields}, deadline
+            )
+        except TimeoutError:
+            self.lost = "timeout"
+            raise OutOfTime from None
+        except wire.Closed as problem:
+            self._lose("crashed", str(problem))
+        except wire.ProtocolError as problem:
+            self._lose("protocol", str(problem))
+        finally:
+            self.seconds += time.monotonic() - began
+        if "error" in reply:
+            self._raise(_checked_error(reply["error"]))
+        if what not in ("vjp", "module_vjp"):
+            self._compare(args, reply.get("args"))
+        return reply.get("out")
+
+    def _exchange(self, request: dict, deadline: float) -> dict:
+        sock = self.worker.sock
+        if select.select([sock], [], [], 0)[0]:
+            # either it died, or it answers what was not asked yet
+            wire.receive(sock, deadline)
+            raise wire.ProtocolError("a reply before the question")
+        wire.send(sock, request, deadline)
+        reply = wire.receive(sock, deadline)
+        if not isinstance(reply, dict) or reply.get("id") != request["id"]:
+            raise wire.ProtocolError("a reply to another question")
+        return reply
+
+    def _compare(self, args: tuple, after: Any) -> None:
+        """INPLACE is found here, from what the inputs have become over there."""
+        if not isinstance(after, list) or len(after) != len(args):
+            self._lose("protocol", "the inputs did not come back")
+        for before, now in zip(args, after, strict=True):
+            if isinstance(before, Tensor) and not isinstance(now, Tensor):
+                self._lose("protocol", "an input did not come back")
+        _refuse_changed(args, tuple(after))
+
+    def _raise(self, error: dict) -> None:
+        kind = getattr(builtins, error["kind"], None)
+        known = isinstance(kind, type) and issubclass(kind, BaseException)
+        kind = kind if known else Exception
+        try:
+            raised = kind(error["text"])
+        except Exception:  # UnicodeDecodeError and the like want more than a text
+            raised = Exception(error["text"])
+        if error["stage"] == "answer":
+            self.error = error
+            raise AnswerError(raised)
+        if isinstance(raised, Exception):
+            raise raised
+        raise Exception(error["text"])
+
+    def _gradients(self, found: Any, args: tuple) -> list[Tensor | None]:
+        wanted = sum(isinstance(a, Tensor) and a.is_floating_point() for a in args)
+        good = isinstance(found, list) and len(found) == wanted
+        if not good or not all(g is None or isinstance(g, Tensor) for g in found):
+            self._lose("protocol", "gradients that are none")
+        return found
+
+    def _tensors(self, found: Any) -> dict[str, Tensor]:
+        if not isinstance(found, dict) or not all(isinstance(v, Tensor) for v in found.values()):
+            self._lose("protocol", "tensors by name that are none")
+        return found
+
+    def _lose(self, lost: str, why: str) -> None:
+        self.lost, self.why = lost, why
+        raise Lost(f"{lost}: {why}")
+
+
+class RemoteModule:
+    """A module that lives in the worker; made by `RemoteSubject.module`."""
+
+    def __init__(self, subject: RemoteSubject, number: int):
+        self._subject, self._number = subject, number
+
+    def _ask(self, what: str, *args, **fields) -> Any:
+        return self._subject.ask(what, *args, module=self._number, **fields)
+
+    def forward(self, *args) -> Any:
+        return self._ask("forward", *args)
+
+    def vjp(
+        self, *args, upstream: Tensor, item: int | None = None
+    ) -> tuple[list[Tensor | None], dict[str, Tensor]]:
+        out = self._ask("module_vjp", *args, upstream=upstream, item=item)
+        inputs, named = out if isinstance(out, tuple) and len(out) == 2 else (None, None)
+        return self._subject._gradients(inputs, args), self._subject._tensors(named)
+
+    def saved_bytes(self, *args, training: bool = True) -> int:
+        kept = self._ask("saved_bytes", *args, training=training)
+        if type(kept) is not int or kept < 0:
+            self._subject._lose("protocol", "a number of bytes that is none")
+        return kept
+
+    def to(self, dtype: torch.dtype) -> None:
+        self._ask("to", dtype=dtype)
+
+    def method(self, name: str, *args, **kwargs) -> Any:
+        return self._ask("method", *args, name=name, kwargs=kwargs)
+
+    def state(self) -> dict[str, Tensor]:
+        return self._subject._tensors(self._ask("state"))
+
+    def load(self, state: dict[str, Tensor]) -> None:
+        self._ask("load", state=state)
+
+
+def _checked_error(error: Any) -> dict:
+    """The worker's word about an exception, with every field of the right type."""
+    error = error if isinstance(error, dict) else {}
+
+    def field(name: str, kind: type, default: Any) -> Any:
+        value = error.get(name)
+        return value if type(value) is kind else default
+
+    return {
+        "kind": field("kind", str, "Exception"), "text": field("text", str, "")[:2000],
+        "line": field("line", int, None), "errno": field("errno", int, None),
+        "stage": field("stage", str, "answer"),
+    }  # fmt: skip

@@ -1,0 +1,117 @@
+"""seccomp: which system calls a worker may make.
+
+A filter of about a hundred instructions, written here and handed to the kernel: what nobody needs
+to multiply matrices is refused. A call that is newer than this list is refused too, so that a
+kernel's next invention is not a hole. Refusals are errors, not deaths: the answer sees
+PermissionError, or "try again" where it asked for another process.
+
+Why not `pyseccomp`: it needs the machine's libseccomp, which minimal images lack, and it compiles
+the filter at every load, in each worker; see CONTRIBUTING for the figures.
+"""
+
+import ctypes
+import errno
+import os
+import platform
+import struct
+
+ALLOW, KILL, ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
+LOAD, EQUAL, GREATER, ANY_BIT, RETURN = 0x20, 0x15, 0x25, 0x45, 0x06
+NUMBER_AT, ARCH_AT, FIRST_ARGUMENT_AT = 0, 4, 16
+CLONE_THREAD, NEW_NAMESPACES = 0x10000, 0x7E020080
+PR_SET_PDEATHSIG = 1
+NEWEST = 462  # mseal, Linux 6.10; numbers from 424 on are the same on every architecture
+
+# name: number on x86_64, on aarch64; None where the architecture has no such call
+CALLS = {
+    "ptrace": (101, 117), "process_vm_readv": (310, 270), "process_vm_writev": (311, 271),
+    "kcmp": (312, 272), "pidfd_open": (434, 434), "pidfd_getfd": (438, 438),
+    "pidfd_send_signal": (424, 424), "rt_sigqueueinfo": (129, 138),
+    "rt_tgsigqueueinfo": (297, 240), "execve": (59, 221), "execveat": (322, 281),
+    "mount": (165, 40), "umount2": (166, 39), "pivot_root": (155, 41), "chroot": (161, 51),
+    "unshare": (272, 97), "setns": (308, 268), "open_tree": (428, 428), "move_mount": (429, 429),
+    "fsopen": (430, 430), "fsconfig": (431, 431), "fsmount": (432, 432), "fspick": (433, 433),
+    "mount_setattr": (442, 442), "open_by_handle_at": (304, 265), "name_to_handle_at": (303, 264),
+    "fanotify_init": (300, 262), "quotactl": (179, 60), "quotactl_fd": (443, 443),
+    "bpf": (321, 280), "perf_event_open": (298, 241), "userfaultfd": (323, 282),
+    "io_uring_setup": (425, 425), "io_uring_enter": (426, 426), "io_uring_register": (427, 427),
+    "add_key": (248, 217), "request_key": (249, 218), "keyctl": (250, 219),
+    "memfd_create": (319, 279), "memfd_secret": (447, 447),  # memory that RLIMIT_AS does not count
+    "shmget": (29, 194), "shmat": (30, 196), "shmctl": (31, 195), "semget": (64, 190),
+    "semop": (65, 193), "semctl": (66, 191), "semtimedop": (220, 192), "msgget": (68, 186),
+    "msgsnd": (69, 189), "msgrcv": (70, 188), "msgctl": (71, 187), "mq_open": (240, 180),
+    "kexec_load": (246, 104), "kexec_file_load": (320, 294), "init_module": (175, 105),
+    "finit_module": (313, 273), "delete_module": (176, 106), "reboot": (169, 142),
+    "swapon": (167, 224), "swapoff": (168, 225), "syslog": (103, 116), "acct": (163, 89),
+    "settimeofday": (164, 170), "clock_settime": (227, 112), "clock_adjtime": (305, 266),
+    "adjtimex": (159, 171), "sethostname": (170, 161), "setdomainname": (171, 162),
+    "personality": (135, 92), "vhangup": (153, 58), "iopl": (172, None), "ioperm": (173, None),
+    "modify_ldt": (154, None), "uselib": (134, None),
+}  # fmt: skip
+PROCESSES = {"fork": (57, None), "vfork": (58, None)}
+SPECIAL = {"clone": (56, 220), "clone3": (435, 435), "prctl": (157, 167), "socket": (41, 198),
+           "kill": (62, 129), "tkill": (200, 130), "tgkill": (234, 131)}  # fmt: skip
+ARCHITECTURES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
+
+libc = ctypes.CDLL(None, use_errno=True)
+
+
+class _Program(ctypes.Structure):
+    _fields_ = [("length", ctypes.c_ushort), ("filter", ctypes.c_char_p)]
+
+
+def program(*, processes: bool) -> bytes:
+    """The filter. With `processes`, forks, sockets and signals to others are allowed: that is for
+    a worker with a process and a network namespace of its own."""
+    machine = platform.machine()
+    if machine not in ARCHITECTURES:
+        raise OSError(f"no list of system calls for {machine}")
+    column, arch = ARCHITECTURES[machine]
+    code = [
+        _op(LOAD, ARCH_AT), _op(EQUAL, arch, 1, 0), _op(RETURN, KILL),
+        _op(LOAD, NUMBER_AT), _op(GREATER, NEWEST, 0, 1), _refuse(errno.ENOSYS),
+    ]  # fmt: skip
+    number = {name: n[column] for name, n in (CALLS | PROCESSES | SPECIAL).items()}
+    refused = dict.fromkeys(CALLS, errno.EPERM)
+    # glibc falls back to clone, whose flags a filter can read; those of clone3 are in memory
+    refused["clone3"] = errno.ENOSYS
+    code += _argument(number["clone"], NEW_NAMESPACES, errno.EPERM, ANY_BIT)
+    code += _argument(number["prctl"], PR_SET_PDEATHSIG, errno.EPERM, EQUAL)
+    if not processes:
+        refused |= dict.fromkeys(PROCESSES, errno.EAGAIN) | {"socket": errno.EACCES}
+        code += _argument(number["clone"], CLONE_THREAD, errno.EAGAIN, ANY_BIT, negate=True)
+        for call in ("kill", "tgkill", "tkill"):
+            code += _argument(number[call], os.getpid(), errno.EPERM, EQUAL, negate=True)
+    for call, code_number in refused.items():
+        if number[call] is not None:
+            code += [_op(EQUAL, number[call], 0, 1), _refuse(code_number)]
+    return b"".join([*code, _op(RETURN, ALLOW)])
+
+
+def install(*, processes: bool = False) -> None:
+    """Put the filter on this process, for good; its pid is the only one it may signal."""
+    raw = program(processes=processes)
+    compiled = _Program(len(raw) // 8, raw)
+    for what, args in (("no_new_privs", (38, 1, 0, 0, 0)),
+                       ("filter", (22, 2, ctypes.byref(compiled), 0, 0))):  # fmt: skip
+        if libc.prctl(*args) < 0:
+            raise OSError(ctypes.get_errno(), f"seccomp: {what} was refused")
+
+
+def _op(code: int, value: int, yes: int = 0, no: int = 0) -> bytes:
+    return struct.pack("=HBBI", code, yes, no, value)
+
+
+def _refuse(number: int) -> bytes:
+    return _op(RETURN, ERRNO | number)
+
+
+def _argument(
+    call: int, value: int, number: int, test: int, *, negate: bool = False
+) -> list[bytes]:
+    """Refuse `call` when the low half of its first argument passes the test, or fails it."""
+    hit = (1, 0) if negate else (0, 1)
+    return [
+        _op(EQUAL, call, 0, 4), _op(LOAD, FIRST_ARGUMENT_AT), _op(test, value, *hit),
+        _refuse(number), _op(LOAD, NUMBER_AT),
+    ]  # fmt: skip

@@ -1,0 +1,237 @@
+"""Plain values as bytes: what the judge and a confined worker say to each other.
+
+A message is one value: None, bool, int, float, str, tensor, dtype, tuple, list, or dict with str
+keys. It travels as a JSON header, in which every container is tagged, followed by the raw bytes of
+the tensors in the order of the header. Nothing is pickled. What arrives is treated as hostile:
+sizes, depth, counts, dtypes and shapes are checked before anything is allocated, and whatever does
+not fit is a `ProtocolError`.
+
+    4 bytes header length | 8 bytes body length | header | body
+
+The judge may also send the dataclasses in `SENT`, by name and fields; the worker may not.
+A value that is none of these travels as `Opaque`: the name of its kind, and nothing of it.
+"""
+
+import ctypes
+import dataclasses
+import json
+import math
+import socket
+import struct
+import sys
+import time
+from typing import Any
+
+import torch
+from torch import Tensor
+
+HEADER_BYTES = 1 << 20
+BODY_BYTES = 64 << 20
+DEPTH, ITEMS, DIMS, DIGITS = 12, 20_000, 16, 4000
+TEXT = 20_000
+FRAME = struct.Struct(">IQ")
+DTYPES = {
+    str(d).removeprefix("torch."): d
+    for d in (torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.uint8, torch.int8,
+              torch.int16, torch.int32, torch.int64, torch.bool, torch.complex64, torch.complex128)
+}  # fmt: skip
+SENT = {"GPTConfig": "course_lib.gpt"}
+KINDS = frozenset(
+    "set frozenset bytes bytearray complex function method generator range type module object slice "
+    "ndarray Generator map filter zip dict_keys dict_values dict_items builtin_function_or_method "
+    "property coroutine memoryview ellipsis number tensor text".split()
+)
+
+
+class ProtocolError(Exception):
+    """The other side sent what this protocol does not allow."""
+
+
+class Closed(Exception):
+    """The other side is gone."""
+
+
+class Opaque:
+    """Stands for a value that does not travel. Its class bears the name of the value's kind."""
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}>"
+
+
+def opaque(kind: str) -> Opaque:
+    """An `Opaque` of that kind. Unknown names become "object": a name can carry a message too."""
+    return type(kind if kind in KINDS else "object", (Opaque,), {})()
+
+
+def encode(value: Any) -> bytes:
+    """One frame. ProtocolError when the value is too large or too deep."""
+    body: list[bytes] = []
+    budget = [ITEMS]
+    header = json.dumps(_pack(value, body, budget, 0), separators=(",", ":")).encode("ascii")
+    size = sum(map(len, body))
+    if len(header) > HEADER_BYTES or size > BODY_BYTES:
+        raise ProtocolError(f"a message of {len(header) + size:,} bytes is too large")
+    return b"".join((FRAME.pack(len(header), size), header, *body))
+
+
+def _pack(value: Any, body: list[bytes], budget: list[int], depth: int) -> Any:
+    budget[0] -= 1
+    if budget[0] < 0 or depth > DEPTH:
+        raise ProtocolError("a value with too many parts")
+    if value is None or isinstance(value, bool):
+        return value
+    # subclasses may define their own __eq__ or __repr__: only the plain number travels
+    if isinstance(value, int):
+        plain = int.__int__(value)
+        return plain if plain.bit_length() < 3 * DIGITS else ["o", "number"]
+    if isinstance(value, float):
+        return float.__float__(value)
+    if isinstance(value, str):
+        return str.__str__(value)[:TEXT]
+    if isinstance(value, Tensor):
+        return _pack_tensor(value, body)
+    if isinstance(value, torch.dtype):
+        return ["y", str(value).removeprefix("torch.")]
+    if isinstance(value, (tuple, list)):
+        parts = [_pack(v, body, budget, depth + 1) for v in value]
+        return ["t" if isinstance(value, tuple) else "l", parts]
+    if isinstance(value, dict) and all(type(k) is str for k in value):
+        return ["d", {k: _pack(v, body, budget, depth + 1) for k, v in value.items()}]
+    if dataclasses.is_dataclass(value) and SENT.get(type(value).__name__) == type(value).__module__:
+        fields = {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
+        return ["c", type(value).__name__, _pack(fields, body, budget, depth + 1)]
+    return ["o", type(value).__name__]
+
+
+def _pack_tensor(value: Tensor, body: list[bytes]) -> list:
+    with torch._C.DisableTorchFunctionSubclass():  # a subclass gets no say in what its bytes are
+        plain = value.detach().as_subclass(Tensor)
+        name = str(plain.dtype).removeprefix("torch.")
+        strided = plain.layout == torch.strided and plain.device.type == "cpu"
+        if not strided or plain.is_nested or name not in DTYPES:
+            return ["o", "tensor"]
+        plain = plain.resolve_conj().resolve_neg().contiguous()
+        size = plain.numel() * plain.element_size()
+        if size > BODY_BYTES or plain.dim() > DIMS:
+            raise ProtocolError(f"a tensor of {size:,} bytes is too large")
+        body.append(ctypes.string_at(plain.data_ptr(), size) if size else b"")
+        return ["T", name, list(plain.shape)]
+
+
+def decode(header: bytes, body: bytes, *, trusted: bool = False) -> Any:
+    """The value of a frame. `trusted` allows dataclasses; only a worker reads the judge that way."""
+    try:
+        tree = json.loads(header)
+    except (ValueError, RecursionError):
+        raise ProtocolError("a header that is not JSON") from None
+    reader = _Reader(body, trusted)
+    try:
+        value = reader.value(tree, 0)
+    except (TypeError, ValueError, OverflowError, RecursionError, KeyError) as problem:
+        raise ProtocolError(f"a malformed value: {type(problem).__name__}") from None
+    if reader.used != len(body):
+        raise ProtocolError("bytes that belong to no tensor")
+    return value
+
+
+class _Reader:
+    """Builds the value, taking each tensor's bytes from the front of the body."""
+
+    def __init__(self, body: bytes, trusted: bool):
+        self.body, self.trusted, self.used, self.items = body, trusted, 0, 0
+
+    def value(self, tree: Any, depth: int) -> Any:
+        self.items += 1
+        if self.items > ITEMS or depth > DEPTH:
+            raise ProtocolError("a value with too many parts")
+        if tree is None or isinstance(tree, (bool, int, float)):
+            return tree
+        if isinstance(tree, str):
+            return tree[:TEXT]
+        if not isinstance(tree, list) or not tree or not isinstance(tree[0], str):
+            raise ProtocolError("an untagged container")
+        tag, *rest = tree
+        if tag in ("t", "l"):
+            (parts,) = rest
+            values = [self.value(part, depth + 1) for part in _a(list, parts)]
+            return tuple(values) if tag == "t" else values
+        if tag == "d":
+            (parts,) = rest
+            return {k[:TEXT]: self.value(v, depth + 1) for k, v in _a(dict, parts).items()}
+        if tag == "T":
+            return self.tensor(*rest)
+        if tag == "y":
+            return DTYPES[_a(str, *rest)]
+        if tag == "o":
+            return opaque(_a(str, *rest))
+        if tag == "c" and self.trusted:
+            name, fields = rest
+            return getattr(sys.modules[SENT[name]], name)(**self.value(fields, depth + 1))
+        raise ProtocolError("an unknown tag")
+
+    def tensor(self, name: str, shape: list) -> Tensor:
+        dtype, shape = DTYPES[_a(str, name)], _a(list, shape)
+        if len(shape) > DIMS or not all(type(n) is int and 0 <= n < 1 << 40 for n in shape):
+            raise ProtocolError("a shape that cannot be")
+        # the product without the zeros, too: strides of an empty tensor may overflow as well
+        if math.prod(max(n, 1) for n in shape) > 1 << 40:
+            raise ProtocolError("a shape that cannot be")
+        size = math.prod(shape) * dtype.itemsize
+        if size > len(self.body) - self.used:
+            raise ProtocolError("a tensor larger than its bytes")
+        raw = bytearray(self.body[self.used : self.used + size])
+        self.used += size
+        if not size:
+            return torch.empty(shape, dtype=dtype)
+        if dtype is torch.bool:  # a byte that is neither 0 nor 1 would be equal to both
+            return (torch.frombuffer(raw, dtype=torch.uint8) != 0).reshape(shape)
+        return torch.frombuffer(raw, dtype=dtype).reshape(shape).clone()
+
+
+def _a(kind: type, value: Any) -> Any:
+    if not isinstance(value, kind):
+        raise ProtocolError(f"not a {kind.__name__}")
+    return value
+
+
+def send(sock: socket.socket, value: Any, deadline: float) -> None:
+    """One frame, whole. TimeoutError at `deadline` (time.monotonic()), Closed when nobody reads."""
+    frame = encode(value)
+    try:
+        sock.settimeout(_left(deadline))
+        sock.sendall(frame)
+    except (BrokenPipeError, ConnectionError):
+        raise Closed("nobody reads") from None
+
+
+def receive(sock: socket.socket, deadline: float, *, trusted: bool = False) -> Any:
+    """The next value; TimeoutError, Closed or ProtocolError when there is none to be had."""
+    header_size, body_size = FRAME.unpack(_exactly(sock, FRAME.size, deadline))
+    if header_size > HEADER_BYTES or body_size > BODY_BYTES:
+        raise ProtocolError(f"a frame of {header_size + body_size:,} bytes is too large")
+    header = _exactly(sock, header_size, deadline)
+    return decode(bytes(header), bytes(_exactly(sock, body_size, deadline)), trusted=trusted)
+
+
+def _exactly(sock: socket.socket, size: int, deadline: float) -> bytearray:
+    """`size` bytes. Grows as they come, so that a large promise costs nothing by itself."""
+    found = bytearray()
+    while len(found) < size:
+        sock.settimeout(_left(deadline))
+        try:
+            part = sock.recv(min(1 << 20, size - len(found)))
+        except ConnectionError:
+            raise Closed("the connection broke") from None
+        if not part:
+            raise Closed("the connection ended")
+        found += part
+    return found
+
+
+def _left(deadline: float) -> float | None:
+    if deadline == math.inf:
+        return None
+    left = deadline - time.monotonic()
+    if left <= 0:
+        raise TimeoutError
+    return left

@@ -1,0 +1,186 @@
+"""What runs inside a confined worker: one answer, and a loop that calls it.
+
+Everything here is at the answer's mercy once its first line has run, and nothing here is believed:
+replies are values, on which the judge decides. So this file guards against accidents, not attacks.
+
+    start    {"card": ..., "answer": ...}   run the cells, find what the exercise names
+    call     args, kwargs                   answer(*args, **kwargs)
+    vjp      args, upstream, item           gradients of sum(upstream * answer(*args))
+    module   args, kwargs, seed             build answer(...), kept under a number
+    m.*      module, ...                    forward, vjp, saved_bytes, to, method, state, load
+
+A reply is {"id", "out", "args"}: the result, and the tensors of `args` as the call left them; or
+{"id", "error"}. Calls are those of `course_lib.checks.subject.LocalSubject`, to the letter.
+"""
+
+import importlib
+import math
+import os
+import socket
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from grader.judge import cell, wire
+from grader.judge.erase import StillThere, erase
+
+ERROR_CHARS = 600
+
+
+class Failed(Exception):
+    """The answer's own code raised `error`; other exceptions are raised around it, not by it."""
+
+    def __init__(self, error: BaseException):
+        self.error = error
+
+
+def say(sock: socket.socket, value: Any) -> None:
+    wire.send(sock, value, math.inf)
+
+
+def run(sock: socket.socket, without: frozenset[str] = frozenset()) -> None:
+    """Serve until the judge hangs up; never returns."""
+    try:
+        say(sock, {"ready": True})
+        serve(sock, Answer(without))
+    finally:
+        os._exit(0)
+
+
+def serve(sock: socket.socket, answer: "Answer") -> None:
+    while True:
+        request = wire.receive(sock, math.inf, trusted=True)
+        reply = {"id": request["id"]}
+        try:
+            args = tuple(request.get("args", ()))
+            reply["out"] = getattr(answer, "do_" + request["do"])(args, request)
+            reply["args"] = [a.detach() if isinstance(a, Tensor) else None for a in args]
+            frame = wire.encode(reply)
+        except Failed as failed:
+            frame = wire.encode({"id": request["id"], "error": describe(failed.error, "answer")})
+        except wire.ProtocolError as problem:
+            error = describe(ValueError(f"the result cannot be sent: {problem}"), "answer")
+            frame = wire.encode({"id": request["id"], "error": error})
+        except BaseException as problem:
+            frame = wire.encode({"id": request["id"], "error": describe(problem, "around")})
+        sock.settimeout(None)
+        sock.sendall(frame)
+
+
+def describe(error: BaseException, stage: str) -> dict:
+    """An exception in words: the nearest built-in type, its text, the last line of the answer."""
+    kinds = [c.__name__ for c in type(error).__mro__ if c.__module__ == "builtins"]
+    try:
+        text = str(error)[:ERROR_CHARS]
+    except BaseException:
+        text = ""
+    line, trace = None, error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == cell.ANSWER:
+            line = trace.tb_lineno
+        trace = trace.tb_next
+    if isinstance(error, SyntaxError) and error.filename == cell.ANSWER:
+        line = error.lineno
+    number = error.errno if isinstance(error, OSError) else None
+    return {"kind": kinds[0] if kinds else "Exception", "text": text, "line": line,
+            "errno": number, "stage": stage}  # fmt: skip
+
+
+class Answer:
+    """The learner's function or class, and the modules built from it."""
+
+    def __init__(self, without: frozenset[str]):
+        self.without = without
+        self.answer: Callable = lambda *args, **kwargs: None
+        self.modules: list[Any] = []
+
+    def do_start(self, args: tuple, request: dict) -> dict:
+        """Says {"defined": bool, "reference": bool, "error": what the cell raised or None}."""
+        card = request["card"]
+        if "erasure" not in self.without:
+            try:
+                erase(card["target"], card["blank"])
+            except StillThere as problem:
+                return {"fault": str(problem)}
+        scope, error = cell.run(card, request["answer"])
+        self.answer = scope.get(card["name"])
+        library = importlib.import_module(card["target"].partition(":")[0])
+        return {
+            "defined": self.answer is not None,
+            "reference": self.answer is getattr(library, card["name"], self),
+            "error": describe(error, "answer") if error is not None else None,
+        }
+
+    def do_call(self, args: tuple, request: dict) -> Any:
+        return _run(self.answer, args, request["kwargs"])
+
+    def do_vjp(self, args: tuple, request: dict) -> list[Tensor | None]:
+        return _vjp(self.answer, args, request["upstream"], None)
+
+    def do_module(self, args: tuple, request: dict) -> int:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(request["seed"])
+            self.modules.append(_run(self.answer, args, request["kwargs"]))
+        return len(self.modules) - 1
+
+    def do_forward(self, args: tuple, request: dict) -> Any:
+        with torch.no_grad():
+            return _run(self.modules[request["module"]], args, {})
+
+    def do_module_vjp(self, args: tuple, request: dict) -> tuple:
+        module = self.modules[request["module"]]
+        module.zero_grad(set_to_none=True)
+        inputs = _vjp(module, args, request["upstream"], request["item"])
+        named = {n: p.grad for n, p in module.named_parameters() if p.grad is not None}
+        return inputs, named
+
+    def do_saved_bytes(self, args: tuple, request: dict) -> int:
+        module, kept = self.modules[request["module"]], {}
+
+        def pack(x: Tensor) -> Tensor:
+            if not isinstance(x, torch.nn.Parameter):
+                kept[x.untyped_storage().data_ptr()] = x.untyped_storage().nbytes()
+            return x
+
+        module.train(request["training"])
+        try:
+            with torch.autograd.graph.saved_tensors_hooks(pack, lambda x: x):
+                out = _run(module, args, {})  # noqa: F841  alive while counting
+            return sum(kept.values())
+        finally:
+            module.train()
+
+    def do_to(self, args: tuple, request: dict) -> None:
+        self.modules[request["module"]].to(request["dtype"])
+
+    def do_method(self, args: tuple, request: dict) -> Any:
+        method = getattr(self.modules[request["module"]], request["name"])
+        return _run(method, args, request["kwargs"])
+
+    def do_state(self, args: tuple, request: dict) -> dict[str, Tensor]:
+        return dict(self.modules[request["module"]].state_dict())
+
+    def do_load(self, args: tuple, request: dict) -> None:
+        self.modules[request["module"]].load_state_dict(request["state"])
+
+
+def _run(function: Callable, args: tuple, kwargs: dict) -> Any:
+    try:
+        return function(*args, **kwargs)
+    except BaseException as error:
+        raise Failed(error) from None
+
+
+def _vjp(function: Callable, args: tuple, upstream: Tensor, item: int | None) -> list:
+    given = tuple(a.requires_grad_() if isinstance(a, Tensor) and a.is_floating_point() else a
+                  for a in args)  # fmt: skip
+    try:
+        out = function(*given)
+        out = out if item is None else out[item]
+        if isinstance(out, Tensor) and out.requires_grad:
+            (out * upstream).sum().backward()
+    except BaseException as error:
+        raise Failed(error) from None
+    return [a.grad for a in given if isinstance(a, Tensor) and a.is_floating_point()]
