@@ -113,6 +113,10 @@ class RemoteSubject:
             raised = kind(error["text"])
         except Exception:  # UnicodeDecodeError and the like want more than a text
             raised = Exception(error["text"])
+        try:  # a check may look at where an error was raised; the frames over there do not travel
+            raise raised
+        except BaseException as here:
+            raised = here
         if error["stage"] == "answer":
             self.error = error
             raise AnswerError(raised)

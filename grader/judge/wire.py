@@ -105,11 +105,11 @@ def _pack(value: Any, body: list[bytes], budget: list[int], depth: int) -> Any:
 
 def _pack_tensor(value: Tensor, body: list[bytes]) -> list:
     with torch._C.DisableTorchFunctionSubclass():  # a subclass gets no say in what its bytes are
-        plain = value.detach().as_subclass(Tensor)
-        name = str(plain.dtype).removeprefix("torch.")
-        strided = plain.layout == torch.strided and plain.device.type == "cpu"
-        if not strided or plain.is_nested or name not in DTYPES:
+        name = str(value.dtype).removeprefix("torch.")
+        strided = value.layout == torch.strided and value.device.type == "cpu"
+        if not strided or value.is_nested or name not in DTYPES:
             return ["o", "tensor"]
+        plain = value.detach().as_subclass(Tensor)
         plain = plain.resolve_conj().resolve_neg().contiguous()
         size = plain.numel() * plain.element_size()
         if size > BODY_BYTES or plain.dim() > DIMS:
