@@ -57,6 +57,8 @@ def enter(
     outside, of the process that goes on. `adopted` returns, in that one, when its parent is the
     process that will reap it.
     """
+    if tier not in TIERS:
+        raise OSError(f"no tier is called {tier!r}")
     if tier == "landlock" and limits.processes > 1:
         raise OSError("several processes need the tier 'namespaces'")
     os.setsid()

@@ -1,0 +1,180 @@
+"""The judge and its workers: the same verdicts as in the notebook, and the plumbing between."""
+
+import functools
+import os
+import signal
+import time
+
+import pytest
+
+from course_lib.lab import registry
+from grader.cli import ROOT
+from grader.judge.judge import Judge
+from grader.judge.nursery import Nursery, NurseryError
+from grader.judge.outcome import MESSAGE_CHARS, Outcome
+from grader.lesson import lessons
+from tests.answers import answers
+from tests.confined import Answer, grade, judge, nursery, probe, processes, variant
+from tests.test_exercises import verdict_on
+
+IDS = list(registry.exercises())
+SEED = 7
+RIGHT = answers("bytes")[0].text
+
+
+@functools.cache
+def solved(exercise: str) -> str:
+    return next(x.exercises[exercise].solved for x in lessons(ROOT) if exercise in x.exercises)
+
+
+@pytest.mark.parametrize("exercise", IDS)
+def test_verdicts_are_those_of_the_notebook(exercise):
+    """Every mutant scores zero under the same code, every right answer passes."""
+    for answer in answers(exercise):
+        outcome = grade(exercise, answer.text, seed=SEED)
+        here = verdict_on(registry.exercise(exercise), answer.text, SEED)
+        assert outcome.code == here.code, f"{answer.name}: {outcome}"
+        assert outcome.passed == (answer.code is None), f"{answer.name}: {outcome}"
+        assert not outcome.person, f"{answer.name}: {outcome}"
+
+
+@pytest.mark.parametrize("exercise", IDS)
+def test_the_reference_passes_and_the_stub_is_not_attempted(exercise):
+    outcome = grade(exercise, solved(exercise))
+    assert outcome.passed, outcome
+    stub = grade(exercise, registry.exercise(exercise).stub)
+    assert (stub.verdict, stub.code) == ("ERROR", "STUB") and "not attempted" in stub.message
+
+
+@pytest.mark.parametrize("tier", ["landlock", "none"])
+def test_the_other_tiers_give_the_same_verdicts(tier):
+    over = variant(tier=tier)
+    for exercise in IDS:
+        assert grade(exercise, solved(exercise), over=over).passed
+        assert grade(exercise, registry.exercise(exercise).stub, over=over).code == "STUB"
+
+
+def test_each_exercise_gets_a_fresh_worker():
+    leave = "import torch\ntorch.left_behind = True\n"
+    assert grade("bytes", leave + RIGHT).passed
+    assert (
+        probe(
+            "import torch\ndef training_state_bytes(n):\n    return hasattr(torch, 'left_behind')"
+        )
+        is False
+    )
+
+
+def test_what_the_notebook_defines_elsewhere_is_there():
+    helper = "def four():\n    return 4\n\nraise ValueError\n\nFOUR = four()\n"
+    source = RIGHT.replace(" 4 ", " FOUR ")
+    assert source != RIGHT
+    assert grade("bytes", source, context=helper).passed
+    assert grade("bytes", source).code == "RAISED"
+    assert grade("bytes", source, context="def broken(:").code == "RAISED"
+
+
+def test_a_definition_in_the_context_is_not_the_answer():
+    assert grade("bytes", "x = 1", context=RIGHT).code == "UNDEFINED"
+
+
+def test_a_cell_that_fails_below_a_good_definition_counts():
+    assert grade("bytes", RIGHT + "\nassert False\n").passed
+    assert grade("bytes", "%%time\n" + RIGHT + "\n%timeit training_state_bytes(3)\n!ls\n").passed
+
+
+def test_a_script_is_run_without_its_main_part():
+    main = '\nif __name__ == "__main__":\n    training_state_bytes = None\n'
+    assert grade("bytes", RIGHT + main, kind="script").passed
+    assert not grade("bytes", RIGHT + main).passed
+
+
+def test_flags_come_along():
+    assert grade("bytes", RIGHT, flags=("DUP",)).flags == ("DUP",)
+
+
+@pytest.mark.parametrize(
+    "source,code,words",
+    [
+        ("def training_state_bytes(n, **sizes):\n    return 1 / 0", "RAISED", "ZeroDivisionError"),
+        ("def training_state_bytes(n:", "RAISED", "SyntaxError"),
+        ("1 / 0", "RAISED", "line 1 of the cell: 1 / 0"),
+        ("", "UNDEFINED", "training_state_bytes"),
+        ("training_state_bytes = 7", "RAISED", "TypeError"),
+        ("from course_lib.measure.memory import training_state_bytes", "RAISED", "ImportError"),
+        ("\0", "RAISED", "SyntaxError"),
+        ("def training_state_bytes(n, **sizes):\n    raise KeyboardInterrupt", "RAISED", "Keyboard"),
+    ],
+)  # fmt: skip
+def test_answers_that_do_not_run(source, code, words):
+    outcome = grade("bytes", source)
+    assert (outcome.verdict, outcome.code) == ("ERROR", code) and words in outcome.message
+
+
+def test_an_inherited_reference_is_no_answer():
+    outcome = grade("gpt-forward", "GPT = gpt.GPT")
+    assert (outcome.verdict, outcome.code) == ("ERROR", "REFERENCE")
+    assert grade("gpt-forward", "class GPT(gpt.GPT): pass").verdict == "ERROR"
+
+
+def test_messages_show_no_number_of_this_run():
+    """Inputs are hidden: a wrong answer is told what was found, not what went in or came out."""
+    for name in ("rmsnorm", "attention", "bytes"):
+        for answer in answers(name)[5:12]:
+            message = grade(name, answer.text).message
+            assert len(message) <= MESSAGE_CHARS
+            for label in ("Tried", "Expected", "Got", "Printed", "seed"):
+                assert label not in message, message
+
+
+def test_an_exception_carries_nothing_out():
+    leak = "class S3CRET(Exception): pass\ndef training_state_bytes(n, **k):\n"
+    leak += "    print('S3CRET')\n    raise S3CRET(f'S3CRET {n}')"
+    outcome = grade("bytes", leak)
+    assert outcome.verdict == "ERROR" and outcome.code == "RAISED"
+    told = outcome.message.replace("raise S3CRET(f'S3CRET {n}')", "")  # their own line, quoted
+    assert "S3CRET" not in told and "1000" not in told and "raised Exception" in told
+
+
+def test_unknown_exercises_are_the_callers_mistake():
+    with pytest.raises(ValueError, match="did you mean 'rmsnorm'"):
+        grade("rmsnrm", "x")
+
+
+def test_an_outcome_has_one_of_the_verdicts():
+    with pytest.raises(ValueError, match="none of PASS"):
+        Outcome("GOOD", "", "")
+    assert len(Outcome("PASS", "PASS", "x" * 10**6).message) == MESSAGE_CHARS
+
+
+def test_no_worker_outlives_its_exercise():
+    before = processes()
+    for _ in range(3):
+        judge().grade("bytes", Answer(RIGHT), seed=1)
+    assert len(processes()) <= max(len(before), 1)  # the spare, confined for the next answer
+
+
+def test_a_nest_that_dies_is_started_again_and_workers_die_with_it():
+    own = Nursery(limits=nursery().limits)
+    try:
+        worker = own.spawn()
+        old = own.process.pid
+        os.kill(old, signal.SIGKILL)
+        own.process.wait()
+        deadline = time.monotonic() + 5
+        while os.path.exists(f"/proc/{worker.pid}") and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert not os.path.exists(f"/proc/{worker.pid}")
+        assert worker.close() == 0
+        assert Judge.over(own).grade("bytes", Answer(RIGHT), seed=3).passed
+        assert own.process.pid != old
+    finally:
+        own.close()
+    assert own.process.poll() is not None
+
+
+def test_no_tier_is_a_refusal_that_says_what_to_do(monkeypatch):
+    broken = variant()
+    broken.refused = {}
+    with pytest.raises(NurseryError, match="course doctor --sandbox.*--unsafe"):
+        broken._probe(("no such tier",))
