@@ -7,8 +7,13 @@
 
 The same by mouse: `jupyter lab` in this folder, then Nbgrader > Formgrader in its menu.
 
-Everything is stock nbgrader. What a learner must not see (the second, freshly drawn check) is
-removed from the release by nbgrader, and from the feedback by the same preprocessor here.
+Folders, gradebook, formgrader and feedback are nbgrader's. Who decides is the judge: answers run in
+a sandbox, one process each, and no kernel is started. Where a machine has no sandbox, autograding
+stops and says so (`course doctor --sandbox`); it never goes on without one. With `JUDGE = False`
+below it is stock nbgrader, which runs every notebook with your rights and believes what it prints.
+
+What a learner must not see (the second, freshly drawn check) is removed from the release by
+nbgrader, and from the feedback by the same preprocessor here.
 
 A course folder of your own holds `source/`, this file and, beside it, `templates/`: paths here
 start from the folder of this file, so that a copy needs no change. `templates/` keeps the pages of
@@ -20,12 +25,27 @@ from pathlib import Path
 
 import nbgrader
 
+JUDGE = True
+
 c = get_config()  # noqa: F821  provided by traitlets when it reads this file
 
 c.CourseDirectory.course_id = "course"
 c.ClearSolutions.code_stub = {"python": 'raise NotImplementedError("your code here")'}
 c.Execute.timeout = 180  # seconds a cell; lesson 05 trains for a minute
 c.ExecutePreprocessor.timeout = 180
+if JUDGE:
+    c.Autograde.exporter_class = "grader.judge.preprocessor.SubmissionReader"
+    c.Autograde.sanitize_preprocessors = [
+        "grader.judge.preprocessor.TakeAnswers",
+        "nbgrader.preprocessors.OverwriteKernelspec",
+        "nbgrader.preprocessors.CheckCellMetadata",
+    ]
+    c.Autograde.autograde_preprocessors = [
+        "grader.judge.preprocessor.AskJudge",
+        "grader.judge.preprocessor.SaveVerdicts",
+        "nbgrader.preprocessors.AssignLatePenalties",
+        "nbgrader.preprocessors.CheckCellMetadata",
+    ]
 c.GenerateFeedback.preprocessors = [
     "nbgrader.preprocessors.ClearHiddenTests",  # stock feedback prints the hidden check
     "nbgrader.preprocessors.GetGrades",

@@ -1,0 +1,103 @@
+"""The notebook as it was released, from nbgrader's gradebook: what a submission is put back into."""
+
+from dataclasses import dataclass
+
+from nbformat import NotebookNode
+from nbformat.v4 import new_code_cell, new_markdown_cell
+from nbgrader.api import Gradebook
+
+from grader.judge.notebook import Cell
+from grader.judge.prose import harmless, quoted
+from grader.judge.submission import Submission
+
+
+@dataclass(frozen=True)
+class _Slot:
+    """A graded, locked or answered cell as the gradebook has it."""
+
+    kind: str
+    source: str
+    meta: dict
+
+    @property
+    def ours(self) -> bool:
+        """Whether the text is the course's: a check, or anything locked."""
+        return self.meta["locked"] or self.meta["task"] or not self.meta["solution"]
+
+    def node(self, text: str) -> NotebookNode:
+        """The cell with the course's text, or with the learner's where that is asked for."""
+        source, meta = self.source if self.ours else text, {"nbgrader": dict(self.meta)}
+        if self.kind == "code":
+            return new_code_cell(source, metadata=meta)
+        return new_markdown_cell(source if self.ours else harmless(source), metadata=meta)
+
+
+class Release:
+    """The cells that count. Reads the gradebook and keeps nothing of it open."""
+
+    def __init__(self, book: Gradebook, notebook: str, assignment: str):
+        found = book.find_notebook(notebook, assignment)
+        points = {cell.name: cell.max_score for cell in [*found.grade_cells, *found.task_cells]}
+        graded = {cell.name for cell in found.grade_cells}
+        solved = {cell.name for cell in found.solution_cells}
+        tasks = {cell.name for cell in found.task_cells}
+        self.slots = {
+            cell.name: _Slot(cell.cell_type, cell.source, {
+                "grade": cell.name in graded, "solution": cell.name in solved,
+                "task": cell.name in tasks, "locked": bool(cell.locked),
+                "grade_id": cell.name, "cell_type": cell.cell_type, "schema_version": 3,
+                **({"checksum": cell.checksum} if cell.checksum else {}),
+                **({"points": points[cell.name]} if cell.name in points else {}),
+            })
+            for cell in found.source_cells
+        }  # fmt: skip
+
+    def cells(self, submitted: list[Cell], found: Submission) -> list[NotebookNode]:
+        """The submitted cells in their order, each graded one once and as the gradebook has it."""
+        first = {parts[0]: name for name, parts in found.places.items()}
+        joined = {i for parts in found.places.values() for i in parts[1:]}
+        texts, nodes = self._texts(submitted), {}
+        for i, cell in enumerate(submitted):
+            name = first.get(i) or (cell.grade_id if cell.grade_id not in found.flags else "")
+            if name in self.slots:
+                answer = found.answers.get(name)
+                text = _whole(answer) if answer else texts.get(name, cell.source)
+                nodes.setdefault(name, self.slots[name].node(text))
+            elif i not in joined and cell.grade_id not in found.flags:
+                nodes[i] = _own(cell)
+        return self._completed(nodes)
+
+    def _texts(self, submitted: list[Cell]) -> dict[str, str]:
+        """What was written into each cell, the parts of a split one joined."""
+        texts: dict[str, str] = {}
+        for cell in submitted:
+            if cell.grade_id in self.slots:
+                before = texts.get(cell.grade_id)
+                texts[cell.grade_id] = cell.source if before is None else f"{before}\n{cell.source}"
+        return texts
+
+    def _completed(self, nodes: dict) -> list[NotebookNode]:
+        """Cells that were removed come back: a check below its exercise, others at the end."""
+        order = list(nodes)
+        for name, slot in self.slots.items():
+            if name in nodes:
+                continue
+            nodes[name] = slot.node(slot.source)
+            exercise = name.removesuffix("-check")
+            place = order.index(exercise) + 1 if exercise in order else len(order)
+            order.insert(place, name)
+        return [nodes[name] for name in order]
+
+
+def _whole(answer) -> str:
+    """The answer as a cell again."""
+    return answer.source if answer.kind == "cell" else f"%%writefile answer.py\n{answer.source}"
+
+
+def _own(cell: Cell) -> NotebookNode:
+    """A cell of the learner's own: shown, not graded, and no part of it active."""
+    if cell.kind == "code":
+        return new_code_cell(cell.source)
+    return new_markdown_cell(
+        harmless(cell.source) if cell.kind == "markdown" else quoted(cell.source)
+    )

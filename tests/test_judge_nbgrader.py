@@ -1,0 +1,250 @@
+"""nbgrader with the judge: its gradebook and pages filled from verdicts, whatever was submitted."""
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from nbformat.v4 import new_markdown_cell
+from nbgrader.api import Gradebook
+from nbgrader.apps.api import NbGraderAPI
+from nbgrader.utils import compute_checksum
+from traitlets.config import PyFileConfigLoader
+
+from grader.cli import ROOT
+from grader.judge import preprocessor
+from grader.judge.hand import Options
+from grader.judge.prose import harmless
+from tests.outside import loads
+
+NAME = "02_rope"
+
+
+def book(view: str = "solutions") -> dict:
+    return json.loads((ROOT / view / f"{NAME}.ipynb").read_text(encoding="utf-8"))
+
+
+def at(nb: dict, name: str) -> int:
+    return next(i for i, cell in enumerate(nb["cells"]) if cell.get("id") == name)
+
+
+def split(nb):
+    i = at(nb, "rotate-half")
+    nb["cells"].insert(i + 1, {**nb["cells"][i], "source": "# the second half", "id": "half"})
+
+
+def skipped(nb):
+    nb["cells"][at(nb, "rotate-half")]["source"] = "# WRONG"
+    for cell in nb["cells"]:
+        cell["metadata"]["tags"] = ["skip-execution"]
+
+
+def unmarked(nb):
+    for cell in nb["cells"]:
+        cell["metadata"] = {}
+
+
+def cut(nb):
+    nb["cells"] = [c for c in nb["cells"] if c["id"] not in ("rotate-half", "apply-rope-check")]
+
+
+def ungraded(nb):
+    meta = nb["cells"][at(nb, "apply-rope-check")]["metadata"]["nbgrader"]
+    meta |= {"grade": False, "solution": True, "points": -3, "schema_version": 99, "more": 1}
+
+
+def retyped(nb):
+    for name in ("apply-rope-check", "apply-rope"):
+        nb["cells"][at(nb, name)]["cell_type"] = "markdown"
+
+
+def active(nb):
+    nb["metadata"] = {"kernelspec": {"name": "<script>alert(6)</script>"}}
+    nb["cells"].insert(
+        0, {"cell_type": "raw", "metadata": {}, "source": "<script>alert(5)</script>"}
+    )
+    nb["cells"].insert(
+        1,
+        {
+            "cell_type": "markdown",
+            "metadata": {},
+            "id": 'a b"c',
+            "attachments": 7,
+            "source": "<script>alert(1)</script> <img src=x onerror=alert(2)> [l](javascript:alert(3)) "
+            "![i](https://evil.example/x.png) $\\href{javascript:alert(4)}{x}$ a < b <details>",
+        },
+    )
+    out = {"output_type": "display_data", "data": {"text/html": "<script>alert(7)</script>"}}
+    nb["cells"][at(nb, "rotate-half")]["outputs"] = [out]
+    nb["cells"][at(nb, "rotate-half")]["source"] = "# WRONG </pre><script>alert(8)</script>"
+
+
+BOOKS = {"a-solved": None, "b-split": split, "c-skipped": skipped, "d-unmarked": unmarked,
+         "e-cut": cut, "f-ungraded": ungraded, "g-retyped": retyped, "h-active": active}  # fmt: skip
+FILES = {"i-text": b"no", "j-utf16": "{}".encode("utf-16"), "k-old": b'{"nbformat": 3}',
+         "l-empty": b'{"nbformat": 4, "cells": []}'}  # fmt: skip
+SCORES = {"a-solved": 3, "b-split": 3, "c-skipped": 2, "d-unmarked": 3, "e-cut": 2, "f-ungraded": 3,
+          "g-retyped": 3, "h-active": 2, **dict.fromkeys(FILES, 0), "m-link": 0, "n-blank": 0,
+          "z-last": 3}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def course(tmp_path_factory):
+    """A class graded in one go, by a judge that passes what is written and not marked WRONG."""
+    root = tmp_path_factory.mktemp("course")
+    shutil.copytree(ROOT / "grader/source" / NAME, root / "source" / NAME)
+    shutil.copytree(ROOT / "grader/templates", root / "templates")
+    shutil.copy(ROOT / "grader/nbgrader_config.py", root)
+    submit(root)
+    before, options = dict(os.environ), preprocessor.OPTIONS
+    os.environ |= {"PYTHONPATH": str(ROOT), "COURSE_HOME": str(root)}
+    preprocessor.OPTIONS = Options(judge="tests.judges:Fake")
+    api = nbgrader(root)
+    succeed(api.generate_assignment(NAME, force=True, create=True))
+    add_free_text(root)
+    succeed(api.autograde(NAME, "*", force=True, create=True))
+    yield root, api
+    preprocessor._end()
+    preprocessor.OPTIONS = options
+    os.environ.clear()
+    os.environ.update(before)
+
+
+def submit(root: Path) -> None:
+    for student in [*BOOKS, *FILES, "m-link", "n-blank", "z-last"]:
+        path = root / "submitted" / student / NAME / f"{NAME}.ipynb"
+        path.parent.mkdir(parents=True)
+        if student == "m-link":
+            path.symlink_to(ROOT / "solutions" / f"{NAME}.ipynb")
+            continue
+        nb = book("notebooks" if student == "n-blank" else "solutions")
+        if change := BOOKS.get(student):
+            change(nb)
+        path.write_bytes(FILES.get(student) or json.dumps(nb).encode())
+
+
+def add_free_text(root: Path) -> None:
+    """A question that a person grades, as an instructor would add one."""
+    with Gradebook(f"sqlite:///{root / 'gradebook.db'}") as found:
+        found.add_grade_cell("why", NAME, NAME, max_score=5, cell_type="markdown")
+        found.add_solution_cell("why", NAME, NAME)
+        meta = {"grade": True, "solution": True, "locked": False, "grade_id": "why", "points": 5}
+        asked = new_markdown_cell("Why?", metadata={"nbgrader": meta})
+        found.add_source_cell("why", NAME, NAME, source="Why?", cell_type="markdown",
+                              checksum=compute_checksum(asked))  # fmt: skip
+    path = root / "submitted/a-solved" / NAME / f"{NAME}.ipynb"
+    nb = json.loads(path.read_text())
+    meta = {"grade": True, "solution": True, "grade_id": "why", "points": 5, "locked": False}
+    cell = {"cell_type": "markdown", "metadata": {"nbgrader": meta}, "source": "Because of pairs."}
+    nb["cells"].append(cell)
+    path.write_text(json.dumps(nb))
+
+
+def nbgrader(root: Path) -> NbGraderAPI:
+    config = PyFileConfigLoader("nbgrader_config.py", path=str(root)).load_config()
+    config.CourseDirectory.root = str(root)
+    return NbGraderAPI(config=config)
+
+
+def succeed(outcome: dict) -> None:
+    assert outcome["success"], (outcome.get("error") or "") + (outcome.get("log") or "")[-3000:]
+
+
+def grades(root: Path, student: str) -> dict:
+    with Gradebook(f"sqlite:///{root / 'gradebook.db'}") as found:
+        notebook = found.find_submission_notebook(NAME, NAME, student)
+        return {g.name: (g.auto_score, g.needs_manual_grade) for g in notebook.grades}
+
+
+def test_every_submission_is_a_row(course):
+    root, _ = course
+    found = {student: grades(root, student) for student in SCORES}
+    scores = {s: sum(auto or 0 for auto, _ in g.values()) for s, g in found.items()}
+    assert scores == SCORES
+    assert found["e-cut"]["rotate-half-check"] == (0, True), "no answer: a person must look"
+    assert found["i-text"]["apply-rope-check"] == (0, True)
+    assert found["c-skipped"]["rotate-half-check"] == (0, False)
+
+
+def test_free_text_waits_for_a_person_and_is_kept(course):
+    root, _ = course
+    for student in SCORES:
+        assert grades(root, student)["why"] == (None, True), student
+    assert "Because of pairs." in autograded(root, "a-solved")
+
+
+def autograded(root: Path, student: str) -> str:
+    return (root / "autograded" / student / NAME / f"{NAME}.ipynb").read_text()
+
+
+def test_graders_see_the_flags_and_every_graded_cell_once(course):
+    root, _ = course
+    assert "Noted, costs nothing: DUP" in autograded(root, "b-split")
+    assert "Noted, costs nothing: TAMPERED" in autograded(root, "c-skipped")
+    for student in SCORES:
+        nb = json.loads(autograded(root, student))
+        ids = [c["metadata"]["nbgrader"]["grade_id"] for c in nb["cells"]
+               if "nbgrader" in c["metadata"]]  # fmt: skip
+        wanted = ["rotate-half", "rotate-half-check", "apply-rope", "apply-rope-check", "why"]
+        assert sorted(ids) == sorted(wanted), student
+
+
+def test_feedback_is_escaped_and_hides_what_is_hidden(course):
+    root, api = course
+    for student in ("a-solved", "h-active", "i-text", "n-blank"):
+        succeed(api.generate_feedback(NAME, student, force=True))
+        page = (root / "feedback" / student / NAME / f"{NAME}.html").read_text()
+        assert loads(page) == [], student
+        for word in (
+            "fresh=True",
+            "HIDDEN TESTS",
+            "<script>alert",
+            "<img src=x",
+            'src="https://evil',
+        ):
+            assert word not in page.replace("&quot;", '"'), (student, word)
+        assert 'href="javascript' not in page and "\\href" not in page
+        assert "first, second = x.chunk" not in page or student in ("a-solved", "h-active")
+    shown = (root / "feedback/h-active" / NAME / f"{NAME}.html").read_text()
+    assert "the signs &lt;b&gt;are&lt;/b&gt; turned" in shown, "a message is text, not HTML"
+
+
+@pytest.mark.parametrize("text", [
+    "<ScRiPt>", "<svg/onload=x>", "<a href=x>", "<b onclick=x>", "<!-- x -->", "<?x", "<details open>",
+    "[x](JaVaScript:y)", "&#106;avascript&colon;y", "$\\href{x}{y}$", "![x](y)",
+    "\x1b[2J", "\u202eabc",
+])  # fmt: skip
+def test_prose_that_acts_is_changed(text):
+    assert harmless(text) != text
+
+
+@pytest.mark.parametrize("text", ["a < b and c > d", "> quote", "`x`", "$x_1 < 2$", "# T",
+                                  "<details><summary>x</summary></details>", "the data: 3"])  # fmt: skip
+def test_ordinary_prose_is_left_alone(text):
+    assert harmless(text) == text
+
+
+def test_another_assignment_is_refused_with_the_way_out():
+    with pytest.raises(ValueError, match="JUDGE = False"):
+        preprocessor.lesson("ps1")
+
+
+def test_the_stock_way_still_works(tmp_path, monkeypatch):
+    """`JUDGE = False`: kernels, as nbgrader does it."""
+    monkeypatch.setenv("COURSE_HOME", str(tmp_path))
+    shutil.copytree(ROOT / "grader/source/01_rmsnorm", tmp_path / "source/01_rmsnorm")
+    settings = (ROOT / "grader/nbgrader_config.py").read_text()
+    assert "\nJUDGE = True\n" in settings
+    (tmp_path / "nbgrader_config.py").write_text(settings.replace("JUDGE = True", "JUDGE = False"))
+    for student, view in (("solved", "solutions"), ("blank", "notebooks")):
+        target = tmp_path / "submitted" / student / "01_rmsnorm/01_rmsnorm.ipynb"
+        target.parent.mkdir(parents=True)
+        shutil.copy(ROOT / view / "01_rmsnorm.ipynb", target)
+    monkeypatch.chdir(tmp_path)
+    api = nbgrader(tmp_path)
+    succeed(api.generate_assignment("01_rmsnorm", force=True, create=True))
+    succeed(api.autograde("01_rmsnorm", "*", force=True, create=True))
+    with Gradebook(f"sqlite:///{tmp_path / 'gradebook.db'}") as found:
+        scores = [found.find_submission("01_rmsnorm", s).score for s in ("solved", "blank")]
+    assert scores == [2, 0]
