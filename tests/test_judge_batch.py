@@ -53,8 +53,7 @@ def asked(tmp_path) -> int:
 
 
 def results() -> dict[str, dict]:
-    with Store(Path("grades.jsonl")) as kept:
-        return {result.notebook: result.json() for result in kept}
+    return {result.notebook: result.json() for result in store.results(Path("grades.jsonl"))}
 
 
 def test_the_environment_is_part_of_the_key(monkeypatch):
