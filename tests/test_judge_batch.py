@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from grader.cli import ROOT, main
-from grader.judge import batch, store
+from grader.judge import batch, cluster, store
 from grader.judge.grade import grade, of_json
 from grader.judge.hand import Options
 from grader.judge.store import Store
@@ -215,3 +215,36 @@ def test_kills_lose_nothing_and_grade_nothing_twice(tmp_path):
     os.rename("grades.jsonl", "killed.jsonl")
     main(["grade", "class", "--workers", "2", "--seed", str(seed)])
     assert stable(results()) == stable(found)
+
+
+def test_without_dask_the_message_says_what_to_install(tmp_path, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    write_class(tmp_path / "class", [""])
+    assert main(["grade", "class", "--dask"]) == 2
+    assert "pip install distributed" in capsys.readouterr().err
+
+
+def test_a_cluster_of_two_workers_gives_the_same_results(tmp_path, capsys, monkeypatch):
+    distributed = pytest.importorskip("distributed", reason="Dask is not installed")
+    monkeypatch.setattr(cluster, "environment", lambda: "the same")
+    write_class(tmp_path / "class", ["", "WRONG", "PERSON", "DIE-ALWAYS", *map(str, range(20))])
+    main(["grade", "class", "--workers", "1", "--out", "serial.jsonl", "--seed", "9"])
+    os.rename("serial.jsonl", "grades.jsonl")
+    serial = stable(results())
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, dashboard_address=None
+    ) as there:
+        same = "import grader.judge.cluster as c; c.environment = lambda: 'the same'"
+        with distributed.Client(there) as client:
+            client.run(exec, same)
+        address = there.scheduler_address
+        assert (
+            main(["grade", "class", "--scheduler", address, "--out", "c.jsonl", "--seed", "9"]) == 2
+        )
+        os.rename("c.jsonl", "grades.jsonl")
+        assert stable(results()) == serial
+        with distributed.Client(there) as client:
+            client.run(exec, same.replace("the same", "another"))
+        assert main(["grade", "class", "--scheduler", address, "--out", "d.jsonl"]) == 2
+    assert "another version of the course" in capsys.readouterr().err
+    assert not alive(tmp_path / "asked"), "judges are gone with the run"

@@ -121,12 +121,13 @@ def grade_all(
     """Grade `jobs` in `workers` processes; each result is stored before it is given back."""
     with _Crew(options, workers) as crew:
         for job, values in crew.work(iter(jobs), store.seed):
-            result = of_json(values) if values else _given_up(job, store.seed)
+            result = of_json(values) if values else given_up(job, store.seed)
             store.add(job.key, result)
             yield result
 
 
-def _given_up(job: Job, seed: int) -> Result:
+def given_up(job: Job, seed: int) -> Result:
+    """The row of a notebook on which judges died."""
     reason = f"the judge's process died {TRIES} times on it; a person must look"
     return Result(job.name, UNGRADABLE, reason=reason, seed=seed, failed=True)
 

@@ -50,10 +50,12 @@ class Hand:
         )  # fmt: skip
         self.reader = self._process.stdout
         """Readable when there is a reply, or when the process has died."""
+        self.tier = ""
 
     def ready(self) -> str:
         """The sandbox tier. ValueError when the judge refuses to start on this machine."""
-        return self._reply()["tier"]
+        self.tier = self._reply()["tier"]
+        return self.tier
 
     def ask(self, data: bytes, *, name: str, seed: int, lesson: str | None = None) -> None:
         """Send one notebook. HandDied when nobody is there."""

@@ -1,0 +1,143 @@
+"""`course grade --dask` and `--scheduler A`: the same judges, on the workers of a Dask cluster.
+
+Dask moves notebooks and results and knows nothing of grading: each of its workers keeps judges in
+processes of their own (`Hand`), as a run on one machine does. Every worker must hold the very same
+course; one that does not refuses, so a verdict never depends on where it was reached.
+"""
+
+import contextlib
+import os
+import threading
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
+from typing import Any
+
+from grader.judge.grade import Result, of_json
+from grader.judge.hand import Hand, HandDied, Options
+from grader.judge.store import Store, environment
+
+AHEAD = 2  # notebooks in flight for each thread of the cluster: enough to keep it busy
+STARTUP_S = 60
+
+
+def grade_on_cluster(
+    jobs: Iterable, store: Store, options: Options, address: str | None, workers: int | None
+) -> Iterator[Result]:
+    """Grade `jobs` on the cluster at `address`, or on one started here with `workers` workers.
+
+    ValueError when Dask is not installed, nothing answers at `address`, or a worker has another
+    version of the course.
+    """
+    jobs = iter(jobs)
+    first = next(jobs, None)
+    if first is None:  # everything is in the results file: no cluster is needed
+        return
+    dask = _distributed()
+    with _client(dask, address, workers) as client:
+        try:
+            yield from _stream(dask, client, _chain(first, jobs), store, options)
+        finally:
+            with contextlib.suppress(Exception):  # the cluster may be gone, its hands with it
+                client.run(dismiss)
+
+
+def _stream(dask, client, jobs: Iterator, store: Store, options: Options) -> Iterator[Result]:
+    from grader.judge.batch import given_up
+
+    def send(job):
+        future = client.submit(judge_there, job.data, job.name, job.lesson, store.seed,
+                               asdict(options), environment(), pure=False, retries=1)  # fmt: skip
+        pending[future.key] = job
+        return future
+
+    pending: dict[str, Any] = {}
+    threads = sum(client.nthreads().values())
+    flying = dask.as_completed([send(job) for job in _first(jobs, AHEAD * max(threads, 1))])
+    for future in flying:
+        job = pending.pop(future.key)
+        result = _result(dask, future) or given_up(job, store.seed)
+        store.add(job.key, result)
+        for following in _first(jobs, 1):
+            flying.add(send(following))
+        yield result
+
+
+def _result(dask, future) -> Result | None:
+    """None when the worker, or the judge on it, died of it."""
+    try:
+        return of_json(future.result())
+    except (HandDied, dask.KilledWorker, dask.CancelledError):
+        return None
+
+
+def _first(jobs: Iterator, count: int) -> list:
+    return [job for _, job in zip(range(count), jobs, strict=False)]
+
+
+def _chain(first, rest: Iterator) -> Iterator:
+    yield first
+    yield from rest
+
+
+def _distributed():
+    try:
+        import distributed
+    except ImportError:
+        raise ValueError(
+            "--dask and --scheduler need Dask: pip install distributed, here and on the workers"
+        ) from None
+    distributed.KilledWorker = distributed.scheduler.KilledWorker
+    return distributed
+
+
+@contextlib.contextmanager
+def _client(dask, address: str | None, workers: int | None):
+    with contextlib.ExitStack() as stack:
+        if address is None:
+            # threads_per_worker=1: a judge takes a core; dashboard_address: no port is opened
+            address = stack.enter_context(dask.LocalCluster(
+                n_workers=workers or os.cpu_count(), threads_per_worker=1, host="127.0.0.1",
+                dashboard_address=None))  # fmt: skip
+        try:
+            client = stack.enter_context(dask.Client(address, timeout=STARTUP_S))
+            client.wait_for_workers(1, timeout=STARTUP_S)
+        except (OSError, TimeoutError) as error:
+            raise ValueError(f"no cluster with a worker at {address}: {error}") from None
+        yield client
+
+
+# What follows runs on the workers.
+
+_LOCK = threading.Lock()
+_IDLE: list[Hand] = []
+"""A worker's judges that have nothing to do; at most as many as it has threads."""
+
+
+def judge_there(
+    data: bytes, name: str, lesson: str | None, seed: int, options: dict, expected: str
+) -> dict:
+    """`Result.json` of one notebook, from a judge of this worker."""
+    if environment() != expected:
+        raise ValueError("a worker of the cluster has another version of the course, of Python or "
+                         "of torch: install the same on all machines")  # fmt: skip
+    with _LOCK:
+        hand = _IDLE.pop() if _IDLE else None
+    if hand is None:
+        hand = Hand(Options(**options))
+    try:
+        if not hand.tier:
+            hand.ready()
+        values = hand.grade(data, name=name, lesson=lesson, seed=seed)
+    except BaseException:
+        hand.close(patience_s=0)
+        raise
+    with _LOCK:
+        _IDLE.append(hand)
+    return values
+
+
+def dismiss() -> None:
+    """End this worker's judges."""
+    with _LOCK:
+        while _IDLE:
+            _IDLE.pop().close()
