@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter, defaultdict
 
 import pytest
+
+if "PYTEST_XDIST_WORKER" in os.environ:
+    # Two workers with two threads each wait for one another: three times the time on two cores.
+    # Set before torch is imported, and passed on to kernels, servers and programs.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 FIRST = ("test_house", "test_views")
 LAST = ("test_notebooks", "test_nbgrader", "test_readme", "browser")

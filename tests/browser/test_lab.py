@@ -116,14 +116,22 @@ def figure_cells(book: dict) -> list[int]:
 
 
 def show_figure(page: harness.Page, number: int) -> Locator:
-    """The figure of a cell, drawn; the cell is run when it has not been."""
+    """The figure of a cell, drawn; the cell is run when it has not been.
+
+    On a machine that is far behind, JupyterLab may lose the connection to its kernel and with it
+    the views of widgets, so a figure that does not come is asked for once more, as a person would.
+    """
     where = jupyter.cell(page, number)
-    if not where.locator("[data-state=ready]").count():
-        jupyter.run_cell(page, number)
     figure = where.locator("[data-state=ready]").first
-    figure.wait_for()
-    figure.scroll_into_view_if_needed()
-    return figure
+    for seconds in (jupyter.PATIENCE / 3, jupyter.PATIENCE):
+        if not figure.count():
+            jupyter.run_cell(page, number)
+        with contextlib.suppress(harness.TooLate):
+            figure.wait_for(timeout=1000 * seconds)
+            figure.scroll_into_view_if_needed()
+            return figure
+    status = page.locator("#jp-main-statusbar").inner_text()
+    raise AssertionError(f"cell {number} shows no figure: {where.inner_text()!r}, {status!r}")
 
 
 def test_keys_in_a_figure_never_reach_the_notebook(page: harness.Page, book: dict) -> None:
