@@ -15,7 +15,7 @@ from chromium import BrowserMissing, find_chromium, node_modules
 
 try:
     from playwright.sync_api import Browser, ConsoleMessage, Page, Response, sync_playwright
-    from playwright.sync_api import TimeoutError as TooLate
+    from playwright.sync_api import TimeoutError as TooLate  # noqa: F401  for the tests
 except ImportError as error:  # the reason is reported by browser(), as a test that did not run
     IMPORT_ERROR: ImportError | None = error
 else:
