@@ -26,6 +26,8 @@ ELSEWHERE = {
     "course lab 02_rope": "test_make_lab_serves_the_first_lesson, tests/browser/test_lab.py",
     "course book": "tests/browser/test_site.py",
     "make test": "this very run",
+    "course grade submissions": "tests/test_judge_batch.py, tests/test_judge_class.py",
+    "course report": "tests/test_judge_report.py",
     "nbgrader generate_assignment 01_rmsnorm --create": "tests/test_nbgrader.py",
     "nbgrader autograde 01_rmsnorm": "tests/test_nbgrader.py",
     "nbgrader generate_feedback 01_rmsnorm": "tests/test_nbgrader.py",
