@@ -11,9 +11,18 @@ import weakref
 from types import FunctionType, ModuleType
 from typing import Any
 
+LIBRARY: list[ModuleType] = []
+"""Modules of the course, as `remember` found them."""
+
 
 class StillThere(Exception):
     """The definition can still be reached: grading would be unfair. A fault of the course."""
+
+
+def remember() -> None:
+    """Note the library's modules once, in the nest. To look through all loaded modules is to count
+    references to each, and a worker that writes to a page copies it: thousands, every time."""
+    LIBRARY[:] = [m for name, m in sys.modules.items() if name.split(".")[0] == "course_lib"]
 
 
 def erase(target: str, blank: list[str]) -> None:
@@ -53,7 +62,6 @@ def _functions(thing: Any) -> list[FunctionType]:
 
 
 def _forget(name: str, found: Any) -> None:
-    for module in list(sys.modules.values()):
-        if isinstance(module, ModuleType) and module.__name__.startswith("course_lib"):
-            for alias in [k for k, v in vars(module).items() if v is found]:
-                delattr(module, alias)
+    for module in LIBRARY:
+        for alias in [k for k, v in vars(module).items() if v is found]:
+            delattr(module, alias)

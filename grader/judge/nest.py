@@ -21,7 +21,7 @@ import socket
 import sys
 from types import ModuleType
 
-from grader.judge import confine, worker
+from grader.judge import confine, erase, worker
 from grader.judge.expose import reach_interpreter, readable_paths
 
 ANSWERS_USE = (
@@ -58,6 +58,7 @@ def load() -> None:
         if not found.name.startswith(NEVER) and not found.name.endswith("__main__"):
             with contextlib.suppress(Exception):
                 importlib.import_module(found.name)
+    erase.remember()
     gc.collect()
     gc.freeze()  # or the first collection in each worker would copy every page it shares
 
