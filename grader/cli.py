@@ -41,9 +41,12 @@ def parser() -> argparse.ArgumentParser:
     lab.add_argument("--ip", default="127.0.0.1", help="address to listen on (default 127.0.0.1)")
     lab.add_argument("--no-browser", action="store_true", help="print the address, open nothing")
     doctor = command(
-        "doctor", "course_lib.lab.doctor:run", "what runs on this machine and what does not"
+        "doctor", "grader.cli:run_doctor", "what runs on this machine and what does not"
     )
     doctor.add_argument("--json", action="store_true", help="the same as one JSON object")
+    doctor.add_argument(
+        "--sandbox", action="store_true", help="attack the grader's confinement, and say what held"
+    )
     checked = command(
         "check", "course_lib.lab.terminal:check", "check an exercise without a notebook"
     )
@@ -90,6 +93,15 @@ def parser() -> argparse.ArgumentParser:
     )
     report.add_argument("--html", type=Path, default=Path("report.html"), help="file to write")
     return top
+
+
+def run_doctor(args: argparse.Namespace) -> int:
+    """`course doctor`, of the machine or with `--sandbox` of the grader's confinement."""
+    if args.sandbox:
+        from grader.judge.sandbox import run
+    else:
+        from course_lib.lab.doctor import run
+    return run(args)
 
 
 def run_build(args: argparse.Namespace) -> int:

@@ -1,0 +1,131 @@
+"""`course doctor --sandbox`: how answers are confined on this machine, shown by attacks on it.
+
+Each probe is a hostile answer, run in a real worker. "held" means that it was refused.
+"""
+
+import json
+import os
+import socket
+import sys
+import tempfile
+import textwrap
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from course_lib.checks.subject import AnswerError
+from course_lib.checks.suite import OutOfTime
+from course_lib.lab.registry import exercises
+from grader.judge.judge import _card
+from grader.judge.nursery import Nursery, NurseryError
+from grader.judge.remote import Lost, RemoteSubject
+
+# name: (what it tries, code that gets there or raises)
+PROBES = {
+    "files": ("read a file of the instructor", "open({file!r}).read()"),
+    "gradebook": ("write into it", "open({file!r}, 'r+').write('x')"),
+    "solutions": ("read the library's text", "open({library!r}).read()"),
+    "reference": ("import the solution", "from {module} import {name}"),
+    "network": ("connect to a port here", "socket.create_connection(('127.0.0.1', {port}), 1)"),
+    "programs": ("start a program", "os.execv({python!r}, [{python!r}, '-V'])"),
+    "processes": ("start processes", "if os.fork() == 0: os._exit(0)"),
+    "signals": ("signal the judge", "os.kill({pid}, 0)"),
+    "memory": ("take 16 GiB", "mmap.mmap(-1, 1 << 34).close()"),
+    "environment": ("read the environment", "os.environ[{variable!r}]"),
+    "namespaces": ("gain rights in a namespace of its own",
+                   "if ctypes.CDLL(None).unshare(0x10000000): raise OSError('refused')"),
+}  # fmt: skip
+HELP = {
+    "namespaces": "Ubuntu 24.04: sysctl kernel.apparmor_restrict_unprivileged_userns=0; "
+    "Docker: --security-opt seccomp=unconfined --security-opt apparmor=unconfined",
+    "landlock": "Linux 5.13 or newer, with landlock in /sys/kernel/security/lsm",
+}
+MEANS = {
+    "namespaces": "namespaces, Landlock, seccomp and resource limits: the strongest there is here",
+    "landlock": "Landlock, seccomp and resource limits: no exercises with several ranks",
+}
+
+
+def run(args) -> int:
+    """Print the tier and what each probe met; exit status 1 when something is open."""
+    report = examine()
+    if getattr(args, "json", False):
+        print(json.dumps(report, indent=1))
+    else:
+        print(text(report))
+    return 0 if report["tier"] and all(p["held"] for p in report["probes"]) else 1
+
+
+def examine() -> dict:
+    """The tier, why a better one could not be had, and the probes' results."""
+    try:
+        workers = Nursery(spares=False)
+    except NurseryError as problem:
+        return {"tier": "", "refused": {"all": str(problem)}, "notes": [], "probes": []}
+    try:
+        found = attack(workers)
+    finally:
+        workers.close()
+    return {"tier": workers.tier, "refused": workers.refused, "notes": workers.notes,
+            "probes": found}  # fmt: skip
+
+
+def attack(workers: Nursery) -> list[dict]:
+    """Each probe's name, what it tries, whether it was held, and what it met."""
+    with _prey() as prey:
+        return [_try(workers, name, what, code.format(**prey))
+                for name, (what, code) in PROBES.items()]  # fmt: skip
+
+
+@contextmanager
+def _prey() -> Iterator[dict]:
+    """Things of this process that no worker may reach."""
+    card = next(e for e in exercises().values() if "." not in e.path)
+    library = Path(sys.modules[__package__].__file__).parents[2] / "course_lib"
+    variable = "COURSE_DOCTOR"
+    os.environ[variable] = "secret"
+    try:
+        # not in /tmp, where a worker has a folder of its own
+        where = "/var/tmp" if os.access("/var/tmp", os.W_OK) else None
+        with (
+            tempfile.NamedTemporaryFile(dir=where) as file,
+            socket.create_server(("127.0.0.1", 0)) as port,
+        ):
+            os.chmod(file.name, 0o666)
+            yield dict(file=file.name, library=str(library / "gpt.py"), module=card.module,
+                       name=card.name, port=port.getsockname()[1], python=sys.executable,
+                       pid=os.getpid(), variable=variable)  # fmt: skip
+    finally:
+        os.environ.pop(variable)
+
+
+def _try(workers: Nursery, name: str, what: str, code: str) -> dict:
+    card = next(e for e in exercises().values() if "." not in e.path)
+    source = "import ctypes, mmap, os, socket\ndef " + card.name + "():\n"
+    source += textwrap.indent(code + "\nreturn 'reached'", "    ")
+    worker = workers.spawn()
+    try:
+        subject = RemoteSubject(worker, budget_s=10, call_s=10)
+        subject.start(_card(card), {"source": source, "context": "", "kind": "cell"})
+        met = subject.call()
+    except AnswerError as refused:
+        met = str(refused)
+    except (Lost, OutOfTime) as gone:
+        met = f"{type(gone).__name__}: {gone}"
+    finally:
+        worker.close()
+    return {"name": name, "tries": f"to {what}", "held": met != "reached", "met": str(met)[:100]}
+
+
+def text(report: dict) -> str:
+    """The report as lines, in the manner of `course doctor`."""
+    tier = report["tier"]
+    lines = [f"tier    {tier or 'none'}: {MEANS.get(tier, 'answers cannot be confined here')}"]
+    for refused, why in report["refused"].items():
+        lines += [f"no      {refused}: {why}"]
+        lines += [f"{'':<8}-> {HELP[refused]}"] if refused in HELP else []
+    lines += [f"note    {note}" for note in report["notes"]]
+    for probe in report["probes"]:
+        state = "held" if probe["held"] else "OPEN"
+        lines.append(f"{state:<8}{probe['name']:<12} {probe['tries']}: {probe['met']}")
+    return "\n".join(lines)
