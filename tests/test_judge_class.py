@@ -12,7 +12,7 @@ from tests.answers import answers
 pytest.importorskip("torch")
 HOSTILE = (
     "import os\ndef rotate_half(x):\n    os._exit(0)",
-    "def rotate_half(x):\n    while True: pass",
+    "def rotate_half(x):\n    raise SystemExit(0)",
     "import torch\ntorch.allclose = torch.equal = lambda *a, **k: True\n"
     "def rotate_half(x):\n    return x",
 )
@@ -58,7 +58,11 @@ def test_the_scores_are_right(graded):
     assert {s for s, score in scores.items() if score == 3} == {
         s for s in scores if s == "solved" or s.startswith("right")}  # fmt: skip
     verdicts = [rows[f"hostile{i}"]["exercises"]["rotate-half"]["verdict"] for i in range(3)]
-    assert verdicts == ["CRASHED", "TIMEOUT", "WRONG"]
+    assert verdicts == ["CRASHED", "ERROR", "WRONG"]
+    for i in range(3):
+        later = rows[f"hostile{i}"]["exercises"]["apply-rope"]
+        assert later["verdict"] == "PASS", "it calls rotate_half, and is right"
+    assert "ALONE" in rows["hostile1"]["exercises"]["apply-rope"]["flags"]
     assert rows["wrong"]["exercises"]["rotate-half"]["verdict"] == "WRONG"
     assert {row["tier"] for row in rows.values()} < {"namespaces", "landlock"}
 

@@ -172,6 +172,13 @@ def test_the_context_is_what_the_answer_reads():
                      "flip = lambda x: t.flip(x, (-1,))", "SCALE = big()"]  # fmt: skip
 
 
+def test_a_mistake_in_one_exercise_does_not_cost_the_next():
+    found = taken(book())
+    assert set(found.alone) == {"apply-rope"}
+    assert "def rotate_half" in found.answers["apply-rope"].context
+    assert "rotate_half" not in found.alone["apply-rope"].context
+
+
 def test_a_script_and_magics():
     nb = book()
     nb["cells"][at(nb, "rotate-half")]["source"] = [

@@ -2,7 +2,7 @@
 
 import dataclasses
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from course_lib.lab.registry import exercise
@@ -91,6 +91,8 @@ def grade(submission: Submission, judge: Judge, seed: int) -> Result:
                               f"{submission.missing[name]}.", person=submission.missing[name])  # fmt: skip
         else:
             outcome, broke = _ask(judge, name, submission.answers[name], seed)
+            if outcome.verdict != "PASS" and name in submission.alone:
+                outcome = _better(outcome, _ask(judge, name, submission.alone[name], seed)[0])
             failed = failed or broke
         rows[name] = _row(name, outcome, submission.flags[name])
     return Result(
@@ -107,6 +109,16 @@ def _ask(judge: Judge, name: str, answer: Answer, seed: int) -> tuple[Outcome, b
         text = f"the judge failed with {type(error).__name__}: {str(error)[:200]}"
         return Outcome("UNGRADABLE", "JUDGE-FAILED", "The judge could not decide; "
                        "this is not the answer's fault.", person=text), True  # fmt: skip
+
+
+def _better(together: Outcome, alone: Outcome) -> Outcome:
+    """What is said of an answer that fails with the learner's earlier answers in place.
+
+    Alone it is run with the course's own; then what it says is about this answer and no other.
+    """
+    if alone.verdict == "PASS":
+        return replace(alone, flags=(*alone.flags, "ALONE"))
+    return together if alone.verdict in ("ERROR", "UNGRADABLE") else alone
 
 
 def _row(name: str, outcome: Outcome, flags: tuple[str, ...]) -> Row:

@@ -7,6 +7,7 @@ and not read; where they differ from what was handed out, the exercise is flagge
     DUP       its cell was split or copied: the parts are joined in order
     MATCHED   its grading id was lost or its cell left untouched: found by the name defined
     TAMPERED  the check or its settings were changed or removed: graded as if they were not
+    ALONE     it passes with the course's solution of an earlier exercise, not with the learner's
 
 Flags cost nothing. They are for the person who reads the results.
 """
@@ -15,8 +16,8 @@ import ast
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Container, Iterator
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from course_lib.lab.registry import Exercise, exercises
@@ -58,6 +59,9 @@ class Submission:
     name: str
     lesson: str = ""
     answers: dict[str, Answer] = field(default_factory=dict)
+    alone: dict[str, Answer] = field(default_factory=dict)
+    """The same answers without the learner's earlier ones, where they read one of them: so that a
+    mistake in one exercise does not cost the points of the next."""
     missing: dict[str, str] = field(default_factory=dict)
     """Why an exercise of the lesson has no answer, by exercise id."""
     flags: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -94,6 +98,7 @@ def take(cells: list[Cell], lesson: str, *, name: str = "notebook") -> Submissio
         name=name,
         lesson=lesson,
         answers={i: found for i, found in answers.items() if isinstance(found, Answer)},
+        alone=taker.alone,
         missing={i: found for i, found in answers.items() if isinstance(found, str)},
         flags={i: tuple(sorted(flags)) for i, flags in taker.flags.items()},
         notes=tuple(taker.notes),
@@ -109,6 +114,7 @@ class _Taker:
     flags: dict[str, set[str]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     places: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    alone: dict[str, Answer] = field(default_factory=dict)
 
     def answer(self, card: Exercise) -> Answer | str:
         """The answer, or the reason why there is none."""
@@ -127,7 +133,12 @@ class _Taker:
         if script := SCRIPT.match(source):
             return Answer(source[script.end() :], kind="script", flags=flags)
         source = plain(source)
-        return Answer(source, context(source, self._others(parts, check)), flags=flags)
+        answer = Answer(source, context(source, self._others(parts, check)), flags=flags)
+        answers = {i for places in self.places.values() for i in places}
+        without = context(source, self._others(parts, check, without=answers))
+        if without != answer.context:
+            self.alone[card.id] = replace(answer, context=without)
+        return answer
 
     def _parts(self, card: Exercise, check: int | None) -> tuple[int, ...]:
         """Positions of the cells that make up the answer."""
@@ -202,12 +213,13 @@ class _Taker:
             self.flags[card.id].add(flag)
             self.notes.append(note)
 
-    def _others(self, parts: tuple[int, ...], check: int | None) -> list[str]:
+    def _others(self, parts, check: int | None, *, without: Container[int] = ()) -> list[str]:
         """Code of the cells that have run before the answer is checked."""
         end = len(self.cells) if check is None or check < max(parts) else check
         return [
             cell.source for i, cell in enumerate(self.cells[:end])
-            if i not in parts and cell.kind == "code" and not SCRIPT.match(cell.source)
+            if i not in parts and i not in without
+            and cell.kind == "code" and not SCRIPT.match(cell.source)
         ]  # fmt: skip
 
 
