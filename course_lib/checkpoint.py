@@ -1,0 +1,204 @@
+"""Checkpoints that survive a kill: written whole or not at all, checked when they are read.
+
+What it is: two files per checkpoint. `step_00000050.pt` is what `torch.save` writes, so `torch.load`
+opens it anywhere. `step_00000050.json` has its size and sha256; it is written last, and a checkpoint
+without it does not exist. What it leaves out: sharded checkpoints of many ranks (lesson 22).
+
+The order of a save, each step safe against a kill after it:
+1. write the tensors under a temporary name, fsync, rename;
+2. write the record the same way: from here on the checkpoint counts;
+3. fsync the folder, so that the names are on the disk too;
+4. only now delete checkpoints beyond the last `keep`, records first.
+"""
+
+import hashlib
+import json
+import os
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+# What torch.compile, activation checkpointing and FSDP1 put into the names of parameters.
+WRAPPERS = ("_orig_mod.", "_checkpoint_wrapped_module.", "_fsdp_wrapped_module.")
+
+
+class CheckpointError(ValueError):
+    """A checkpoint is missing, cut short, changed or of something else; the message says which."""
+
+
+def save(state: dict, folder: str | Path, step: int, *, keep: int = 2) -> Path:
+    """Write `state` as the checkpoint of `step` and drop all but the newest `keep`.
+
+    `state` holds tensors, numbers, strings and lists, tuples or dicts of them: what
+    `torch.load(weights_only=True)` reads back. Returns the path of the tensors. OSError when the
+    disk is full; the earlier checkpoints are then still there.
+    """
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    for part in folder.glob("*.part"):  # of a process that was killed while it wrote
+        part.unlink(missing_ok=True)
+    path = folder / f"step_{step:08d}.pt"
+    path.with_suffix(".json").unlink(missing_ok=True)  # while it is rewritten it does not count
+    digest = _write(path, lambda stream: torch.save(state, stream))
+    record = {"step": step, "bytes": path.stat().st_size, "sha256": digest}
+    _write(path.with_suffix(".json"), lambda stream: stream.write(json.dumps(record).encode()))
+    _sync_folder(folder)
+    for old in steps(folder)[keep:]:
+        for suffix in (".json", ".pt"):
+            (folder / f"step_{old:08d}{suffix}").unlink(missing_ok=True)
+    return path
+
+
+def steps(folder: str | Path) -> list[int]:
+    """Steps that have a complete checkpoint in the folder, newest first; whole is not yet good."""
+    found = Path(folder).glob("step_*.json")
+    return sorted((int(p.stem[5:]) for p in found if p.stem[5:].isdigit()), reverse=True)
+
+
+def load(path: str | Path, *, check: bool = True) -> dict:
+    """The state in one checkpoint file, its tensors on the CPU. CheckpointError when it is not good.
+
+    A file without a record, such as one from elsewhere, is read unchecked. Never runs code from the
+    file: `weights_only` refuses everything but tensors and plain values.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise CheckpointError(f"no checkpoint at {path}: pass the path of a .pt file")
+    if check and path.with_suffix(".json").is_file():
+        _compare(path)
+    try:
+        return torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # torch raises many kinds for a foreign or damaged file
+        first = str(error).splitlines()[0][:120] if str(error) else type(error).__name__
+        raise CheckpointError(
+            f"{path.name} is not a checkpoint of tensors and plain values ({first}): "
+            f"use an earlier one, or save it again with torch.save"
+        ) from None
+
+
+def load_newest(folder: str | Path, say=print) -> tuple[int, dict] | None:
+    """(step, state) of the newest good checkpoint, or None when the folder has none at all.
+
+    A bad one is named through `say` and passed over. CheckpointError when all that are there are bad:
+    starting again from nothing should be a decision, not an accident.
+    """
+    candidates = steps(folder)
+    for step in candidates:
+        try:
+            return step, load(Path(folder) / f"step_{step:08d}.pt")
+        except CheckpointError as error:
+            say(f"{error}")
+    if candidates:
+        raise CheckpointError(
+            f"none of the {len(candidates)} checkpoints in {folder} is good: "
+            f"move them away to start again, or pass another folder"
+        )
+    return None
+
+
+def plain_names(state: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The state dict of the bare model, from that of one wrapped by DDP, compile or FSDP.
+
+    DDP's "module." goes where it leads every name: a model may have a part called module.
+    """
+    for part in WRAPPERS:
+        state = {name.replace(part, ""): value for name, value in state.items()}
+    while state and all(name.startswith("module.") for name in state):
+        state = {name.removeprefix("module."): value for name, value in state.items()}
+    return state
+
+
+def refuse_other_shapes(found: dict[str, Tensor], wanted: dict[str, Tensor]) -> None:
+    """CheckpointError unless both have the same names, with the same shapes."""
+    names = sorted(found.keys() | wanted.keys())
+    odd = [
+        n for n in names if n not in found or n not in wanted or found[n].shape != wanted[n].shape
+    ]
+    if odd:
+        raise CheckpointError(
+            f"the checkpoint is of another model: {len(odd)} of {len(names)} tensors differ, such "
+            f"as {odd[0]}; pass the model_size it was made with, or another --out"
+        )
+
+
+def random_states() -> dict[str, Any]:
+    """Every random state of this process: Python's, numpy's, torch's on the CPU and on its GPU."""
+    name, keys, *rest = np.random.get_state()
+    version, numbers, spare = random.getstate()
+    states = {
+        "python": [version, list(numbers), spare],
+        "numpy": [name, keys.tolist(), *rest],
+        "torch": torch.get_rng_state(),
+    }
+    return states | ({"cuda": torch.cuda.get_rng_state()} if torch.cuda.is_available() else {})
+
+
+def restore_random_states(states: dict[str, Any]) -> None:
+    """Put back what `random_states` returned."""
+    version, numbers, spare = states["python"]
+    random.setstate((version, tuple(numbers), spare))
+    name, keys, *rest = states["numpy"]
+    np.random.set_state((name, np.array(keys, dtype=np.uint32), *rest))
+    torch.set_rng_state(states["torch"])
+    if "cuda" in states and torch.cuda.is_available():
+        torch.cuda.set_rng_state(states["cuda"])
+
+
+class _Hashing:
+    """A binary stream that hashes what is written through it, so that nothing is read again."""
+
+    def __init__(self, stream):
+        self.stream, self.digest = stream, hashlib.sha256()
+
+    def write(self, data) -> int:
+        self.digest.update(data)
+        return self.stream.write(data)
+
+    def flush(self) -> None:
+        self.stream.flush()
+
+
+def _write(path: Path, fill) -> str:
+    """Fill a file under a temporary name, put it on the disk, then give it its name; its sha256."""
+    temporary = path.with_name(path.name + ".part")
+    try:
+        with temporary.open("wb") as stream:
+            hashing = _Hashing(stream)
+            fill(hashing)
+            stream.flush()
+            os.fsync(stream.fileno())
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)  # a full disk gets its space back
+        raise
+    return hashing.digest.hexdigest()
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _compare(path: Path) -> None:
+    """CheckpointError unless size and sha256 are those of the record."""
+    try:
+        record = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
+        size, digest = int(record["bytes"]), str(record["sha256"])
+    except (ValueError, KeyError, TypeError):
+        raise CheckpointError(f"the record {path.stem}.json is damaged: not used") from None
+    if path.stat().st_size != size:
+        raise CheckpointError(
+            f"{path.name} has {path.stat().st_size:,} bytes where its record says {size:,}: "
+            f"it was cut short, not used"
+        )
+    with path.open("rb") as stream:
+        found = hashlib.file_digest(stream, "sha256").hexdigest()
+    if found != digest:
+        raise CheckpointError(f"{path.name} was changed after it was written: not used")

@@ -1,0 +1,329 @@
+"""The training loop, on one device or with DDP on many: the same lines.
+
+What it is: optimizer groups, a schedule, the accumulated step, validation, exact resume. What it
+leaves out: sharding (fsdp_trainer.py), tensor and pipeline parallelism.
+
+    python -m course_lib.ddp_trainer --model_size small --max_steps 50
+    torchrun --nproc_per_node=2 -m course_lib.ddp_trainer --model_size small --max_steps 50
+
+Sources: Loshchilov and Hutter 2019 (AdamW, cosine schedule), Li et al. 2020 ("PyTorch Distributed",
+DDP), Pascanu et al. 2013 (clipping).
+"""
+
+import contextlib
+import dataclasses
+import math
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from torch.nn.parallel import DistributedDataParallel
+
+from course_lib import checkpoint
+from course_lib.batches import BatchLoader
+from course_lib.gpt import GPT
+from course_lib.measure.flops import flops_per_token
+from course_lib.measure.speed import Speed
+from course_lib.options import parse
+from course_lib.precision import autocast, compute_dtype
+from course_lib.run_log import RunLog
+from course_lib.sources import training_tokens
+from course_lib.tokenizer import Tokenizer
+from course_lib.train_config import TrainConfig
+from course_lib.world import World, run
+
+IGNORED = -100  # a target that does not count, in GPT.forward and in F.cross_entropy
+
+
+class TrainingDiverged(RuntimeError):
+    """The loss or the gradient is no longer a number; the message says where and what to try."""
+
+
+class DistributedTrainer:
+    """Trains a GPT on batches of tokens; every rank builds one and calls the same methods.
+
+    Args: `config`; `tokens`, the training text as 1-D uint16 (array, memmap or Shards);
+    `vocab_size`; `valid_tokens`, the same for validation; `world`, this process among the others.
+    """
+
+    def __init__(self, config: TrainConfig, tokens, *, vocab_size: int, valid_tokens=None,
+                 world: World | None = None):  # fmt: skip
+        self.config, self.world = config, world or World()
+        self.device, self.step, self.tokens_seen = self.world.device, 0, 0
+        self.accumulation = config.accumulation(self.world.world_size)
+        self.dtype = compute_dtype(config.precision, self.device)
+        torch.manual_seed(config.seed)  # the same weights on every rank
+        self.plain_model = GPT(config.model_config(vocab_size)).to(self.device)
+        self.optimizer = self._setup_optimizer()
+        self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.dtype == torch.float16)
+        self.model = self._wrapped()
+        self.loader = self._loader(tokens, config.seed)
+        self.valid_tokens = valid_tokens
+
+    def _setup_optimizer(self) -> torch.optim.AdamW:
+        """AdamW in two groups: tensors of two and more dimensions decay, gains and biases do not.
+
+        A shared tensor, such as a tied embedding and head, is in one group, once. The fused kernel
+        updates all tensors of a group in one go.
+        """
+        params = [p for p in self.plain_model.parameters() if p.requires_grad]
+        groups = [
+            {
+                "params": [p for p in params if p.dim() >= 2],
+                "weight_decay": self.config.weight_decay,
+            },
+            {"params": [p for p in params if p.dim() < 2], "weight_decay": 0.0},
+        ]
+        betas = (self.config.beta1, self.config.beta2)
+        return torch.optim.AdamW(groups, lr=self.config.lr, betas=betas, fused=True)
+
+    def get_lr(self, step: int) -> float:
+        """The learning rate of update `step`, counted from 0: warmup, cosine, then constant.
+
+        Update i of the first `warmup_steps` takes lr * (i + 1) / warmup_steps. From there half a
+        cosine leads to `min_lr` at `max_steps`, and the rate stays there.
+        """
+        c = self.config
+        if step < c.warmup_steps:
+            return c.lr * (step + 1) / c.warmup_steps
+        done = (step - c.warmup_steps) / max(1, c.max_steps - c.warmup_steps)
+        return c.min_lr + 0.5 * (c.lr - c.min_lr) * (1 + math.cos(math.pi * min(done, 1.0)))
+
+    def train_step(self, batches: list[tuple[Tensor, Tensor]]) -> dict[str, float]:
+        """One update from this rank's micro-batches: pairs (idx, targets), each (B, T) int64.
+
+        The gradient is that of the mean loss over all tokens that count, of all micro-batches on
+        all ranks, however unequal they are. Returns "loss" (nats per token, before the update),
+        "grad_norm" (before clipping) and "lr". Collectives: two all-reduces of 8 bytes, and DDP's
+        of the gradients, once, with the last micro-batch: 4 bytes a parameter.
+        """
+        lr = self.get_lr(self.step)
+        for group in self.optimizer.param_groups:
+            group["lr"] = lr
+        counts = [(targets != IGNORED).sum() for _, targets in batches]
+        num_tokens = self.world.sum(torch.stack(counts).sum().double())
+        loss_sum = torch.zeros((), dtype=torch.float64, device=self.device)
+        for i, (idx, targets) in enumerate(batches):
+            share = counts[i].to(self.device) / num_tokens
+            with self._synced(last=i == len(batches) - 1):
+                with autocast(self.dtype, self.device):
+                    logits, loss = self.model(idx.to(self.device), targets.to(self.device))
+                if not counts[i]:
+                    loss = 0.0 * logits.sum()  # the mean of nothing is nan, its share is 0
+                # DDP takes the mean over ranks, and this is a sum
+                self.scaler.scale((loss * share * self.world.world_size).float()).backward()
+            loss_sum += loss.detach() * share
+        grad_norm = self._update()
+        self.step += 1
+        self.tokens_seen += int(num_tokens)
+        return {"loss": self.world.sum(loss_sum).item(), "grad_norm": grad_norm.item(), "lr": lr}
+
+    def _update(self) -> Tensor:
+        """Unscale, clip, step, and clear; the norm of the gradient before clipping."""
+        self.scaler.unscale_(self.optimizer)  # or clipping would compare a scaled norm
+        limit = self.config.grad_clip or math.inf
+        grad_norm = torch.nn.utils.clip_grad_norm_(self.plain_model.parameters(), limit)
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+        self.optimizer.zero_grad(set_to_none=True)
+        return grad_norm
+
+    @torch.no_grad()
+    def evaluate(self) -> float:
+        """Mean loss in nats over the first windows of the validation text, the same each time.
+
+        `eval_batches` micro-batches are shared out among the ranks. One all-reduce of 8 bytes.
+        """
+        loader = self._loader(self.valid_tokens, seed=0)
+        self.model.eval()
+        total = torch.zeros((), dtype=torch.float64, device=self.device)
+        rounds = math.ceil(self.config.eval_batches / self.world.world_size)
+        for _ in range(rounds):
+            idx, targets = (part.to(self.device) for part in loader.next_batch())
+            with autocast(self.dtype, self.device):
+                total += self.plain_model(idx, targets)[1]
+        self.model.train()
+        return self.world.sum(total).item() / (rounds * self.world.world_size)
+
+    def fit(self) -> dict[str, float]:
+        """Train up to `max_steps`, with log, validation and checkpoints; the last row of the log.
+
+        Continues from the newest good checkpoint where `config.resume` says so. Raises
+        TrainingDiverged when the loss is no longer a number; no such state is ever saved.
+        """
+        c = self.config
+        if c.resume:
+            self.load_checkpoint()
+        log, speed, row = self._log(), self._speed(), {}
+        while self.step < c.max_steps:
+            speed.start()
+            before = self.tokens_seen
+            batches = [self.loader.next_batch() for _ in range(self.accumulation)]
+            found = self.train_step(batches)
+            speed.stop(self.tokens_seen - before)
+            self._refuse_nan(found)
+            last = self.step == c.max_steps
+            row = {"step": self.step, **found, "tokens": self.tokens_seen}
+            if self._due(c.eval_every, last) and self.valid_tokens is not None and c.eval_batches:
+                row["valid_loss"] = self.evaluate()
+            if self._due(c.log_every, last) or "valid_loss" in row:
+                row |= speed.row()
+                log.write(row)
+            if self._due(c.save_every, last):
+                self.save_checkpoint()
+        log.close()
+        return row
+
+    def save_checkpoint(self) -> Path:
+        """Write everything that a resume needs, from rank 0; the path. All ranks must call it.
+
+        Model and optimizer are the same on all ranks; random states are not, and are gathered.
+        """
+        ranks = self.world.gather(checkpoint.random_states())
+        folder = Path(self.config.out) / "checkpoints"
+        path = folder / f"step_{self.step:08d}.pt"
+        if self.world.is_first:
+            path = checkpoint.save(self.state_dict() | {"ranks": ranks}, folder, self.step,
+                                   keep=self.config.keep)  # fmt: skip
+        self.world.barrier()  # nobody goes on, and perhaps dies, before the file is there
+        return path
+
+    def load_checkpoint(self, path: str | Path | None = None) -> int:
+        """Continue from that file, or from the newest good one of the run; the step, 0 for none.
+
+        Names of wrapped models are read too. CheckpointError names a file that does not fit.
+        """
+        folder = Path(self.config.out) / "checkpoints"
+        say = print if self.world.is_first else lambda text: None
+        found = (0, checkpoint.load(path)) if path else checkpoint.load_newest(folder, say)
+        if found is None:
+            return 0
+        self.load_state_dict(found[1])
+        ranks = found[1].get("ranks", [])
+        if len(ranks) == self.world.world_size:  # another number of ranks draws anew
+            checkpoint.restore_random_states(ranks[self.world.rank])
+        say(f"continuing from step {self.step}")
+        return self.step
+
+    def describe(self) -> str:
+        """One line: model, device, precision, tokens per update, optimizer groups."""
+        decayed, plain = (sum(p.numel() for p in g["params"]) for g in self.optimizer.param_groups)
+        c, ranks = self.config, self.world.world_size
+        batch = c.batch_size * self.accumulation * ranks
+        return (
+            f"{c.model_size}: {decayed + plain:,} parameters, {decayed:,} of them decayed; {ranks} "
+            f"{self.device.type} rank{'s' * (ranks > 1)}, {str(self.dtype)[6:]}; "
+            f"{batch} x {c.tokens_per_sequence} = {batch * c.tokens_per_sequence:,} tokens per step"
+        )
+
+    @torch.no_grad()
+    def sample(self, tokenizer, num_tokens: int, prompt: str = "def ") -> str:
+        """What the model makes of the prompt, in `num_tokens` tokens; always the same draw."""
+        idx = torch.tensor([tokenizer.encode(prompt)], device=self.device)
+        generator = torch.Generator(self.device).manual_seed(0)
+        with autocast(self.dtype, self.device):
+            out = self.plain_model.generate(idx, max_new_tokens=num_tokens, temperature=0.8,
+                                            top_k=40, generator=generator)  # fmt: skip
+        return tokenizer.decode(out[0].tolist())
+
+    def state_dict(self) -> dict:
+        """All state but the random one, in plain values and tensors."""
+        return {
+            "step": self.step,
+            "tokens_seen": self.tokens_seen,
+            "model": self.plain_model.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "scaler": self.scaler.state_dict(),
+            "loader": self.loader.state_dict(),
+            "config": dataclasses.asdict(self.config),
+        }
+
+    def load_state_dict(self, state: dict) -> None:
+        """Put back what `state_dict` returned, perhaps from a wrapped model.
+
+        CheckpointError when a part is missing or has other shapes; nothing is changed then.
+        """
+        wanted = {"step", "tokens_seen", "model", "optimizer", "scaler", "loader"}
+        if missing := wanted - set(state):
+            raise checkpoint.CheckpointError(
+                f"expected a training checkpoint, this one lacks {', '.join(sorted(missing))}: "
+                f"for weights alone use trainer.plain_model.load_state_dict(plain_names(state))"
+            )
+        weights = checkpoint.plain_names(state["model"])
+        checkpoint.refuse_other_shapes(weights, self.plain_model.state_dict())
+        self.loader.load_state_dict(state["loader"])  # first: it refuses another batch size
+        self.plain_model.load_state_dict(weights)
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.scaler.load_state_dict(state["scaler"])
+        self.step, self.tokens_seen = state["step"], state["tokens_seen"]
+
+    def _wrapped(self) -> torch.nn.Module:
+        """The model as it is called: compiled where asked for, in DDP where there are ranks."""
+        model = torch.compile(self.plain_model) if self.config.compile else self.plain_model
+        if self.world.group is None:
+            return model
+        devices = [self.device] if self.device.type == "cuda" else None
+        return DistributedDataParallel(model, devices, process_group=self.world.group)
+
+    def _synced(self, *, last: bool) -> contextlib.AbstractContextManager:
+        """DDP all-reduces in the backward pass of the last micro-batch alone."""
+        if last or self.world.group is None:
+            return contextlib.nullcontext()
+        return self.model.no_sync()
+
+    def _loader(self, tokens, seed: int) -> BatchLoader:
+        return BatchLoader(
+            tokens, batch_size=self.config.batch_size, seq_len=self.config.tokens_per_sequence,
+            rank=self.world.rank, world_size=self.world.world_size, seed=seed,
+            vocab_size=self.plain_model.config.vocab_size,
+        )  # fmt: skip
+
+    def _log(self) -> RunLog:
+        folder = Path(self.config.out) if self.world.is_first else None
+        return RunLog(
+            folder, total=self.config.max_steps, done=self.step, wandb=self.config.wandb,
+            tensorboard=self.config.tensorboard, settings=dataclasses.asdict(self.config),
+        )  # fmt: skip
+
+    def _speed(self) -> Speed:
+        flops = flops_per_token(self.plain_model.config, self.config.tokens_per_sequence)
+        return Speed(self.device, self.dtype, flops, self.world.world_size)
+
+    def _due(self, every: int, last: bool) -> bool:
+        return last or (every > 0 and self.step % every == 0)
+
+    def _refuse_nan(self, found: dict[str, float]) -> None:
+        # an infinite float16 gradient is the scaler's daily work: it skips that update
+        values = [found["loss"]] + ([] if self.scaler.is_enabled() else [found["grad_norm"]])
+        if all(map(math.isfinite, values)):
+            return
+        good = checkpoint.steps(Path(self.config.out) / "checkpoints")
+        kept = f"the checkpoint of step {good[0]} is good" if good else "there is no checkpoint"
+        raise TrainingDiverged(
+            f"step {self.step}: loss {found['loss']}, gradient norm {found['grad_norm']}; {kept}. "
+            f"Try a lower --lr (now {self.config.lr:g}), more --warmup_steps, or --precision fp32"
+        )
+
+
+def main(world: World, config: TrainConfig) -> None:
+    """Train as `config` says, on its text, and write a sample."""
+    tokenizer = Tokenizer.course()
+    tokens, valid_tokens = training_tokens(config, tokenizer, world)
+    trainer = DistributedTrainer(
+        config, tokens, vocab_size=tokenizer.vocab_size, valid_tokens=valid_tokens, world=world
+    )
+    if world.is_first:
+        print(trainer.describe())
+    try:
+        row = trainer.fit()
+    except TrainingDiverged as error:
+        raise SystemExit(f"stopped: {error}") from None
+    if world.is_first:
+        loss = f"loss {row['loss']:.4f}" if row else "nothing left to do"
+        print(f"step {trainer.step}: {loss}; log, curves and checkpoints in {config.out}")
+        print(trainer.sample(tokenizer, config.sample_tokens))
+
+
+if __name__ == "__main__":
+    chosen = parse(TrainConfig, prog="python -m course_lib.ddp_trainer")
+    run(lambda world: main(world, chosen), chosen.device)

@@ -1,0 +1,45 @@
+"""How many FLOPs a second a device could do at best: what utilization is a share of.
+
+What it is: the makers' figures for dense matrix products of a few GPUs, and a measured matrix
+product for everything else. What it leaves out: memory bandwidth (lesson 11).
+"""
+
+import time
+
+import torch
+
+# Dense TFLOP/s in 16 bits with float32 sums, from NVIDIA's data sheets: A100 (2021), H100 SXM
+# (2023), H200 (2024), L4 (2023), V100 (2018, float16 alone).
+DATA_SHEETS = {"A100": 312, "H100": 989, "H200": 989, "L4": 121, "V100": 125}
+
+
+def peak_flops(device: torch.device, dtype: torch.dtype) -> tuple[float, str]:
+    """(FLOPs per second, where the figure is from) for matrix products of that dtype.
+
+    "data sheet" for a GPU of the table in 16 bits, else "measured": the best of some products of
+    1024 x 1024 matrices (4096 on a GPU), which takes about a quarter of a second.
+    """
+    if device.type == "cuda" and dtype != torch.float32:
+        name = torch.cuda.get_device_name(device)
+        for part, teraflops in DATA_SHEETS.items():
+            if part in name:
+                return teraflops * 1e12, "data sheet"
+    return _measured(device, dtype), "measured"
+
+
+def _measured(device: torch.device, dtype: torch.dtype, seconds: float = 0.25) -> float:
+    size = 4096 if device.type == "cuda" else 1024
+    a, b = (torch.ones(size, size, device=device, dtype=dtype) for _ in range(2))
+    best, ends = float("inf"), time.perf_counter() + seconds
+    while time.perf_counter() < ends or best == float("inf"):
+        _wait(device)
+        began = time.perf_counter()
+        a @ b
+        _wait(device)
+        best = min(best, time.perf_counter() - began)
+    return 2 * size**3 / best
+
+
+def _wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)

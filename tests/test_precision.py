@@ -1,0 +1,68 @@
+"""Which format a run computes in, what utilization is a share of, and who takes part."""
+
+import pytest
+import torch
+
+from course_lib.measure.peak import peak_flops
+from course_lib.measure.speed import Speed
+from course_lib.precision import autocast, compute_dtype, has_bf16_units
+from course_lib.world import World
+
+CPU = torch.device("cpu")
+
+
+def test_auto_takes_16_bits_only_where_they_are_in_hardware():
+    wanted = torch.bfloat16 if has_bf16_units(CPU) else torch.float32
+    assert compute_dtype("auto", CPU) == wanted
+    assert compute_dtype("fp32", CPU) == torch.float32
+    assert compute_dtype("bf16", CPU) == torch.bfloat16
+
+
+@pytest.mark.parametrize("precision, words", [("fp16", "trains on GPUs"), ("fp8", "must be auto")])
+def test_other_formats_are_refused(precision, words):
+    with pytest.raises(ValueError, match=words):
+        compute_dtype(precision, CPU)
+
+
+def test_autocast_changes_products_and_no_weights():
+    linear = torch.nn.Linear(4, 4)
+    with autocast(torch.bfloat16, CPU):
+        assert linear(torch.ones(2, 4)).dtype == torch.bfloat16
+    with autocast(torch.float32, CPU):
+        assert linear(torch.ones(2, 4)).dtype == torch.float32
+    assert linear.weight.dtype == torch.float32
+
+
+def test_speed_counts_what_runs_between_start_and_stop():
+    speed = Speed(CPU, torch.float32, flops_per_token=10**9, world_size=1)
+    assert speed.source == "measured" and speed.row() == {}
+    speed.start()
+    speed.stop(500)
+    first = speed.row()
+    assert first["tokens_per_s"] == pytest.approx(first["mfu"] * speed.peak_tokens_per_s)
+    assert speed.row() is first, "no update since: the last row again"
+
+
+def test_the_peak_is_a_rate_of_this_machine():
+    flops, source = peak_flops(CPU, torch.float32)
+    assert source == "measured" and 1e8 < flops < 1e14
+
+
+def test_a_world_of_one_needs_no_group(monkeypatch):
+    for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE"):
+        monkeypatch.delenv(name, raising=False)
+    world = World.from_environment("cpu")
+    x = torch.arange(3.0)
+    total = world.sum(x)
+    assert torch.equal(total, x) and total.data_ptr() != x.data_ptr()
+    assert world.gather("a") == ["a"] and world.broadcast(3) == 3 and world.is_first
+    world.barrier()
+    world.close()
+
+
+def test_devices_that_are_not_there_are_named():
+    with pytest.raises(ValueError, match="auto, cpu or cuda"):
+        World.from_environment("tpu")
+    if not torch.cuda.is_available():
+        with pytest.raises(ValueError, match="wants GPU 0, and this machine has 0"):
+            World.from_environment("cuda")
