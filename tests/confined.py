@@ -23,13 +23,20 @@ class Answer:
 
 
 @functools.cache
-def nursery() -> Nursery:
-    """The best tier of this machine, or a skip that says why there is none."""
+def _nursery() -> Nursery | NurseryError:
     try:
         found = Nursery()
     except NurseryError as problem:
-        pytest.skip(str(problem))
+        return problem
     atexit.register(found.close)
+    return found
+
+
+def nursery() -> Nursery:
+    """The best tier of this machine, or a skip that says why there is none."""
+    found = _nursery()
+    if isinstance(found, NurseryError):
+        pytest.skip(str(found))
     return found
 
 
@@ -64,7 +71,8 @@ def probe(source: str, *, over: Nursery | None = None, budget_s: float = 10.0):
     worker = (over or nursery()).spawn()
     try:
         subject = RemoteSubject(worker, budget_s=budget_s, call_s=budget_s)
-        subject.start(_card(exercise("bytes")), {"source": source, "context": "", "kind": "cell"})
+        subject.prepare(_card(exercise("bytes")), "")
+        subject.start(source)
         return subject.call(0)
     finally:
         worker.close()

@@ -322,6 +322,24 @@ def test_a_daemon_does_not_outlive_its_worker():
     assert len(processes()) <= 1
 
 
+def test_ranks_may_talk_to_each_other_and_to_nobody_else(outside):
+    """With several processes, sockets are allowed: over the worker's own loopback alone."""
+    over = variant(tier="namespaces", processes=4)
+    source = bytes_("""
+        import os, socket
+        server = socket.create_server(("127.0.0.1", 0))
+        if os.fork() == 0:
+            socket.create_connection(server.getsockname()).sendall(b"rank 1")
+            os._exit(0)
+        said = server.accept()[0].recv(6).decode()
+        os.wait()
+        return said""")
+    assert probe(source, over=over) == "rank 1"
+    for what in ("TCP", "an abstract socket"):
+        body = REFUSED[what].format(**outside) + "\nreturn True"
+        assert not works(bytes_(body), over)
+
+
 # --- each defence has an attack that works without it ------------------------------------------
 
 

@@ -3,6 +3,7 @@
 import functools
 import os
 import signal
+import threading
 import time
 
 import pytest
@@ -72,6 +73,47 @@ def test_what_the_notebook_defines_elsewhere_is_there():
     assert grade("bytes", source, context=helper).passed
     assert grade("bytes", source).code == "RAISED"
     assert grade("bytes", source, context="def broken(:").code == "RAISED"
+
+
+@pytest.mark.parametrize("context", ["import os\nos._exit(1)", "while True: pass"])
+def test_context_that_never_ends_well_costs_nothing(context):
+    assert grade("bytes", RIGHT, context=context, over=variant(), budget_s=1.0).passed
+
+
+def test_long_and_strange_sources():
+    assert grade("bytes", RIGHT + "\n# \U0001f600" + "\U0001f600" * 200_000).passed
+    assert grade("bytes", RIGHT + "\n# half a \ud83d").code == "RAISED"
+    outcome = grade("bytes", RIGHT + "#" * 600_000)
+    assert (outcome.verdict, outcome.code) == ("UNGRADABLE", "TOO-LONG") and outcome.person
+    assert grade("bytes", "(" * 100_000).verdict == "ERROR"
+
+
+def test_a_judge_in_a_thread():
+    """Where a scheduler runs it: no signal can interrupt a suite there, the budget still holds."""
+    found = []
+    endless = "def training_state_bytes(n, **sizes):\n    while True: pass"
+
+    def work(source):
+        found.append(grade("bytes", source, over=variant(), budget_s=0.5).verdict)
+
+    for source in (RIGHT, endless):
+        thread = threading.Thread(target=work, args=(source,))
+        thread.start()
+        thread.join()
+    assert found == ["PASS", "TIMEOUT"]
+
+
+def test_nothing_piles_up():
+    def held(pid):
+        return len(os.listdir(f"/proc/{pid}/fd"))
+
+    pids = (os.getpid(), nursery().process.pid)
+    grade("bytes", RIGHT)
+    before = [held(pid) for pid in pids]
+    for _ in range(12):
+        grade("bytes", RIGHT)
+        grade("bytes", "import os\nos._exit(1)")
+    assert [held(pid) for pid in pids] == before
 
 
 def test_a_definition_in_the_context_is_not_the_answer():

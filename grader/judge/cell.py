@@ -12,11 +12,10 @@ ANSWER, CONTEXT, IMPORTS = "<answer>", "<notebook>", "<imports>"
 MAGIC = re.compile(r"^(\s*)[%!?].*$", re.M)
 
 
-def run(card: dict, answer: dict) -> tuple[dict, BaseException | None]:
-    """The scope after everything ran, and what the answer's own code raised at its top, if it did.
+def prepare(card: dict, context: str) -> dict[str, Any]:
+    """The scope in which the answer will run: imports, earlier exercises, the context.
 
-    Imports and context count statement by statement: one that fails is left out. So does the
-    answer: a trial call below a good definition may fail, the definition stands all the same.
+    They count statement by statement: one that fails is left out.
     """
     home = ModuleType("__main__")
     scope = home.__dict__
@@ -27,16 +26,23 @@ def run(card: dict, answer: dict) -> tuple[dict, BaseException | None]:
         defined = getattr(importlib.import_module(module), name, None)
         if defined is not None:
             scope.setdefault(name, defined)
+    _leniently(context, CONTEXT, scope)
     scope.pop(card["name"], None)
-    _leniently(answer["context"], CONTEXT, scope)
-    scope.pop(card["name"], None)
-    if answer["kind"] == "script":
-        home.__name__ = scope["__name__"] = "script"  # its main part is not the answer
+    return scope
+
+
+def run(scope: dict[str, Any], source: str, kind: str) -> BaseException | None:
+    """Run the answer; what its code raised at its top, if it did.
+
+    What it defined before that stands: a trial call below a good definition may fail.
+    """
+    if kind == "script":
+        scope["__name__"] = "script"  # its main part is not the answer
     try:
-        exec(_compiled(answer["source"], ANSWER), scope)  # noqa: S102
+        exec(_compiled(source, ANSWER), scope)  # noqa: S102
     except BaseException as error:
-        return scope, error
-    return scope, None
+        return error
+    return None
 
 
 def _leniently(text: str, where: str, scope: dict[str, Any]) -> None:

@@ -8,6 +8,7 @@ run in their notebook compares them here.
         outcome = judge.grade("rmsnorm", Answer(source), seed=7)
 """
 
+from dataclasses import replace
 from typing import Protocol
 
 import torch
@@ -21,6 +22,8 @@ from grader.judge.confine import Limits
 from grader.judge.outcome import Outcome
 from grader.judge.remote import Lost, RemoteSubject
 from grader.judge.verdict import broken, lost, of_verdict, raised, refused
+
+SOURCE_CHARS = 500_000
 
 
 class Answer(Protocol):
@@ -81,37 +84,57 @@ class Judge:
     def grade(self, name: str, answer: Answer, *, seed: int) -> Outcome:
         """The outcome for `answer` to the exercise `name`, with inputs drawn from `seed`."""
         card, suite = exercise(name), checks.suite(name)
+        if len(answer.source) + len(answer.context) > SOURCE_CHARS:
+            return Outcome("UNGRADABLE", "TOO-LONG", "the answer is too long to be graded",
+                           flags=answer.flags, person="too long to be graded")  # fmt: skip
         budget_s = min(self.budget_s, suite.limit_s)
-        worker = self._nursery.spawn()
-        subject = RemoteSubject(worker, budget_s=budget_s, call_s=budget_s)
+        subject, fault = self._prepared(card, answer, budget_s)
         try:
-            found = self._decide(card, suite, subject, answer, seed)
+            found = broken(fault) if fault else _decide(card, suite, subject, answer, seed)
         finally:
-            status = worker.close()
+            status = subject.worker.close()
         if subject.lost:
             outcome = lost(subject, status, budget_s)
         else:
             outcome = found if isinstance(found, Outcome) else of_verdict(found, subject, answer)
-        return Outcome(outcome.verdict, outcome.code, outcome.message,
-                       flags=(*answer.flags, *outcome.flags), seconds=subject.seconds,
-                       person=outcome.person)  # fmt: skip
+        return replace(outcome, flags=(*answer.flags, *outcome.flags), seconds=subject.seconds)
 
-    def _decide(self, card: Exercise, suite: Suite, subject: RemoteSubject, answer: Answer,
-                seed: int) -> Outcome | Verdict | None:  # fmt: skip
-        """The suite's verdict; an Outcome when there is nothing to run it on; None when lost."""
-        try:
-            said = subject.start(_card(card), _plain(answer))
-        except (Lost, OutOfTime):
-            return None
-        if said.get("fault"):
-            return broken(str(said["fault"]))
-        if not said.get("defined"):
-            return (
-                raised(said["error"], answer) if said.get("error") else refused(card, "UNDEFINED")
-            )
-        if said.get("reference"):
-            return refused(card, "REFERENCE")
-        return suite.run(subject, seed=seed, number=card.number, title=card.title)
+    def _prepared(self, card: Exercise, answer: Answer, budget_s: float) -> tuple:
+        """A subject whose worker waits for the answer, and what is wrong with the course if it is.
+
+        Context that kills its worker, or has no end, is left out: it comes from other cells, and a
+        crash there must not cost this exercise.
+        """
+        for context in (answer.context, ""):
+            subject = RemoteSubject(self._nursery.spawn(), budget_s=budget_s, call_s=budget_s / 2)
+            try:
+                fault = subject.prepare(_card(card), context)
+                subject.call_s = budget_s
+                return subject, fault
+            except (Lost, OutOfTime):
+                if not context:
+                    return subject, ""
+                subject.worker.close()
+            except BaseException:
+                subject.worker.close()
+                raise
+        raise AssertionError("the empty context returns")
+
+
+def _decide(card: Exercise, suite: Suite, subject: RemoteSubject, answer: Answer,
+            seed: int) -> Outcome | Verdict | None:  # fmt: skip
+    """The suite's verdict; an Outcome when there is nothing to run it on; None when lost."""
+    if subject.lost:
+        return None
+    try:
+        said = subject.start(answer.source, answer.kind)
+    except (Lost, OutOfTime):
+        return None
+    if not said.get("defined"):
+        return raised(said["error"], answer) if said.get("error") else refused(card, "UNDEFINED")
+    if said.get("reference"):
+        return refused(card, "REFERENCE")
+    return suite.run(subject, seed=seed, number=card.number, title=card.title)
 
 
 def _card(card: Exercise) -> dict:
@@ -119,7 +142,3 @@ def _card(card: Exercise) -> dict:
     earlier = [e for e in (exercises().get(n) for n in card.needs) if e]
     return {"target": card.target, "blank": list(card.blank), "name": card.name,
             "setup": card.setup, "needs": [f"{e.module}::{e.name}" for e in earlier]}  # fmt: skip
-
-
-def _plain(answer: Answer) -> dict:
-    return {"source": answer.source, "context": answer.context, "kind": answer.kind}

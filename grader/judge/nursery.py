@@ -92,14 +92,13 @@ class Nursery:
         )
 
     def spawn(self) -> Worker:
-        """A fresh worker, ready; a nest that died is started again, once."""
+        """A fresh worker, ready. One failure is forgiven: a nest or a spare may have been killed."""
         try:
             return self._spawn(self.tier, again=self.spares)
         except NurseryError:
-            if self.process.poll() is None:
-                raise
-        self.close()
-        self._start()
+            if self.process.poll() is not None:
+                self.close()
+                self._start()
         return self._spawn(self.tier, again=self.spares)
 
     def _spawn(self, tier: str, *, again: bool) -> Worker:
@@ -128,9 +127,14 @@ class Nursery:
     def _ask(self, order: dict, deadline: float) -> tuple[dict, socket.socket | None]:
         try:
             self.control.sendall(json.dumps(order).encode() + b"\n")
-        except OSError:
-            raise NurseryError("the nest is gone") from None
-        return self._hear(deadline)
+            return self._hear(deadline)
+        except BaseException as problem:
+            # an order without its reply, for one by Ctrl-C: the next reply would be this one's
+            self.process.kill()
+            self.process.wait()
+            if isinstance(problem, OSError):
+                raise NurseryError("the nest is gone") from None
+            raise
 
     def _hear(self, deadline: float) -> tuple[dict, socket.socket | None]:
         """The nest's next line, and the socket that came with it."""

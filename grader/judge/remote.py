@@ -37,9 +37,15 @@ class RemoteSubject:
         self.lost, self.why = "", ""
         self.error: dict = {}
 
-    def start(self, card: dict, answer: dict) -> dict:
-        """Have the worker run the cells; what it says of them, see `worker.Answer.do_start`."""
-        said = self.ask("start", card=card, answer=answer)
+    def prepare(self, card: dict, context: str) -> str:
+        """Have the library's own definition removed, the lesson's imports and the learner's other
+        definitions run. Says what is wrong with the course, if anything is."""
+        said = self.ask("prepare", card=card, context=context)
+        return said if isinstance(said, str) else ""
+
+    def start(self, source: str, kind: str = "cell") -> dict:
+        """Have the worker run the answer's cell; see `worker.Answer.do_start` for what it says."""
+        said = self.ask("start", source=source, kind=kind)
         if not isinstance(said, dict):
             self._lose("protocol", "no word about the start")
         if said.get("error"):
@@ -90,7 +96,7 @@ class RemoteSubject:
             # either it died, or it answers what was not asked yet
             wire.receive(sock, deadline)
             raise wire.ProtocolError("a reply before the question")
-        wire.send(sock, request, deadline)
+        wire.send(sock, request, deadline, most=wire.TRUSTED_HEADER_BYTES)
         reply = wire.receive(sock, deadline)
         if not isinstance(reply, dict) or reply.get("id") != request["id"]:
             raise wire.ProtocolError("a reply to another question")

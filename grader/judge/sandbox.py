@@ -106,7 +106,8 @@ def _try(workers: Nursery, name: str, what: str, code: str) -> dict:
     worker = workers.spawn()
     try:
         subject = RemoteSubject(worker, budget_s=10, call_s=10)
-        subject.start(_card(card), {"source": source, "context": "", "kind": "cell"})
+        subject.prepare(_card(card), "")
+        subject.start(source)
         met = subject.call()
     except AnswerError as refused:
         met = str(refused)

@@ -82,6 +82,8 @@ def program(*, processes: bool) -> bytes:
         code += _argument(number["clone"], CLONE_THREAD, errno.EAGAIN, ANY_BIT, negate=True)
         for call in ("kill", "tgkill", "tkill"):
             code += _argument(number[call], os.getpid(), errno.EPERM, EQUAL, negate=True)
+    else:  # a named AF_UNIX socket belongs to the file system, and Landlock does not look at it
+        code += _argument_in(number["socket"], (2, 10, 16), errno.EACCES)  # IPv4, IPv6, netlink
     for call, code_number in refused.items():
         if number[call] is not None:
             code += [_op(EQUAL, number[call], 0, 1), _refuse(code_number)]
@@ -113,5 +115,14 @@ def _argument(
     hit = (1, 0) if negate else (0, 1)
     return [
         _op(EQUAL, call, 0, 4), _op(LOAD, FIRST_ARGUMENT_AT), _op(test, value, *hit),
+        _refuse(number), _op(LOAD, NUMBER_AT),
+    ]  # fmt: skip
+
+
+def _argument_in(call: int, values: tuple[int, ...], number: int) -> list[bytes]:
+    """Refuse `call` unless the low half of its first argument is one of `values`."""
+    tests = [_op(EQUAL, value, len(values) - i, 0) for i, value in enumerate(values)]
+    return [
+        _op(EQUAL, call, 0, len(values) + 3), _op(LOAD, FIRST_ARGUMENT_AT), *tests,
         _refuse(number), _op(LOAD, NUMBER_AT),
     ]  # fmt: skip

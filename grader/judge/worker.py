@@ -3,11 +3,12 @@
 Everything here is at the answer's mercy once its first line has run, and nothing here is believed:
 replies are values, on which the judge decides. So this file guards against accidents, not attacks.
 
-    start    {"card": ..., "answer": ...}   run the cells, find what the exercise names
-    call     args, kwargs                   answer(*args, **kwargs)
-    vjp      args, upstream, item           gradients of sum(upstream * answer(*args))
-    module   args, kwargs, seed             build answer(...), kept under a number
-    m.*      module, ...                    forward, vjp, saved_bytes, to, method, state, load
+    prepare   card, context           erase the reference; imports and other definitions
+    start     source, kind            run the answer's cell, find what the exercise names
+    call      args, kwargs            answer(*args, **kwargs)
+    vjp       args, upstream          gradients of sum(upstream * answer(*args))
+    module    args, kwargs, seed      build answer(...), kept under a number
+    forward, module_vjp, saved_bytes, to, method, state, load      of the module of that number
 
 A reply is {"id", "out", "args"}: the result, and the tensors of `args` as the call left them; or
 {"id", "error"}. Calls are those of `course_lib.checks.subject.LocalSubject`, to the letter.
@@ -95,21 +96,28 @@ class Answer:
         self.without = without
         self.answer: Callable = lambda *args, **kwargs: None
         self.modules: list[Any] = []
+        self.card: dict = {}
+        self.scope: dict = {}
+
+    def do_prepare(self, args: tuple, request: dict) -> str:
+        """Erase the reference, run imports and context. Says what went wrong on our side."""
+        self.card = request["card"]
+        if "erasure" not in self.without:
+            try:
+                erase(self.card["target"], self.card["blank"])
+            except StillThere as problem:
+                return str(problem)
+        self.scope = cell.prepare(self.card, request["context"])
+        return ""
 
     def do_start(self, args: tuple, request: dict) -> dict:
         """Says {"defined": bool, "reference": bool, "error": what the cell raised or None}."""
-        card = request["card"]
-        if "erasure" not in self.without:
-            try:
-                erase(card["target"], card["blank"])
-            except StillThere as problem:
-                return {"fault": str(problem)}
-        scope, error = cell.run(card, request["answer"])
-        self.answer = scope.get(card["name"])
-        library = importlib.import_module(card["target"].partition(":")[0])
+        error = cell.run(self.scope, request["source"], request["kind"])
+        name, (module, _, _) = self.card["name"], self.card["target"].partition(":")
+        self.answer = self.scope.get(name)
         return {
             "defined": self.answer is not None,
-            "reference": self.answer is getattr(library, card["name"], self),
+            "reference": self.answer is getattr(importlib.import_module(module), name, self),
             "error": describe(error, "answer") if error is not None else None,
         }
 
