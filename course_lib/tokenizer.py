@@ -13,6 +13,7 @@ import hashlib
 import json
 import operator
 from collections.abc import Iterable
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -85,6 +86,15 @@ class Tokenizer:
     def end_of_text(self) -> int:
         """Id that separates documents; `encode` never returns it, the caller puts it in between."""
         return self._encoding.eot_token
+
+    @cached_property
+    def sha256(self) -> str:
+        """Hex digest of the vocabulary: two tokenizers with the same one give the same ids."""
+        digest = hashlib.sha256(GPT2_PATTERN.encode())
+        for id in range(self.vocab_size):
+            token = self._encoding.decode_single_token_bytes(id)
+            digest.update(len(token).to_bytes(4, "big") + token)
+        return digest.hexdigest()
 
     def encode(self, text: str) -> list[int]:
         """Ids of a text. The words "<|endoftext|>" inside a text are ordinary text."""
