@@ -230,6 +230,21 @@ def test_another_assignment_is_refused_with_the_way_out():
         preprocessor.lesson("ps1")
 
 
+def test_without_a_sandbox_nobody_is_graded(course, monkeypatch):
+    root, api = course
+    preprocessor._end()
+    monkeypatch.setattr(preprocessor, "OPTIONS", Options(judge="tests.judges:Refusing"))
+    monkeypatch.setattr(preprocessor, "_REFUSED", [])
+    try:
+        failed = api.autograde(NAME, "a-solved", force=True, create=True)
+    finally:
+        preprocessor._end()
+    assert not failed["success"] and "no sandbox on this machine" in failed["log"]
+    assert not (root / "autograded/a-solved").is_dir() or not os.listdir(
+        root / "autograded/a-solved"
+    )
+
+
 def test_the_stock_way_still_works(tmp_path, monkeypatch):
     """`JUDGE = False`: kernels, as nbgrader does it."""
     monkeypatch.setenv("COURSE_HOME", str(tmp_path))

@@ -19,10 +19,9 @@ from tqdm import tqdm
 
 from grader.judge import notebook
 from grader.judge.grade import UNGRADABLE, Result, of_json
-from grader.judge.hand import Hand, HandDied, Options
+from grader.judge.hand import STUCK_S, Hand, HandDied, Options
 from grader.judge.store import Store, key
 
-STUCK_S = 300.0  # far beyond the judge's own budgets: then it is the judge that hangs
 TRIES = 2
 
 
@@ -206,17 +205,17 @@ class _Crew:
         self.jobs[hand], self.since[hand] = job, time.monotonic()
         hand.ask(job.data, name=job.name, seed=self.seed, lesson=job.lesson)
 
-    def _dismiss(self, hand: Hand) -> None:
+    def _dismiss(self, hand: Hand, patience_s: float = 5) -> None:
         self.selector.unregister(hand.reader)
         del self.jobs[hand], self.since[hand]
-        hand.close()
+        hand.close(patience_s)
 
     def __enter__(self) -> "_Crew":
         return self
 
-    def __exit__(self, *_) -> None:
+    def __exit__(self, kind, *_) -> None:
         for hand in list(self.jobs):
-            self._dismiss(hand)
+            self._dismiss(hand, patience_s=0.2 if kind else 5)  # Ctrl-C ends it now
         self.selector.close()
 
 

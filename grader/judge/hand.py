@@ -12,6 +12,7 @@ does not; and the one who grades a thousand notebooks holds no torch.
 import contextlib
 import json
 import os
+import select
 import subprocess
 import sys
 from dataclasses import asdict, dataclass
@@ -19,6 +20,7 @@ from importlib import import_module
 from typing import IO
 
 JUDGE = "grader.judge.judge:Judge"
+STUCK_S = 300.0  # far beyond the judge's own budgets: then it is the judge that hangs
 LINE = 4 << 20  # bytes of a reply: verdicts are short, free text is capped
 
 
@@ -76,6 +78,11 @@ class Hand:
         return self.answer()
 
     def _reply(self) -> dict:
+        waiting = select.poll()
+        waiting.register(self.reader, select.POLLIN)
+        if not waiting.poll(STUCK_S * 1000):
+            self.close(patience_s=0)
+            raise HandDied("no answer in time")
         line = self.reader.readline(LINE)
         if not line.endswith(b"\n"):
             raise HandDied("the judge's process ended without an answer")

@@ -137,20 +137,36 @@ def _rows(nb: NotebookNode, about: dict, note: dict) -> dict[str, Row]:
 
 
 _HANDS: list[Hand] = []
+_REFUSED: list[str] = []  # said once by the judge: the rest of the class need not wait for it
 
 
 def _judged(data: bytes, *, name: str, lesson: str) -> Result:
     """Through the one judge of this process; a second one is tried when the first has died."""
     for _ in range(2):
         if not _HANDS:
-            _HANDS.append(Hand(OPTIONS))
-            atexit.register(_end)
-            _HANDS[0].ready()
+            _start()
         try:
             return of_json(_HANDS[0].grade(data, name=name, lesson=lesson, seed=_seed()))
         except HandDied:
             _end()
     return Result(name, "ungradable", failed=True)
+
+
+def _start() -> None:
+    """ValueError where the judge refuses to work: no student is graded then."""
+    if _REFUSED:
+        raise ValueError(_REFUSED[0])
+    _HANDS.append(Hand(OPTIONS))
+    atexit.register(_end)
+    try:
+        _HANDS[0].ready()
+    except ValueError as refusal:
+        _end()
+        _REFUSED.append(str(refusal))
+        raise
+    except HandDied as death:
+        _end()
+        raise ValueError(f"the judge cannot be started: {death}") from None
 
 
 def _end() -> None:
