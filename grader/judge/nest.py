@@ -27,6 +27,7 @@ from grader.judge.expose import reach_interpreter, readable_paths
 ANSWERS_USE = (
     "torch", "torch._dynamo", "torch.func", "torch.nn.attention", "torch.utils.checkpoint",
     "torch.utils.flop_counter", "numpy", "matplotlib.pyplot", "tqdm", "course_lib",
+    "decimal", "encodings.idna", "fractions", "random", "statistics",
 )  # fmt: skip
 NEVER = ("course_lib.lab", "course_lib.checks")
 PR_SET_CHILD_SUBREAPER = 36
