@@ -16,8 +16,9 @@ DATA_SHEETS = {"A100": 312, "H100": 989, "H200": 989, "L4": 121, "V100": 125}
 def peak_flops(device: torch.device, dtype: torch.dtype) -> tuple[float, str]:
     """(FLOPs per second, where the figure is from) for matrix products of that dtype.
 
-    "data sheet" for a GPU of the table in 16 bits, else "measured": the best of some products of
-    1024 x 1024 matrices (4096 on a GPU), which takes about a quarter of a second.
+    "data sheet" for a GPU of the table in 16 bits, else "measured": the best of at least 8 products
+    of 2048 x 2048 matrices (8192 on a GPU), half a second of them. On a machine with other work
+    even the best is too low, and utilization then too high.
     """
     if device.type == "cuda" and dtype != torch.float32:
         name = torch.cuda.get_device_name(device)
@@ -27,11 +28,12 @@ def peak_flops(device: torch.device, dtype: torch.dtype) -> tuple[float, str]:
     return _measured(device, dtype), "measured"
 
 
-def _measured(device: torch.device, dtype: torch.dtype, seconds: float = 0.25) -> float:
-    size = 4096 if device.type == "cuda" else 1024
+def _measured(device: torch.device, dtype: torch.dtype, seconds: float = 0.5) -> float:
+    size = 8192 if device.type == "cuda" else 2048
     a, b = (torch.ones(size, size, device=device, dtype=dtype) for _ in range(2))
-    best, ends = float("inf"), time.perf_counter() + seconds
-    while time.perf_counter() < ends or best == float("inf"):
+    best, rounds, ends = float("inf"), 0, time.perf_counter() + seconds
+    while time.perf_counter() < ends or rounds < 8:
+        rounds += 1
         _wait(device)
         began = time.perf_counter()
         a @ b
