@@ -13,6 +13,7 @@ import hashlib
 import json
 import operator
 from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
@@ -143,6 +144,34 @@ class Tokenizer:
 
     def __repr__(self) -> str:
         return f"Tokenizer({self.name}: {self.vocab_size:,} ids, end_of_text {self.end_of_text})"
+
+
+@dataclass(frozen=True, kw_only=True)
+class CharTokenizer:
+    """One id per character: `first` plus its code point. For examples small enough to read.
+
+    It does not guard against its own size: as an array, ids from 65,536 on wrap around.
+    """
+
+    vocab_size: int = 129
+    first: int = 0
+
+    @property
+    def end_of_text(self) -> int:
+        """The highest id."""
+        return self.vocab_size - 1
+
+    def encode(self, text: str) -> list[int]:
+        """Ids of a text."""
+        return [self.first + ord(character) for character in text]
+
+    def encode_to_array(self, text: str) -> np.ndarray:
+        """Ids of a text as (num_tokens,) uint16."""
+        return np.array(self.encode(text), dtype=np.int64).astype(np.uint16)
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """Text of ids."""
+        return "".join(chr(int(id) - self.first) for id in ids)
 
 
 def read_ranks(path: Path) -> tuple[dict[bytes, int], dict]:

@@ -7,6 +7,7 @@ import socket
 import struct
 import time
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
@@ -63,6 +64,24 @@ def test_tensors_of_every_dtype_and_shape(dtype, shape):
     x = (torch.arange(math.prod(shape)) % 2).reshape(shape).to(dtype)
     y, z = back([x, x.T if x.dim() == 2 else x])
     assert same(y, x) and y.is_contiguous() and (x.dim() != 2 or same(z, x.T))
+
+
+@pytest.mark.parametrize("dtype", wire.ARRAYS.values(), ids=str)
+@pytest.mark.parametrize("shape", [(), (0,), (3,), (2, 0, 4), (2, 3)], ids=str)
+def test_arrays_of_every_dtype_and_shape(dtype, shape):
+    x = (np.arange(math.prod(shape)) % 2).reshape(shape).astype(dtype)
+    for sent in (x, x.T, x.astype(dtype.newbyteorder(">"))):
+        y = back([sent])[0]
+        assert type(y) is np.ndarray and y.dtype == dtype and np.array_equal(y, sent)
+        assert y.flags.c_contiguous and y.flags.writeable
+
+
+def test_arrays_of_objects_do_not_travel():
+    for value in (np.array([{}]), np.array(["text"]), np.zeros(2, "M8[s]"), np.zeros(2, "i4,f4")):
+        assert type(back(value)).__name__ == "ndarray"
+    for tree in (["N", "object", [1]], ["N", "uint16", [9]], ["N", "uint16", [-1]], ["N", 3, []]):
+        with pytest.raises(ProtocolError):
+            decode(json.dumps(tree).encode(), b"xx")
 
 
 def test_nan_and_infinity_travel_inside_tensors():

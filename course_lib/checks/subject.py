@@ -1,7 +1,7 @@
 """A subject: the only door between a check and an answer.
 
 A check never touches the learner's objects. It asks a subject to call them and gets plain values
-back: tensors, numbers, strings, None, and tuples, lists or dicts of these. In the notebook the
+back: tensors, arrays, numbers, strings, None, and tuples, lists or dicts of these. In the notebook the
 subject calls the objects in place; when grading, another subject of the same shape sends the inputs
 to a confined worker and gets bytes back. So a suite is written once.
 """
@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -149,15 +150,24 @@ class LocalModule:
 
 
 def _clone(value: Any, *, grad: bool = False) -> Any:
+    if isinstance(value, np.ndarray):
+        return value.copy()
     if not isinstance(value, Tensor):
         return value
     copy = value.detach().clone()
     return copy.requires_grad_() if grad and copy.is_floating_point() else copy
 
 
+def _same(kept: Any, used: Any) -> bool:
+    """Whether a tensor or an array still holds what it held; other values cannot be changed."""
+    if isinstance(kept, np.ndarray):
+        return np.array_equal(kept, used)
+    return not isinstance(kept, Tensor) or torch.equal(kept, used)
+
+
 def _refuse_changed(before: tuple, after: tuple) -> None:
     for position, (kept, used) in enumerate(zip(before, after, strict=True)):
-        if isinstance(kept, Tensor) and not torch.equal(kept, used):
+        if not _same(kept, used):
             raise Wrong(
                 "INPLACE",
                 f"argument {position} was changed in place",

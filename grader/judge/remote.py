@@ -9,6 +9,7 @@ import select
 import time
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -107,7 +108,8 @@ class RemoteSubject:
         if not isinstance(after, list) or len(after) != len(args):
             self._lose("protocol", "the inputs did not come back")
         for before, now in zip(args, after, strict=True):
-            if isinstance(before, Tensor) and not isinstance(now, Tensor):
+            kind = next((k for k in (Tensor, np.ndarray) if isinstance(before, k)), object)
+            if not isinstance(now, kind):
                 self._lose("protocol", "an input did not come back")
         _refuse_changed(args, tuple(after))
 

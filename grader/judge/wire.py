@@ -1,8 +1,8 @@
 """Plain values as bytes: what the judge and a confined worker say to each other.
 
-A message is one value: None, bool, int, float, str, tensor, dtype, tuple, list, or dict with str
-keys. It travels as a JSON header, in which every container is tagged, followed by the raw bytes of
-the tensors in the order of the header. Nothing is pickled. What arrives is treated as hostile:
+A message is one value: None, bool, int, float, str, tensor, array, dtype, tuple, list, or dict with
+str keys. It travels as a JSON header, in which every container is tagged, followed by the raw bytes
+of tensors and arrays in the order of the header. Nothing is pickled. What arrives is treated as hostile:
 sizes, depth, counts, dtypes and shapes are checked before anything is allocated, and whatever does
 not fit is a `ProtocolError`.
 
@@ -22,6 +22,7 @@ import sys
 import time
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -35,7 +36,12 @@ DTYPES = {
     for d in (torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.uint8, torch.int8,
               torch.int16, torch.int32, torch.int64, torch.bool, torch.complex64, torch.complex128)
 }  # fmt: skip
-SENT = {"GPTConfig": "course_lib.gpt"}
+ARRAYS = {
+    np.dtype(d).name: np.dtype(d)
+    for d in (np.bool_, np.uint8, np.uint16, np.uint32, np.uint64, np.int8, np.int16, np.int32,
+              np.int64, np.float16, np.float32, np.float64)
+}  # fmt: skip
+SENT = {"GPTConfig": "course_lib.gpt", "CharTokenizer": "course_lib.tokenizer"}
 KINDS = frozenset(
     "set frozenset bytes bytearray complex function method generator range type module object slice "
     "ndarray Generator map filter zip dict_keys dict_values dict_items builtin_function_or_method "
@@ -90,6 +96,8 @@ def _pack(value: Any, body: list[bytes], budget: list[int], depth: int) -> Any:
         return str.__str__(value)
     if isinstance(value, Tensor):
         return _pack_tensor(value, body)
+    if isinstance(value, np.ndarray):
+        return _pack_array(value, body)
     if isinstance(value, torch.dtype):
         return ["y", str(value).removeprefix("torch.")]
     if isinstance(value, (tuple, list)):
@@ -116,6 +124,17 @@ def _pack_tensor(value: Tensor, body: list[bytes]) -> list:
             raise ProtocolError(f"a tensor of {size:,} bytes is too large")
         body.append(ctypes.string_at(plain.data_ptr(), size) if size else b"")
         return ["T", name, list(plain.shape)]
+
+
+def _pack_array(value: np.ndarray, body: list[bytes]) -> list:
+    dtype = np.ndarray.__getattribute__(value, "dtype").newbyteorder("=")
+    if ARRAYS.get(dtype.name) != dtype:
+        return ["o", "ndarray"]
+    plain = np.array(value, dtype=dtype, order="C", subok=False)
+    if plain.nbytes > BODY_BYTES or plain.ndim > DIMS:
+        raise ProtocolError(f"an array of {plain.nbytes:,} bytes is too large")
+    body.append(plain.tobytes())
+    return ["N", dtype.name, list(plain.shape)]
 
 
 def decode(header: bytes, body: bytes, *, trusted: bool = False) -> Any:
@@ -160,6 +179,8 @@ class _Reader:
             return {k: self.value(v, depth + 1) for k, v in _a(dict, parts).items()}
         if tag == "T":
             return self.tensor(*rest)
+        if tag == "N":
+            return self.array(*rest)
         if tag == "y":
             return DTYPES[_a(str, *rest)]
         if tag == "o":
@@ -170,22 +191,35 @@ class _Reader:
         raise ProtocolError("an unknown tag")
 
     def tensor(self, name: str, shape: list) -> Tensor:
-        dtype, shape = DTYPES[_a(str, name)], _a(list, shape)
+        dtype = DTYPES[_a(str, name)]
+        raw = self.raw(shape, dtype.itemsize)
+        if not raw:
+            return torch.empty(shape, dtype=dtype)
+        if dtype is torch.bool:  # a byte that is neither 0 nor 1 would be equal to both
+            return (torch.frombuffer(raw, dtype=torch.uint8) != 0).reshape(shape)
+        return torch.frombuffer(raw, dtype=dtype).reshape(shape).clone()
+
+    def array(self, name: str, shape: list) -> np.ndarray:
+        dtype = ARRAYS[_a(str, name)]
+        raw = self.raw(shape, dtype.itemsize)
+        if dtype == np.bool_:
+            return (np.frombuffer(raw, np.uint8) != 0).reshape(shape)
+        return np.frombuffer(raw, dtype).reshape(shape).copy()
+
+    def raw(self, shape: list, itemsize: int) -> bytearray:
+        """The next bytes of the body, as many as the shape asks for."""
+        shape = _a(list, shape)
         if len(shape) > DIMS or not all(type(n) is int and 0 <= n < 1 << 40 for n in shape):
             raise ProtocolError("a shape that cannot be")
         # the product without the zeros, too: strides of an empty tensor may overflow as well
         if math.prod(max(n, 1) for n in shape) > 1 << 40:
             raise ProtocolError("a shape that cannot be")
-        size = math.prod(shape) * dtype.itemsize
+        size = math.prod(shape) * itemsize
         if size > len(self.body) - self.used:
             raise ProtocolError("a tensor larger than its bytes")
         raw = bytearray(self.body[self.used : self.used + size])
         self.used += size
-        if not size:
-            return torch.empty(shape, dtype=dtype)
-        if dtype is torch.bool:  # a byte that is neither 0 nor 1 would be equal to both
-            return (torch.frombuffer(raw, dtype=torch.uint8) != 0).reshape(shape)
-        return torch.frombuffer(raw, dtype=dtype).reshape(shape).clone()
+        return raw
 
 
 def _a(kind: type, value: Any) -> Any:

@@ -10,7 +10,7 @@ replies are values, on which the judge decides. So this file guards against acci
     module    args, kwargs, seed      build answer(...), kept under a number
     forward, module_vjp, saved_bytes, to, method, state, load      of the module of that number
 
-A reply is {"id", "out", "args"}: the result, and the tensors of `args` as the call left them; or
+A reply is {"id", "out", "args"}: the result, and the tensors and arrays of `args` as left; or
 {"id", "error"}. Calls are those of `course_lib.checks.subject.LocalSubject`, to the letter.
 """
 
@@ -21,6 +21,7 @@ import socket
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -57,7 +58,7 @@ def serve(sock: socket.socket, answer: "Answer") -> None:
         try:
             args = tuple(request.get("args", ()))
             reply["out"] = getattr(answer, "do_" + request["do"])(args, request)
-            reply["args"] = [a.detach() if isinstance(a, Tensor) else None for a in args]
+            reply["args"] = [_as_left(a) for a in args]
             frame = wire.encode(reply)
         except Failed as failed:
             frame = wire.encode({"id": request["id"], "error": describe(failed.error, "answer")})
@@ -172,6 +173,13 @@ class Answer:
 
     def do_load(self, args: tuple, request: dict) -> None:
         self.modules[request["module"]].load_state_dict(request["state"])
+
+
+def _as_left(value: Any) -> Any:
+    """What the judge compares with what it sent."""
+    if isinstance(value, Tensor):
+        return value.detach()
+    return value if isinstance(value, np.ndarray) else None
 
 
 def _run(function: Callable, args: tuple, kwargs: dict) -> Any:
