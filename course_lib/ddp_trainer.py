@@ -205,6 +205,19 @@ class DistributedTrainer:
         say(f"continuing from step {self.step}")
         return self.step
 
+    def optimizer_groups(self) -> list[dict]:
+        """The groups in plain values: "names" of parameters, "weight_decay", "lr", "betas"."""
+        names = {id(p): name for name, p in self.plain_model.named_parameters()}
+        return [
+            {"names": [names.get(id(p), "not of this model") for p in group["params"]],
+             "weight_decay": group["weight_decay"], "lr": group["lr"], "betas": list(group["betas"])}
+            for group in self.optimizer.param_groups
+        ]  # fmt: skip
+
+    def weights(self) -> dict[str, Tensor]:
+        """Copies of the parameters by name, on the CPU."""
+        return {n: p.detach().cpu().clone() for n, p in self.plain_model.named_parameters()}
+
     def describe(self) -> str:
         """One line: model, device, precision, tokens per update, optimizer groups."""
         decayed, plain = (sum(p.numel() for p in g["params"]) for g in self.optimizer.param_groups)
