@@ -75,6 +75,19 @@ def test_what_the_notebook_defines_elsewhere_is_there():
     assert grade("bytes", source, context="def broken(:").code == "RAISED"
 
 
+def test_warnings_and_prints_cost_nothing():
+    loud = "import sys, warnings\nwarnings.simplefilter('always')\n"
+    noise = "    warnings.warn('NNPACK'); print('x' * 99, file=sys.stderr)\n    return "
+    assert grade("bytes", loud + RIGHT.replace("    return ", noise)).passed
+
+
+def test_a_ready_made_answer_passes_with_a_flag():
+    torchs = next(a.text for a in answers("rmsnorm") if "rms_norm" in a.text and a.code is None)
+    outcome = grade("rmsnorm", torchs, flags=("DUP",))
+    assert outcome.passed and outcome.flags == ("DUP", "POLICY")
+    assert grade("rmsnorm", solved("rmsnorm") + "\n# F.rms_norm\n").flags == ()
+
+
 @pytest.mark.parametrize("context", ["import os\nos._exit(1)", "while True: pass"])
 def test_context_that_never_ends_well_costs_nothing(context):
     assert grade("bytes", RIGHT, context=context, over=variant(), budget_s=1.0).passed

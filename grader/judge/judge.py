@@ -17,7 +17,7 @@ from course_lib import checks
 from course_lib.checks.report import Verdict
 from course_lib.checks.suite import OutOfTime, Suite
 from course_lib.lab.registry import Exercise, exercise, exercises
-from grader.judge import nursery
+from grader.judge import nursery, policy
 from grader.judge.confine import Limits
 from grader.judge.outcome import Outcome
 from grader.judge.remote import Lost, RemoteSubject
@@ -97,7 +97,8 @@ class Judge:
             outcome = lost(subject, status, budget_s)
         else:
             outcome = found if isinstance(found, Outcome) else of_verdict(found, subject, answer)
-        return replace(outcome, flags=(*answer.flags, *outcome.flags), seconds=subject.seconds)
+        flags = (*answer.flags, *(policy.flags(name, answer.source) if outcome.passed else ()))
+        return replace(outcome, flags=flags, seconds=subject.seconds)
 
     def _prepared(self, card: Exercise, answer: Answer, budget_s: float) -> tuple:
         """A subject whose worker waits for the answer, and what is wrong with the course if it is.

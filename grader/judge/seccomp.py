@@ -5,8 +5,8 @@ to multiply matrices is refused. A call that is newer than this list is refused 
 kernel's next invention is not a hole. Refusals are errors, not deaths: the answer sees
 PermissionError, or "try again" where it asked for another process.
 
-Why not `pyseccomp`: it needs the machine's libseccomp, which minimal images lack, and it compiles
-the filter at every load, in each worker; see CONTRIBUTING for the figures.
+Why not `pyseccomp`: it is fast enough (1.3 ms a load against 0.7 ms), but it needs the machine's
+libseccomp, and a rule for "every call newer than these" cannot be said to it.
 """
 
 import ctypes

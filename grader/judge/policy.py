@@ -1,0 +1,32 @@
+"""Ready-made answers: a flag for a person's eyes, never a verdict.
+
+Whoever is asked to write the norm and calls torch's has a right result and has not written it. That
+can be seen in the source, most of the time, and cannot be proven from it, so such an answer passes
+with the flag POLICY.
+"""
+
+import ast
+
+READY_MADE = {
+    "rmsnorm": {"rms_norm", "RMSNorm"},
+    "attention": {"scaled_dot_product_attention", "MultiheadAttention", "flex_attention",
+                  "multi_head_attention_forward"},
+    "count-flops": {"FlopCounterMode", "flops_per_token_counted"},
+}  # fmt: skip
+"""By exercise, the names that do its work: as attributes (`F.rms_norm`) or imported."""
+
+
+def flags(exercise: str, source: str) -> tuple[str, ...]:
+    """("POLICY",) when the source uses what does the exercise's work; text in comments does not."""
+    names = READY_MADE.get(exercise, set())
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return ()
+    for node in ast.walk(tree):
+        used = {node.attr} if isinstance(node, ast.Attribute) else set()
+        if isinstance(node, ast.ImportFrom):
+            used = {alias.name for alias in node.names}
+        if used & names:
+            return ("POLICY",)
+    return ()
