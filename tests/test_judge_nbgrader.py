@@ -249,6 +249,7 @@ def test_the_stock_way_still_works(tmp_path, monkeypatch):
     """`JUDGE = False`: kernels, as nbgrader does it."""
     monkeypatch.setenv("COURSE_HOME", str(tmp_path))
     shutil.copytree(ROOT / "grader/source/01_rmsnorm", tmp_path / "source/01_rmsnorm")
+    shutil.copytree(ROOT / "grader/templates", tmp_path / "templates")
     settings = (ROOT / "grader/nbgrader_config.py").read_text()
     assert "\nJUDGE = True\n" in settings
     (tmp_path / "nbgrader_config.py").write_text(settings.replace("JUDGE = True", "JUDGE = False"))
@@ -263,3 +264,7 @@ def test_the_stock_way_still_works(tmp_path, monkeypatch):
     with Gradebook(f"sqlite:///{tmp_path / 'gradebook.db'}") as found:
         scores = [found.find_submission("01_rmsnorm", s).score for s in ("solved", "blank")]
     assert scores == [2, 0]
+    succeed(api.generate_feedback("01_rmsnorm", "blank", force=True))
+    page = (tmp_path / "feedback/blank/01_rmsnorm/01_rmsnorm.html").read_text()
+    assert "The same numbers" in page, "a figure without its table"
+    assert loads(page) == [] and "HIDDEN TESTS" not in page
