@@ -1,5 +1,6 @@
 # make lab    JupyterLab, first lesson open          make book   the static site
 # make test   everything CI runs                     make build  notebooks from the lessons
+# make train-demo  a model of your own in five minutes    make soak  long campaigns, hours
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -8,7 +9,7 @@ READY := $(VENV)/.ready
 PIP_ARGS ?=
 export PATH := $(BIN):$(PATH)
 
-.PHONY: lab test check build book bench clean
+.PHONY: lab test check build book bench train-demo soak clean
 
 lab: $(READY)
 	course lab
@@ -30,6 +31,12 @@ book: $(READY)
 
 bench: $(READY)
 	for name in benchmarks/[a-qs-z]*.py; do python -m benchmarks.$$(basename $$name .py) || exit 1; done
+
+train-demo: $(READY)  # five minutes: a model of your own, beside what counting reaches
+	python -m course_lib.demo
+
+soak: $(READY)  # the long forms of what the tests do briefly; takes hours
+	COURSE_SOAK=1 python -m pytest -m soak -v
 
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if v >= (3, 11) else \

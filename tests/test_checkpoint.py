@@ -16,6 +16,7 @@ from torch import nn
 
 from course_lib import checkpoint
 from course_lib.checkpoint import CheckpointError
+from tests.soak import campaign, times
 
 
 def state(value: float) -> dict:
@@ -118,9 +119,10 @@ KILLED = """
 """
 
 
+@campaign
 def test_a_kill_at_any_moment_leaves_a_good_one(tmp_path):
-    """Five kills while it does nothing but save; `make soak` does it often."""
-    for number in range(5):
+    """Kills while it does nothing but save."""
+    for number in range(times(4, 100)):
         folder = tmp_path / str(number)
         process = subprocess.Popen([sys.executable, "-c", textwrap.dedent(KILLED), str(folder)],
                                    stdout=subprocess.PIPE, text=True)  # fmt: skip

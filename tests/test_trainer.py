@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import random
 import re
 import signal
 import subprocess
@@ -17,6 +18,7 @@ from course_lib import checkpoint, run_log
 from course_lib.checkpoint import CheckpointError
 from course_lib.ddp_trainer import DistributedTrainer, TrainingDiverged
 from course_lib.train_config import TrainConfig
+from tests.soak import campaign, times
 
 V = 97
 TOKENS = np.random.default_rng(0).integers(0, V, 4000).astype(np.uint16)
@@ -253,12 +255,15 @@ def test_two_ranks_train_as_one_does(text, tmp_path):
         ], name
 
 
+@campaign
 def test_kill_nine_and_resume(text, tmp_path):
-    """Three kills of a run that saves after every step; `make soak` kills 20 times."""
+    """Kills of a run that saves after every step, at random moments, in saves too."""
     steps = ("--max_steps", 30, "--save_every", 1, "--batch_size", 2)
     whole = program(text, tmp_path / "whole", *steps)
     assert whole.wait(timeout=300) == 0
-    for wait in (3, 11, 19):
+    kills = times(3, 20)
+    draw = random.Random(0)
+    for wait in sorted(draw.randrange(2, 26) for _ in range(kills)):
         run = program(text, tmp_path / "cut", *steps)
         log = tmp_path / "cut" / "log.csv"
         ends = time.monotonic() + 120
@@ -266,6 +271,7 @@ def test_kill_nine_and_resume(text, tmp_path):
             if log.exists() and len(log.read_text().splitlines()) > wait:
                 break
             time.sleep(0.01)
+        time.sleep(draw.random() * 0.1)
         assert run.poll() is None, run.communicate()[1]
         os.kill(run.pid, signal.SIGKILL)
         run.communicate()
