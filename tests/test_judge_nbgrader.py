@@ -117,6 +117,8 @@ def submit(root: Path) -> None:
         path.parent.mkdir(parents=True)
         if student == "m-link":
             path.symlink_to(ROOT / "solutions" / f"{NAME}.ipynb")
+            (path.parent / "notes.txt").symlink_to(root / "nbgrader_config.py")
+            (path.parent / "own.txt").write_text("mine")
             continue
         nb = book("notebooks" if student == "n-blank" else "solutions")
         if change := BOOKS.get(student):
@@ -165,6 +167,12 @@ def test_every_submission_is_a_row(course):
     assert found["e-cut"]["rotate-half-check"] == (0, True), "no answer: a person must look"
     assert found["i-text"]["apply-rope-check"] == (0, True)
     assert found["c-skipped"]["rotate-half-check"] == (0, False)
+
+
+def test_a_link_beside_a_notebook_brings_nothing_out(course):
+    root, _ = course
+    assert {p.name for p in (root / "autograded/m-link" / NAME).iterdir()} == {
+        f"{NAME}.ipynb", "own.txt"}  # fmt: skip
 
 
 def test_free_text_waits_for_a_person_and_is_kept(course):

@@ -13,6 +13,7 @@ A judge runs in a process of its own, which is kept for the next submission and 
 
 import atexit
 import json
+import os
 import secrets
 from dataclasses import replace
 from pathlib import Path
@@ -44,13 +45,25 @@ class SubmissionReader(NotebookExporter):
         """As NotebookExporter's; the cells of a submission are in `resources`, not in the notebook."""
         if not getattr(self.parent, "_sanitizing", False):  # the second pass reads our own file
             return super().from_filename(filename, resources, **kw)
+        about = resources["nbgrader"]
+        copied = self.parent._format_dest(about["assignment"], about["student"])
+        _forget_links(Path(filename).parent, Path(copied))
         problem, cells = "", []
         try:
             cells = notebook.cells(notebook.load(Path(filename)))
         except notebook.Unreadable as found:
             problem = str(found)
-        resources = {**(resources or {}), NOTE: {"cells": cells, "problem": problem}}
+        resources = {**resources, NOTE: {"cells": cells, "problem": problem}}
         return self.from_notebook_node(new_notebook(), resources, **kw)
+
+
+def _forget_links(submitted: Path, copied: Path) -> None:
+    """nbgrader copies what lies beside a notebook, what a link points at included: `feedback` would
+    hand it to the learner."""
+    for folder, _, files in os.walk(submitted):
+        for path in (Path(folder) / file for file in files):
+            if path.is_symlink():
+                (copied / path.relative_to(submitted)).unlink(missing_ok=True)
 
 
 class TakeAnswers(NbGraderPreprocessor):
