@@ -80,6 +80,10 @@ def probe(source: str, *, over: Nursery | None = None, budget_s: float = 10.0):
 
 def processes() -> set[int]:
     """Pids of the nest's workers and of all that came of them, dead ones not yet reaped included."""
+    return descendants(nursery().process.pid)
+
+
+def descendants(ancestor: int) -> set[int]:
     parents = {}
     for entry in os.listdir("/proc"):
         if entry.isdigit():
@@ -88,7 +92,7 @@ def processes() -> set[int]:
                     parents[int(entry)] = int(file.read().rpartition(")")[2].split()[1])
             except OSError:
                 continue
-    found, new = set(), {nursery().process.pid}
+    found, new = set(), {ancestor}
     while new:
         new = {pid for pid, parent in parents.items() if parent in new}
         found |= new

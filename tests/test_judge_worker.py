@@ -3,6 +3,8 @@
 import functools
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 
@@ -10,12 +12,13 @@ import pytest
 
 from course_lib.lab import registry
 from grader.cli import ROOT
+from grader.judge import landlock
 from grader.judge.judge import Judge
 from grader.judge.nursery import Nursery, NurseryError
 from grader.judge.outcome import MESSAGE_CHARS, Outcome
 from grader.lesson import lessons
 from tests.answers import answers
-from tests.confined import Answer, grade, judge, nursery, probe, processes, variant
+from tests.confined import Answer, descendants, grade, judge, nursery, probe, processes, variant
 from tests.test_exercises import verdict_on
 
 IDS = list(registry.exercises())
@@ -226,6 +229,53 @@ def test_a_nest_that_dies_is_started_again_and_workers_die_with_it():
     finally:
         own.close()
     assert own.process.poll() is not None
+
+
+KILLED = """
+import sys
+from grader.judge import landlock
+from grader.judge.judge import Judge
+from tests.confined import Answer
+if __name__ == "__main__":
+    judge = Judge()
+    print(judge._nursery.process.pid, flush=True)
+    judge.grade("bytes", Answer("while True: pass"), seed=1)
+"""
+
+
+def test_a_judge_that_is_killed_leaves_nothing():
+    nursery()  # skips where there is no tier
+    command = [sys.executable, "-c", KILLED]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT) as process:
+        nest = int(process.stdout.readline())
+        deadline = time.monotonic() + 20
+        while not (found := descendants(nest)) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        process.kill()
+    assert found
+    while time.monotonic() < deadline and any(map(alive, {nest, *found})):
+        time.sleep(0.02)
+    assert not [pid for pid in (nest, *found) if alive(pid)]
+
+
+def alive(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_a_folder_with_a_forbidden_part_is_readable_but_for_that(tmp_path):
+    """As when the course is installed among the other packages."""
+    for name in ("torch", "course_lib/lab", "numpy"):
+        (tmp_path / "site-packages" / name).mkdir(parents=True)
+    forbidden = tmp_path / "site-packages" / "course_lib"
+    rules = dict(landlock.cover(tmp_path, [forbidden, tmp_path / "elsewhere"]))
+    listed = {str(tmp_path): landlock.READ_DIR, str(forbidden.parent): landlock.READ_DIR}
+    whole = {str(forbidden.parent / name): landlock.READ for name in ("torch", "numpy")}
+    assert rules == listed | whole
+    assert landlock.cover(tmp_path / "x", [forbidden]) == [(str(tmp_path / "x"), landlock.READ)]
 
 
 def test_no_tier_is_a_refusal_that_says_what_to_do(monkeypatch):

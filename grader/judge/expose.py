@@ -3,7 +3,9 @@ the course itself. The library is in memory when a worker starts; its text holds
 
 import ctypes
 import os
+import site
 import sys
+import sysconfig
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -22,8 +24,7 @@ def readable_paths() -> list[tuple[str, int]]:
     rules = [rule for path in SYSTEM if (found := Path(path).resolve()).exists()
              for rule in landlock.cover(found, ours)]  # fmt: skip
     for folder in _import_folders():
-        if not any(home.parent == folder and not _is_packages(folder) for home in ours):
-            rules += landlock.cover(folder, ours)
+        rules += landlock.cover(folder, ours)
     data = Path(find_spec("course_lib").origin).resolve().parent / "data"
     rules += [(str(path), landlock.READ) for path in data.glob("*.[jt]*")]  # the tokenizer's files
     write = [("/dev/null", landlock.READ | landlock.WRITE)]
@@ -31,13 +32,13 @@ def readable_paths() -> list[tuple[str, int]]:
 
 
 def _import_folders() -> list[Path]:
-    """Folders of the import path. A checkout on it is left out whole: it holds more than packages."""
-    found = [Path(entry).resolve() for entry in sys.path if entry and os.path.isdir(entry)]
-    return list(dict.fromkeys(found))
-
-
-def _is_packages(folder: Path) -> bool:
-    return folder.name in ("site-packages", "dist-packages")
+    """Folders of the standard library and of installed packages. Others on the import path, such
+    as a checkout, are left out: they hold more than packages."""
+    folders = [*sysconfig.get_paths().values(), *site.getsitepackages(), site.getusersitepackages()]
+    kinds = ("site-packages", "dist-packages")
+    stdlib = (sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"))
+    found = [Path(f).resolve() for f in folders if f in stdlib or Path(f).name in kinds]
+    return list(dict.fromkeys(folder for folder in found if folder.is_dir()))
 
 
 def reach_interpreter() -> list[str]:
