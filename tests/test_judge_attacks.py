@@ -207,6 +207,8 @@ REFUSED = {
     "if l.ptrace(16, {pid}, 0, 0) < 0: raise OSError(ctypes.get_errno(), 'ptrace')",
     "new namespaces": "import ctypes; l = ctypes.CDLL(None, use_errno=True)\n"
     "if l.unshare(0x10000000) < 0: raise OSError(ctypes.get_errno(), 'unshare')",
+    "limits of the judge": "import resource; resource.prlimit({pid}, resource.RLIMIT_CPU, (0, 0))",
+    "signals by way of a file": "import fcntl\nfor fd in range(99): fcntl.fcntl(fd, 8, {pid})",
     "memory outside of the limit": "import os; os.memfd_create('x')",
 }
 DENIED_OTHERWISE = {"another's process": {"DENIED", "ERROR"}}  # there is no such process in there

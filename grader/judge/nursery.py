@@ -4,6 +4,7 @@ The nest is a fresh interpreter, not a fork of the judge, so nothing the judge h
 suites, the other submissions, the gradebook's path) is in a worker's.
 """
 
+import ast
 import json
 import os
 import socket
@@ -12,6 +13,7 @@ import sys
 import time
 from dataclasses import asdict
 
+from course_lib.lab.registry import exercises
 from grader.judge import wire
 from grader.judge.confine import DEFENCES, TIERS, Limits
 
@@ -63,7 +65,8 @@ class Nursery:
     def _start(self) -> None:
         ours, theirs = socket.socketpair()
         self.control, self.pending = ours, b""
-        command = [sys.executable, "-P", "-m", "grader.judge.nest", str(theirs.fileno())]
+        command = [sys.executable, "-P", "-m", "grader.judge.nest", str(theirs.fileno()),
+                   *_lesson_imports()]  # fmt: skip
         self.process = subprocess.Popen(
             command, pass_fds=[theirs.fileno()], env=_environment(), stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL, start_new_session=True,
@@ -162,6 +165,18 @@ class Nursery:
         except subprocess.TimeoutExpired:
             self.process.kill()  # workers follow: each dies when its parent does
             self.process.wait()
+
+
+def _lesson_imports() -> list[str]:
+    """Modules that lessons import: loaded once in the nest, not by every worker."""
+    found = set()
+    for card in exercises().values():
+        for node in ast.walk(ast.parse(card.setup)):
+            if isinstance(node, ast.Import):
+                found |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return sorted(found)
 
 
 def _environment() -> dict[str, str]:

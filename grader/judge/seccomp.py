@@ -20,6 +20,7 @@ LOAD, EQUAL, GREATER, ANY_BIT, RETURN = 0x20, 0x15, 0x25, 0x45, 0x06
 NUMBER_AT, ARCH_AT, FIRST_ARGUMENT_AT = 0, 4, 16
 CLONE_THREAD, NEW_NAMESPACES = 0x10000, 0x7E020080
 PR_SET_PDEATHSIG = 1
+FAMILIES = (2, 10, 16)  # IPv4, IPv6, netlink
 NEWEST = 462  # mseal, Linux 6.10; numbers from 424 on are the same on every architecture
 
 # name: number on x86_64, on aarch64; None where the architecture has no such call
@@ -46,11 +47,17 @@ CALLS = {
     "settimeofday": (164, 170), "clock_settime": (227, 112), "clock_adjtime": (305, 266),
     "adjtimex": (159, 171), "sethostname": (170, 161), "setdomainname": (171, 162),
     "personality": (135, 92), "vhangup": (153, 58), "iopl": (172, None), "ioperm": (173, None),
-    "modify_ldt": (154, None), "uselib": (134, None),
+    "modify_ldt": (154, None), "uselib": (134, None), "setpriority": (141, 140),
+    "ioprio_set": (251, 30), "sched_setscheduler": (144, 119), "sched_setparam": (142, 118),
+    "sched_setattr": (314, 274), "migrate_pages": (256, 238), "move_pages": (279, 239),
 }  # fmt: skip
 PROCESSES = {"fork": (57, None), "vfork": (58, None)}
 SPECIAL = {"clone": (56, 220), "clone3": (435, 435), "prctl": (157, 167), "socket": (41, 198),
-           "kill": (62, 129), "tkill": (200, 130), "tgkill": (234, 131)}  # fmt: skip
+           "kill": (62, 129), "tkill": (200, 130), "tgkill": (234, 131),
+           "prlimit64": (302, 261), "sched_setaffinity": (203, 122), "fcntl": (72, 25),
+           "ioctl": (16, 29)}  # fmt: skip
+SIGNAL_BY_FILE = {"fcntl": (8, 10, 15), "ioctl": (0x8901, 0x8902, 0x5412)}
+"""Commands that make a file signal its "owner", any process of this user; and typing for others."""
 ARCHITECTURES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
 
 libc = ctypes.CDLL(None, use_errno=True)
@@ -75,15 +82,19 @@ def program(*, processes: bool) -> bytes:
     refused = dict.fromkeys(CALLS, errno.EPERM)
     # glibc falls back to clone, whose flags a filter can read; those of clone3 are in memory
     refused["clone3"] = errno.ENOSYS
-    code += _argument(number["clone"], NEW_NAMESPACES, errno.EPERM, ANY_BIT)
-    code += _argument(number["prctl"], PR_SET_PDEATHSIG, errno.EPERM, EQUAL)
-    if not processes:
+    code += _argument(number["clone"], ANY_BIT, (NEW_NAMESPACES,), errno.EPERM)
+    code += _argument(number["prctl"], EQUAL, (PR_SET_PDEATHSIG,), errno.EPERM)
+    for call in ("prlimit64", "sched_setaffinity"):  # 0 is oneself; others of this user are not
+        code += _argument(number[call], EQUAL, (0,), errno.EPERM, unless=True)
+    for call, commands in SIGNAL_BY_FILE.items():
+        code += _argument(number[call], EQUAL, commands, errno.EPERM, index=1)
+    if processes:  # a named AF_UNIX socket belongs to the file system, where Landlock ignores it
+        code += _argument(number["socket"], EQUAL, FAMILIES, errno.EACCES, unless=True)
+    else:
         refused |= dict.fromkeys(PROCESSES, errno.EAGAIN) | {"socket": errno.EACCES}
-        code += _argument(number["clone"], CLONE_THREAD, errno.EAGAIN, ANY_BIT, negate=True)
+        code += _argument(number["clone"], ANY_BIT, (CLONE_THREAD,), errno.EAGAIN, unless=True)
         for call in ("kill", "tgkill", "tkill"):
-            code += _argument(number[call], os.getpid(), errno.EPERM, EQUAL, negate=True)
-    else:  # a named AF_UNIX socket belongs to the file system, and Landlock does not look at it
-        code += _argument_in(number["socket"], (2, 10, 16), errno.EACCES)  # IPv4, IPv6, netlink
+            code += _argument(number[call], EQUAL, (os.getpid(),), errno.EPERM, unless=True)
     for call, code_number in refused.items():
         if number[call] is not None:
             code += [_op(EQUAL, number[call], 0, 1), _refuse(code_number)]
@@ -108,21 +119,16 @@ def _refuse(number: int) -> bytes:
     return _op(RETURN, ERRNO | number)
 
 
-def _argument(
-    call: int, value: int, number: int, test: int, *, negate: bool = False
-) -> list[bytes]:
-    """Refuse `call` when the low half of its first argument passes the test, or fails it."""
-    hit = (1, 0) if negate else (0, 1)
+def _argument(call: int, test: int, values: tuple[int, ...], number: int, *, index: int = 0,
+              unless: bool = False) -> list[bytes]:  # fmt: skip
+    """Refuse `call` when the low half of an argument passes the test with one of `values`; with
+    `unless`, when it passes with none of them."""
+    n = len(values)
+    # a hit jumps over the remaining tests to the refusal, or over that too
+    tests = [_op(test, value, n - i - (not unless), 0) for i, value in enumerate(values)]
+    if not unless:
+        tests[-1] = _op(test, values[-1], 0, 1)
     return [
-        _op(EQUAL, call, 0, 4), _op(LOAD, FIRST_ARGUMENT_AT), _op(test, value, *hit),
-        _refuse(number), _op(LOAD, NUMBER_AT),
-    ]  # fmt: skip
-
-
-def _argument_in(call: int, values: tuple[int, ...], number: int) -> list[bytes]:
-    """Refuse `call` unless the low half of its first argument is one of `values`."""
-    tests = [_op(EQUAL, value, len(values) - i, 0) for i, value in enumerate(values)]
-    return [
-        _op(EQUAL, call, 0, len(values) + 3), _op(LOAD, FIRST_ARGUMENT_AT), *tests,
+        _op(EQUAL, call, 0, n + 3), _op(LOAD, FIRST_ARGUMENT_AT + 8 * index), *tests,
         _refuse(number), _op(LOAD, NUMBER_AT),
     ]  # fmt: skip
