@@ -179,6 +179,16 @@ def test_a_mistake_in_one_exercise_does_not_cost_the_next():
     assert "rotate_half" not in found.alone["apply-rope"].context
 
 
+def test_an_answer_that_builds_on_its_own_first_half():
+    nb = book(lesson="01_rmsnorm")
+    i = at(nb, "rmsnorm")
+    nb["cells"].insert(i, code(nb["cells"][i]["source"]))
+    nb["cells"][i + 1]["source"] = "class RMSNorm(RMSNorm):\n    pass"
+    found = taken(nb).answers["rmsnorm"]
+    assert found.source.count("class RMSNorm") == 2 and "def forward" in found.source
+    assert "import torch" in found.source and not found.context
+
+
 def test_a_script_and_magics():
     nb = book()
     nb["cells"][at(nb, "rotate-half")]["source"] = [

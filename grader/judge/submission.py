@@ -133,10 +133,13 @@ class _Taker:
         if script := SCRIPT.match(source):
             return Answer(source[script.end() :], kind="script", flags=flags)
         source = plain(source)
-        answer = Answer(source, context(source, self._others(parts, check)), flags=flags)
+        needed = context(source, self._others(parts, check))
+        if _defines(needed, card):  # `class RMSNorm(RMSNorm)`: its first half is part of the answer
+            source, needed = f"{needed}\n\n\n{source}", ""
+        answer = Answer(source, needed, flags=flags)
         answers = {i for places in self.places.values() for i in places}
         without = context(source, self._others(parts, check, without=answers))
-        if without != answer.context:
+        if answer.context and without != answer.context:
             self.alone[card.id] = replace(answer, context=without)
         return answer
 
