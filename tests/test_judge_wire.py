@@ -8,6 +8,7 @@ import struct
 import time
 
 import numpy as np
+import numpy as np
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
@@ -84,6 +85,29 @@ def test_arrays_of_objects_do_not_travel():
             decode(json.dumps(tree).encode(), b"xx")
 
 
+@pytest.mark.parametrize("dtype", wire.ARRAYS.values(), ids=str)
+@pytest.mark.parametrize("shape", [(), (0,), (2, 0), (2, 3)], ids=str)
+def test_arrays_of_every_dtype_and_shape(dtype, shape):
+    x = (np.arange(math.prod(shape)) % 2).reshape(shape).astype(dtype)
+    for sent in (x, x.T, x.astype(dtype.newbyteorder(">"))):
+        came = back(sent)
+        assert came.dtype == dtype and came.shape == sent.shape and (came == sent).all()
+    header = json.dumps(["N", "bool", [3]]).encode()
+    assert decode(header, b"\x00\x01\x7f").view(np.uint8).tolist() == [0, 1, 1]
+
+
+def test_arrays_of_objects_and_forged_arrays_do_not_travel_as_such():
+    class Forged(np.ndarray):
+        def __eq__(self, other):
+            return True
+
+        __hash__ = None
+
+    for value in (np.array([object()]), np.array(["text"]), np.array([(1, 2)], dtype="i4,i4")):
+        assert type(back(value)).__name__ == "ndarray" and isinstance(back(value), wire.Opaque)
+    assert type(back(np.ones(2).view(Forged))) is np.ndarray
+
+
 def test_nan_and_infinity_travel_inside_tensors():
     x = torch.tensor([math.nan, math.inf, -0.0])
     assert torch.equal(back(x).view(torch.int32), x.view(torch.int32))
@@ -131,6 +155,9 @@ def test_only_the_judge_sends_configs():
 
 
 HEADERS = {
+    "an array of objects": b'["N", "object", [1]]',
+    "an array of negative shape": b'["N", "float32", [-2]]',
+    "an array larger than its bytes": b'["N", "float64", [2]]',
     "not JSON": b"{",
     "a pickle": pickle.dumps({"out": 1}),
     "too deep": b"[" * 100_000,
