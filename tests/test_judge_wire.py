@@ -8,7 +8,6 @@ import struct
 import time
 
 import numpy as np
-import numpy as np
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
@@ -85,13 +84,7 @@ def test_arrays_of_objects_do_not_travel():
             decode(json.dumps(tree).encode(), b"xx")
 
 
-@pytest.mark.parametrize("dtype", wire.ARRAYS.values(), ids=str)
-@pytest.mark.parametrize("shape", [(), (0,), (2, 0), (2, 3)], ids=str)
-def test_arrays_of_every_dtype_and_shape(dtype, shape):
-    x = (np.arange(math.prod(shape)) % 2).reshape(shape).astype(dtype)
-    for sent in (x, x.T, x.astype(dtype.newbyteorder(">"))):
-        came = back(sent)
-        assert came.dtype == dtype and came.shape == sent.shape and (came == sent).all()
+def test_a_bool_of_an_array_is_0_or_1_too():
     header = json.dumps(["N", "bool", [3]]).encode()
     assert decode(header, b"\x00\x01\x7f").view(np.uint8).tolist() == [0, 1, 1]
 
