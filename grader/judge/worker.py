@@ -25,6 +25,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from course_lib.measure.memory import saved_bytes
 from grader.judge import cell, wire
 from grader.judge.erase import StillThere, erase
 
@@ -146,18 +147,10 @@ class Answer:
         return inputs, named
 
     def do_saved_bytes(self, args: tuple, request: dict) -> int:
-        module, kept = self.modules[request["module"]], {}
-
-        def pack(x: Tensor) -> Tensor:
-            if not isinstance(x, torch.nn.Parameter):
-                kept[x.untyped_storage().data_ptr()] = x.untyped_storage().nbytes()
-            return x
-
+        module = self.modules[request["module"]]
         module.train(request["training"])
         try:
-            with torch.autograd.graph.saved_tensors_hooks(pack, lambda x: x):
-                out = _run(module, args, {})  # noqa: F841  alive while counting
-            return sum(kept.values())
+            return saved_bytes(lambda: _run(module, args, {}))
         finally:
             module.train()
 
