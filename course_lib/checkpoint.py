@@ -152,11 +152,15 @@ class _Hashing:
     """A binary stream that hashes what is written through it, so that nothing is read again."""
 
     def __init__(self, stream):
-        self.stream, self.digest = stream, hashlib.sha256()
+        self.stream, self.digest, self.failed = stream, hashlib.sha256(), None
 
     def write(self, data) -> int:
         self.digest.update(data)
-        return self.stream.write(data)
+        try:
+            return self.stream.write(data)
+        except OSError as error:  # torch.save goes on and ends in an error of its own
+            self.failed = self.failed or error
+            raise
 
     def flush(self) -> None:
         self.stream.flush()
@@ -172,9 +176,9 @@ def _write(path: Path, fill) -> str:
             stream.flush()
             os.fsync(stream.fileno())
         temporary.replace(path)
-    except BaseException:
+    except BaseException as error:
         temporary.unlink(missing_ok=True)  # a full disk gets its space back
-        raise
+        raise hashing.failed or error from None
     return hashing.digest.hexdigest()
 
 

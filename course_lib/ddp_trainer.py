@@ -154,24 +154,25 @@ class DistributedTrainer:
         c = self.config
         if c.resume:
             self.load_checkpoint()
-        log, speed, row = self._log(), self._speed(), {}
-        while self.step < c.max_steps:
-            speed.start()
-            before = self.tokens_seen
-            batches = [self.loader.next_batch() for _ in range(self.accumulation)]
-            found = self.train_step(batches)
-            speed.stop(self.tokens_seen - before)
-            self._refuse_nan(found)
-            last = self.step == c.max_steps
-            row = {"step": self.step, **found, "tokens": self.tokens_seen}
-            if self._due(c.eval_every, last) and self.valid_tokens is not None and c.eval_batches:
-                row["valid_loss"] = self.evaluate()
-            if self._due(c.log_every, last) or "valid_loss" in row:
-                row |= speed.row()
-                log.write(row)
-            if self._due(c.save_every, last):
-                self.save_checkpoint()
-        log.close()
+        validates = self.valid_tokens is not None and c.eval_batches > 0
+        speed, row = self._speed(), {}
+        with contextlib.closing(self._log()) as log:
+            while self.step < c.max_steps:
+                speed.start()
+                before = self.tokens_seen
+                batches = [self.loader.next_batch() for _ in range(self.accumulation)]
+                found = self.train_step(batches)
+                speed.stop(self.tokens_seen - before)
+                self._refuse_nan(found)
+                last = self.step == c.max_steps
+                row = {"step": self.step, **found, "tokens": self.tokens_seen}
+                if validates and self._due(c.eval_every, last):
+                    row["valid_loss"] = self.evaluate()
+                if self._due(c.log_every, last) or "valid_loss" in row:
+                    row |= speed.row()
+                    log.write(row)
+                if self._due(c.save_every, last):
+                    self.save_checkpoint()
         return row
 
     def save_checkpoint(self) -> Path:
@@ -331,6 +332,11 @@ def main(world: World, config: TrainConfig) -> None:
         row = trainer.fit()
     except TrainingDiverged as error:
         raise SystemExit(f"stopped: {error}") from None
+    except OSError as error:
+        raise SystemExit(
+            f"stopped after step {trainer.step}, could not write below {config.out} ({error}): "
+            f"earlier checkpoints are there; free some space and start the same command again"
+        ) from None
     if world.is_first:
         loss = f"loss {row['loss']:.4f}" if row else "nothing left to do"
         print(f"step {trainer.step}: {loss}; log, curves and checkpoints in {config.out}")

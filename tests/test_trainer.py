@@ -306,3 +306,20 @@ def test_the_log_is_there_as_csv_picture_and_record(tmp_path):
     assert (tmp_path / "curves.png").stat().st_size > 1000
     record = json.loads((tmp_path / "checkpoints/step_00000004.json").read_text())
     assert record["step"] == 4
+
+
+def test_a_full_disk_stops_the_run_with_a_sentence(text, tmp_path):
+    """A limit on the size of files stands for the full disk."""
+    limited = (
+        "import resource, signal, sys, runpy; signal.signal(signal.SIGXFSZ, signal.SIG_IGN);"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (3_000_000, 3_000_000));"
+        "sys.argv = ['ddp_trainer', *sys.argv[1:]];"
+        "runpy.run_module('course_lib.ddp_trainer', run_name='__main__')"
+    )
+    command = [sys.executable, "-c", limited, *COMMAND[2:], "--data", str(text), "--max_steps", "2",
+               "--cache", str(tmp_path / "tokens"), "--out", str(tmp_path / "run")]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200)
+    assert done.returncode == 1
+    last = done.stderr.strip().splitlines()[-1]
+    assert last.startswith("stopped after step 2, could not write below")
+    assert "free some space" in last and "Traceback" not in done.stderr
