@@ -13,7 +13,6 @@ import zlib
 
 import numpy as np
 import torch
-from numpy.lib.stride_tricks import sliding_window_view
 from torch import Tensor
 
 from course_lib.shards import Shards
@@ -50,12 +49,15 @@ def shard_of_rank(starts: np.ndarray, *, rank: int, world_size: int) -> np.ndarr
 
 
 def get_batch(tokens: np.ndarray, starts: np.ndarray, seq_len: int) -> tuple[Tensor, Tensor]:
-    """Windows of (N,) uint16 tokens: idx and targets, two tensors of shape (B, seq_len), int64.
+    """Windows of (N,) uint16 tokens: (idx, targets), two tensors of shape (B, seq_len), int64.
 
     idx[b, t] is tokens[starts[b] + t]; targets[b, t] is the token after it. `starts` is (B,)
     int64 in 0..N - seq_len - 1: a window takes seq_len + 1 tokens. The tensors share no memory.
     """
-    windows = sliding_window_view(tokens, seq_len + 1)  # (N - seq_len, seq_len + 1), a view
+    # a view of all windows, each one token after the one before; sliding_window_view(tokens,
+    # seq_len + 1) is the same and takes longer to make than the rest of this function
+    shape, step = (len(tokens) - seq_len, seq_len + 1), tokens.itemsize
+    windows = np.ndarray(shape, tokens.dtype, buffer=tokens, strides=(step, step))
     rows = windows[starts]  # copies B rows, 2 bytes a token
     idx, targets = rows[:, :-1].astype(np.int64), rows[:, 1:].astype(np.int64)
     return torch.from_numpy(idx), torch.from_numpy(targets)
@@ -171,7 +173,7 @@ def _parts(tokens: np.ndarray | Shards, vocab_size: int | None) -> tuple[np.ndar
             f"int16 the ids from 32,768 on are negative, and wider ids take more memory; use "
             f"course_lib.shards.pretokenize or .astype(np.uint16)"
         )
-    return (tokens,)
+    return (np.ascontiguousarray(tokens),)
 
 
 def _check_ids(idx: Tensor, targets: Tensor, vocab_size: int) -> None:

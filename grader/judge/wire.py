@@ -34,7 +34,8 @@ FRAME = struct.Struct(">IQ")
 DTYPES = {
     str(d).removeprefix("torch."): d
     for d in (torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.uint8, torch.int8,
-              torch.int16, torch.int32, torch.int64, torch.bool, torch.complex64, torch.complex128)
+              torch.int16, torch.int32, torch.int64, torch.uint16, torch.uint32, torch.uint64,
+              torch.bool, torch.complex64, torch.complex128)
 }  # fmt: skip
 ARRAYS = {
     np.dtype(d).name: np.dtype(d)
