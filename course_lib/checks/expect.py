@@ -66,16 +66,20 @@ def values(
     out: Tensor, reference: Tensor, patterns: Iterable[Pattern] = (), *, rtol: float, atol: float,
     tried: str = "", finding: str = "the values differ", look: str = "",
 ) -> None:  # fmt: skip
-    """`out` equals `reference` within the tolerance; else the first pattern that fits or OTHER."""
+    """`out` equals `reference` within the tolerance; else the pattern that fits best, or OTHER."""
     if torch.allclose(out, reference, rtol=rtol, atol=atol):
         return
     expected, got = _first_bad(out, reference, rtol, atol)
+    fitting = []  # two mistakes may give nearly the same numbers; the closer one was made
     for pattern in patterns:
         value = torch.as_tensor(pattern.value, dtype=out.dtype).expand_as(out)
         if torch.allclose(out, value, rtol=10 * rtol, atol=10 * atol, equal_nan=True):
-            raise Wrong(pattern.code, pattern.finding, tried=tried, expected=expected, got=got,
-                        fits=pattern.fits, hides=pattern.hides, look=pattern.look,
-                        preset=pattern.preset)  # fmt: skip
+            fitting.append((_distance(out, value), len(fitting), pattern))
+    if fitting:
+        pattern = min(fitting)[2]
+        raise Wrong(pattern.code, pattern.finding, tried=tried, expected=expected, got=got,
+                    fits=pattern.fits, hides=pattern.hides, look=pattern.look,
+                    preset=pattern.preset)  # fmt: skip
     raise Wrong("OTHER", finding, tried=tried, expected=expected, got=got, look=look)
 
 
@@ -98,6 +102,11 @@ def integer(out: Any, reference: int, patterns: Iterable[Pattern] = (), *, tried
     ratio = f", {number(out / reference)} times the expected" if reference else ""
     raise Wrong("OTHER", "the count differs", tried=tried, expected=f"{reference:,}",
                 got=f"{out:,}{ratio}", look="one term at a time, for this input.")  # fmt: skip
+
+
+def _distance(out: Tensor, value: Tensor) -> float:
+    """Largest difference, where both are numbers."""
+    return (out - value).abs().nan_to_num(0.0, 0.0).max().item() if out.numel() else 0.0
 
 
 def _first_bad(out: Tensor, reference: Tensor, rtol: float, atol: float) -> tuple[str, str]:

@@ -23,7 +23,7 @@ PRESETS = {"INIT-NO-RESIDUAL": "init:no-residual-scaling", "INIT-STD-1": "init:s
 def _wide(draw: Draw, **changes) -> GPTConfig:
     """Matrices of 4,096 numbers or more: a standard deviation is then known to about a percent."""
     shape = dict(vocab_size=128, max_seq_len=8, num_heads=2, d_model=64, d_hidden=80)
-    return GPTConfig(**(shape | dict(num_layers=draw.size(3, 5), tie_embeddings=False) | changes))
+    return GPTConfig(**(shape | dict(num_layers=draw.size(3, 9), tie_embeddings=False) | changes))
 
 
 def draws_weights(subject: Subject, draw: Draw) -> None:

@@ -104,8 +104,9 @@ def gain(subject: Subject, draw: Draw) -> None:
                  finding="the gain is applied before the norm",
                  fits="a norm of `x * weight`: its RMS is 1 again.",
                  look="the order of the steps.")],
-        # one rounding more or less of fp32, 6e-8, times a few operations
-        rtol=1e-5, atol=1e-6, tried=f"random gains, {dim} of them",
+        # another eps moves this by eps / (2 * mean square), 1e-4 where the mean square is 0.05: that
+        # is for the next check to name
+        rtol=1e-3, atol=1e-5, tried=f"random gains, {dim} of them",
         finding="the gain acts otherwise",
         look="where `self.weight` enters.",
     )  # fmt: skip
