@@ -17,6 +17,8 @@ LESSONS = {
     "gpt_init": ("init-weights",),
     "gpt": ("gpt-forward",),
     "gpt_flops": ("count-flops",),
+    "data": ("pretokenize",),
+    "batches": ("get-batch", "shard-batch"),
 }
 
 

@@ -1,0 +1,152 @@
+# Answers to the exercise get-batch. `# %% wrong CODE name` must be refused with exactly that code,
+# `# %% right name` must pass. Each cell is a whole answer under the lesson's imports.
+
+# %% right index arithmetic
+def get_batch(tokens, starts, seq_len):
+    rows = tokens[starts[:, None] + np.arange(seq_len + 1)].astype(np.int64)
+    return torch.from_numpy(rows[:, :-1].copy()), torch.from_numpy(rows[:, 1:].copy())
+
+# %% right a loop over the rows
+def get_batch(tokens, starts, seq_len):
+    rows = np.stack([tokens[s : s + seq_len + 1] for s in starts.tolist()])
+    batch = torch.tensor(rows.astype(np.int64))
+    return batch[:, :-1].contiguous(), batch[:, 1:].contiguous()
+
+# %% right torch gathers
+def get_batch(tokens, starts, seq_len):
+    row = torch.from_numpy(tokens.astype(np.int32))
+    batch = row.unfold(0, seq_len + 1, 1)[torch.from_numpy(starts)].long()
+    return batch[:, :seq_len].clone(), batch[:, 1:].clone()
+
+# %% right two gathers
+def get_batch(tokens, starts, seq_len):
+    at = np.add.outer(starts, np.arange(seq_len))
+    return torch.from_numpy(tokens[at].astype("int64")), torch.from_numpy(tokens[at + 1].astype("int64"))
+
+# %% wrong STUB untouched
+def get_batch(tokens, starts, seq_len):
+    raise NotImplementedError("your code here")
+
+# %% wrong NONE no return
+def get_batch(tokens, starts, seq_len):
+    rows = sliding_window_view(tokens, seq_len + 1)[starts].astype(np.int64)
+    idx, targets = torch.from_numpy(rows[:, :-1]), torch.from_numpy(rows[:, 1:])
+
+# %% wrong BATCH-PAIR one tensor
+def get_batch(tokens, starts, seq_len):
+    return torch.from_numpy(sliding_window_view(tokens, seq_len + 1)[starts].astype(np.int64))
+
+# %% wrong TYPE arrays
+def get_batch(tokens, starts, seq_len):
+    rows = sliding_window_view(tokens, seq_len + 1)[starts].astype(np.int64)
+    return rows[:, :-1], rows[:, 1:]
+
+# %% wrong DTYPE uint16
+def get_batch(tokens, starts, seq_len):
+    rows = sliding_window_view(tokens, seq_len + 1)[starts]
+    return torch.from_numpy(rows[:, :-1].copy()), torch.from_numpy(rows[:, 1:].copy())
+
+# %% wrong DTYPE int32
+def get_batch(tokens, starts, seq_len):
+    rows = torch.from_numpy(sliding_window_view(tokens, seq_len + 1)[starts].astype(np.int32))
+    return rows[:, :-1], rows[:, 1:]
+
+# %% wrong BATCH-WHOLE-WINDOW not cut
+def get_batch(tokens, starts, seq_len):
+    rows = torch.from_numpy(sliding_window_view(tokens, seq_len + 1)[starts].astype(np.int64))
+    return rows, rows[:, 1:]
+
+# %% wrong BATCH-NO-EXTRA windows of T tokens
+def get_batch(tokens, starts, seq_len):
+    rows = torch.from_numpy(sliding_window_view(tokens, seq_len)[starts].astype(np.int64))
+    return rows[:, :-1], rows[:, 1:]
+
+# %% wrong BATCH-TRANSPOSED a window in each column
+def get_batch(tokens, starts, seq_len):
+    rows = torch.from_numpy(tokens[starts + np.arange(seq_len + 1)[:, None]].astype(np.int64))
+    return rows[:-1], rows[1:]
+
+# %% wrong BATCH-LATE begins at start + 1
+def get_batch(tokens, starts, seq_len):
+    rows = tokens[np.minimum(starts[:, None] + 1 + np.arange(seq_len + 1), len(tokens) - 1)]
+    rows = torch.from_numpy(rows.astype(np.int64))
+    return rows[:, :-1], rows[:, 1:]
+
+# %% wrong BATCH-IN-ORDER blocks in order
+def get_batch(tokens, starts, seq_len):
+    B = len(starts)
+    idx = tokens[: B * seq_len].reshape(B, seq_len).astype(np.int64)
+    targets = tokens[1 : B * seq_len + 1].reshape(B, seq_len).astype(np.int64)
+    return torch.from_numpy(idx), torch.from_numpy(targets)
+
+# %% wrong BATCH-SORTED sorted for the disk
+def get_batch(tokens, starts, seq_len):
+    rows = torch.from_numpy(sliding_window_view(tokens, seq_len + 1)[np.sort(starts)].astype(np.int64))
+    return rows[:, :-1], rows[:, 1:]
+
+# %% wrong SHAPE each start once
+def get_batch(tokens, starts, seq_len):
+    rows = sliding_window_view(tokens, seq_len + 1)[np.unique(starts)].astype(np.int64)
+    return torch.from_numpy(rows[:, :-1]), torch.from_numpy(rows[:, 1:])
+
+# %% wrong BATCH-SAME-ROW the first start for all
+def get_batch(tokens, starts, seq_len):
+    row = torch.from_numpy(tokens[starts[0] : starts[0] + seq_len + 1].astype(np.int64))
+    rows = row.repeat(len(starts), 1)
+    return rows[:, :-1], rows[:, 1:]
+
+# %% wrong BATCH-NO-SHIFT targets are the inputs
+def get_batch(tokens, starts, seq_len):
+    rows = torch.from_numpy(sliding_window_view(tokens, seq_len + 1)[starts].astype(np.int64))
+    return rows[:, :-1], rows[:, :-1]
+
+# %% wrong BATCH-SHIFT-BACK one earlier
+def get_batch(tokens, starts, seq_len):
+    at = starts[:, None] + np.arange(seq_len)
+    return torch.from_numpy(tokens[at].astype(np.int64)), torch.from_numpy(tokens[at - 1].astype(np.int64))
+
+# %% wrong BATCH-SHIFT-TWO shifted twice
+def get_batch(tokens, starts, seq_len):
+    at = starts[:, None] + np.arange(seq_len + 1)
+    later = tokens[np.minimum(at + 1, len(tokens) - 1)]
+    return torch.from_numpy(tokens[at][:, :-1].astype(np.int64)), torch.from_numpy(later[:, 1:].astype(np.int64))
+
+# %% wrong BATCH-ROLLED roll brings the first token back
+def get_batch(tokens, starts, seq_len):
+    idx = torch.from_numpy(tokens[starts[:, None] + np.arange(seq_len)].astype(np.int64))
+    return idx, idx.roll(-1, dims=1)
+
+# %% wrong BATCH-PADDED a zero at the end
+def get_batch(tokens, starts, seq_len):
+    idx = torch.from_numpy(tokens[starts[:, None] + np.arange(seq_len)].astype(np.int64))
+    targets = torch.zeros_like(idx)
+    targets[:, :-1] = idx[:, 1:]
+    return idx, targets
+
+# %% wrong BATCH-INT16 read with a sign
+def get_batch(tokens, starts, seq_len):
+    rows = sliding_window_view(tokens.view(np.int16), seq_len + 1)[starts].astype(np.int64)
+    return torch.from_numpy(rows[:, :-1]), torch.from_numpy(rows[:, 1:])
+
+# %% wrong BATCH-LAST-WINDOW one window fewer
+def get_batch(tokens, starts, seq_len):
+    rows = torch.from_numpy(sliding_window_view(tokens[:-1], seq_len + 1)[starts].astype(np.int64))
+    return rows[:, :-1], rows[:, 1:]
+
+# %% wrong BATCH-LAST-WINDOW the last start is moved
+def get_batch(tokens, starts, seq_len):
+    starts = np.clip(starts, 0, len(tokens) - seq_len - 2)
+    rows = torch.from_numpy(sliding_window_view(tokens, seq_len + 1)[starts].astype(np.int64))
+    return rows[:, :-1], rows[:, 1:]
+
+# %% wrong INPLACE sorts the starts of the caller
+def get_batch(tokens, starts, seq_len):
+    starts.sort()
+    rows = torch.from_numpy(sliding_window_view(tokens, seq_len + 1)[starts].astype(np.int64))
+    return rows[:, :-1], rows[:, 1:]
+
+# %% wrong RAISED ragged rows
+def get_batch(tokens, starts, seq_len):
+    rows = np.stack([tokens[s : s + seq_len + s % 2] for s in starts.tolist()])
+    rows = torch.from_numpy(rows.astype(np.int64))
+    return rows[:, :-1], rows[:, 1:]

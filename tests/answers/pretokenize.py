@@ -1,0 +1,206 @@
+# Answers to the exercise pretokenize. `# %% wrong CODE name` must be refused with exactly that code,
+# `# %% right name` must pass. Each cell is a whole answer under the lesson's imports.
+
+# %% right one list, one array
+def encode_documents(documents, tokenizer):
+    if tokenizer.vocab_size > 2**16:
+        raise ValueError(f"{tokenizer.vocab_size} ids do not fit into 16 bits")
+    ids = []
+    for text in documents:
+        ids.extend(tokenizer.encode(text))
+        ids.append(tokenizer.end_of_text)
+    return np.array(ids, dtype=np.uint16)
+
+# %% right filled in place
+def encode_documents(documents, tokenizer):
+    if not tokenizer.vocab_size <= 65_536:
+        raise ValueError("the vocabulary is too large")
+    rows = [tokenizer.encode_to_array(text) for text in documents]
+    out = np.full(sum(len(row) + 1 for row in rows), tokenizer.end_of_text, dtype=np.uint16)
+    at = 0
+    for row in rows:
+        out[at : at + len(row)] = row
+        at += len(row) + 1
+    return out
+
+# %% right from a generator
+def encode_documents(documents, tokenizer):
+    if tokenizer.vocab_size - 1 > np.iinfo(np.uint16).max:
+        raise ValueError("ids beyond uint16")
+
+    def stream():
+        for text in documents:
+            yield from tokenizer.encode(text)
+            yield tokenizer.end_of_text
+
+    return np.fromiter(stream(), dtype=np.uint16)
+
+# %% wrong STUB untouched
+def encode_documents(documents, tokenizer):
+    raise NotImplementedError("your code here")
+
+# %% wrong NONE no return
+def encode_documents(documents, tokenizer):
+    rows = [np.append(tokenizer.encode_to_array(text), np.uint16(tokenizer.end_of_text)) for text in documents]
+    np.concatenate(rows)
+
+# %% wrong TYPE a list
+def encode_documents(documents, tokenizer):
+    ids = []
+    for text in documents:
+        ids += [*tokenizer.encode(text), tokenizer.end_of_text]
+    return ids
+
+# %% wrong TYPE a tensor
+def encode_documents(documents, tokenizer):
+    ids = []
+    for text in documents:
+        ids += [*tokenizer.encode(text), tokenizer.end_of_text]
+    return torch.tensor(ids)
+
+# %% wrong TYPE a generator
+def encode_documents(documents, tokenizer):
+    for text in documents:
+        yield np.array([*tokenizer.encode(text), tokenizer.end_of_text], dtype=np.uint16)
+
+# %% wrong SHAPE a row of columns
+def encode_documents(documents, tokenizer):
+    ids = [id for text in documents for id in [*tokenizer.encode(text), tokenizer.end_of_text]]
+    return np.array([ids], dtype=np.uint16)
+
+# %% wrong TOK-INT16 16 bits with a sign
+def encode_documents(documents, tokenizer):
+    ids = [id for text in documents for id in [*tokenizer.encode(text), tokenizer.end_of_text]]
+    return np.array(ids).astype(np.int16)
+
+# %% wrong TOK-UINT8 bytes
+def encode_documents(documents, tokenizer):
+    ids = [id for text in documents for id in [*tokenizer.encode(text), tokenizer.end_of_text]]
+    return np.array(ids).astype(np.uint8)
+
+# %% wrong TOK-WIDE no dtype
+def encode_documents(documents, tokenizer):
+    ids = [id for text in documents for id in [*tokenizer.encode(text), tokenizer.end_of_text]]
+    return np.array(ids)
+
+# %% wrong TOK-WIDE the end of text is int64
+def encode_documents(documents, tokenizer):
+    return np.concatenate([np.append(tokenizer.encode_to_array(text), tokenizer.end_of_text) for text in documents])
+
+# %% wrong TOK-FLOAT begins with an empty array
+def encode_documents(documents, tokenizer):
+    out = np.array([])
+    for text in documents:
+        out = np.append(out, [*tokenizer.encode(text), tokenizer.end_of_text])
+    return out
+
+# %% wrong RAISED NumPy refuses a list of ids beyond int16
+def encode_documents(documents, tokenizer):
+    ids = [id for text in documents for id in [*tokenizer.encode(text), tokenizer.end_of_text]]
+    return np.array(ids, dtype=np.int16)
+
+# %% wrong TOK-NO-END no end of text
+def encode_documents(documents, tokenizer):
+    return np.concatenate([tokenizer.encode_to_array(text) for text in documents])
+
+# %% wrong TOK-NO-END the texts are joined first
+def encode_documents(documents, tokenizer):
+    return tokenizer.encode_to_array("".join(documents))
+
+# %% wrong TOK-END-BETWEEN between documents only
+def encode_documents(documents, tokenizer):
+    ids = []
+    for number, text in enumerate(documents):
+        if number:
+            ids.append(tokenizer.end_of_text)
+        ids += tokenizer.encode(text)
+    return np.array(ids, dtype=np.uint16)
+
+# %% wrong TOK-END-ONCE outside the loop
+def encode_documents(documents, tokenizer):
+    ids = []
+    for text in documents:
+        ids += tokenizer.encode(text)
+    ids.append(tokenizer.end_of_text)
+    return np.array(ids, dtype=np.uint16)
+
+# %% wrong TOK-END-FIRST in front
+def encode_documents(documents, tokenizer):
+    ids = []
+    for text in documents:
+        ids += [tokenizer.end_of_text, *tokenizer.encode(text)]
+    return np.array(ids, dtype=np.uint16)
+
+# %% wrong TOK-END-ID the vocabulary size as an id
+def encode_documents(documents, tokenizer):
+    ids = []
+    for text in documents:
+        ids += [*tokenizer.encode(text), tokenizer.vocab_size]
+    return np.array(ids, dtype=np.uint16)
+
+# %% wrong TOK-END-ID zero
+def encode_documents(documents, tokenizer):
+    return np.concatenate([np.append(tokenizer.encode_to_array(t), np.uint16(0)) for t in documents])
+
+# %% wrong TOK-END-AS-TEXT the end encoded as text
+def encode_documents(documents, tokenizer):
+    return np.concatenate([tokenizer.encode_to_array(t + "<|endoftext|>") for t in documents])
+
+# %% wrong TOK-FIRST-ONLY returns inside the loop
+def encode_documents(documents, tokenizer):
+    ids = []
+    for text in documents:
+        ids += [*tokenizer.encode(text), tokenizer.end_of_text]
+        return np.array(ids, dtype=np.uint16)
+
+# %% wrong TOK-LAST-ONLY overwrites
+def encode_documents(documents, tokenizer):
+    for text in documents:
+        ids = [*tokenizer.encode(text), tokenizer.end_of_text]
+    return np.array(ids, dtype=np.uint16)
+
+# %% wrong TOK-SKIPS-EMPTY empty documents left out
+def encode_documents(documents, tokenizer):
+    ids = []
+    for text in documents:
+        if text:
+            ids += [*tokenizer.encode(text), tokenizer.end_of_text]
+    return np.array(ids, dtype=np.uint16)
+
+# %% wrong TOK-NO-DOCUMENTS joins nothing
+def encode_documents(documents, tokenizer):
+    end = np.array([tokenizer.end_of_text], dtype=np.uint16)
+    return np.concatenate([part for text in documents for part in (tokenizer.encode_to_array(text), end)])
+
+# %% wrong TOK-NO-DOCUMENTS floats when there is nothing
+def encode_documents(documents, tokenizer):
+    end = np.array([tokenizer.end_of_text], dtype=np.uint16)
+    parts = [part for text in documents for part in (tokenizer.encode_to_array(text), end)]
+    return np.concatenate(parts) if parts else np.array([])
+
+# %% wrong TOK-WRAPS no question about the size
+def encode_documents(documents, tokenizer):
+    ids = []
+    for text in documents:
+        ids += [*tokenizer.encode(text), tokenizer.end_of_text]
+    return np.array(ids).astype(np.uint16)
+
+# %% wrong TOK-WRAPS-ERROR leaves it to NumPy
+def encode_documents(documents, tokenizer):
+    ids = []
+    for text in documents:
+        ids += [*tokenizer.encode(text), tokenizer.end_of_text]
+    return np.array(ids, dtype=np.uint16)
+
+# %% wrong TOK-WRAPS-ERROR an assertion
+def encode_documents(documents, tokenizer):
+    assert tokenizer.vocab_size <= 2**16
+    ids = [id for text in documents for id in [*tokenizer.encode(text), tokenizer.end_of_text]]
+    return np.array(ids, dtype=np.uint16)
+
+# %% wrong TOK-TOO-STRICT one id too few
+def encode_documents(documents, tokenizer):
+    if tokenizer.vocab_size >= 2**16:
+        raise ValueError("the vocabulary is too large")
+    ids = [id for text in documents for id in [*tokenizer.encode(text), tokenizer.end_of_text]]
+    return np.array(ids, dtype=np.uint16)
