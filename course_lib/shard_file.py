@@ -33,7 +33,7 @@ HEADER_BYTES = 4096
 MAGIC, VERSION, DTYPE = b"GPTTOKEN", 1, b"<u2\0"
 FIELDS = struct.Struct("<8sI4sQII32sIQQ")
 CHECK = struct.Struct("<I")
-BLOCK_TOKENS = 1 << 20  # tokens read at a time when a checksum is taken
+BLOCK_BYTES = 1 << 20  # read at a time when a checksum is taken
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,20 +133,21 @@ def read_header(path: Path) -> Header:
 
 def map_tokens(path: Path, header: Header, *, verify: bool) -> np.ndarray:
     """(num_tokens,) uint16, mapped and read-only; `verify` reads them once against the checksum."""
-    tokens = np.memmap(path, "<u2", mode="r", offset=HEADER_BYTES, shape=(header.num_tokens,))
-    tokens = tokens.view(np.ndarray)  # slices of a memmap subclass cost microseconds each
-    if verify and crc32(tokens) != header.crc32:
+    if verify and _crc32(path) != header.crc32:
         raise ValueError(
             f"the tokens in {path} do not fit their checksum: the file is damaged; {REPAIR}"
         )
-    return tokens
+    tokens = np.memmap(path, "<u2", mode="r", offset=HEADER_BYTES, shape=(header.num_tokens,))
+    return tokens.view(np.ndarray)  # slices of a memmap subclass cost microseconds each
 
 
-def crc32(tokens: np.ndarray) -> int:
-    """Checksum of the tokens' bytes, read a block at a time."""
+def _crc32(path: Path) -> int:
+    """Checksum of the tokens, read block by block: pages of a map would all count as memory."""
     value = 0
-    for first in range(0, len(tokens), BLOCK_TOKENS):
-        value = zlib.crc32(np.ascontiguousarray(tokens[first : first + BLOCK_TOKENS]), value)
+    with path.open("rb") as stream:
+        stream.seek(HEADER_BYTES)
+        while block := stream.read(BLOCK_BYTES):
+            value = zlib.crc32(block, value)
     return value
 
 
