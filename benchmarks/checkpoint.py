@@ -25,12 +25,13 @@ ROUNDS = 5
 def run(preset: str = "small") -> dict:
     """Median seconds and GB/s of three ways to save, in turn, and of loading."""
     tokens = np.random.default_rng(0).integers(0, 8192, 10_000).astype(np.uint16)
-    config = TrainConfig(model_size=preset, batch_size=1, seq_len=32, device="cpu")
-    trainer = DistributedTrainer(config, tokens, vocab_size=8192)
-    trainer.train_step([trainer.loader.next_batch()])
-    state = trainer.state_dict()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
+        config = TrainConfig(model_size=preset, batch_size=1, seq_len=32, device="cpu", out=name)
+        trainer = DistributedTrainer(config, tokens, vocab_size=8192)
+        trainer.train_step(trainer.next_batches())
+        trainer.save_checkpoint()
+        state = trainer.read_checkpoint()
         ways = {"ours": lambda: checkpoint.save(state, folder / "ours", 1),
                 "torch_save": lambda: torch.save(state, folder / "plain.pt"),
                 "torch_save_fsync": lambda: _synced(state, folder / "synced.pt")}  # fmt: skip

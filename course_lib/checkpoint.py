@@ -2,7 +2,8 @@
 
 What it is: two files per checkpoint. `step_00000050.pt` is what `torch.save` writes, so `torch.load`
 opens it anywhere. `step_00000050.json` has its size and sha256; it is written last, and a checkpoint
-without it does not exist. What it leaves out: sharded checkpoints of many ranks (lesson 22).
+without it does not exist. A folder whose name begins with "memory:" is kept in this process alone,
+for checks and experiments. What it leaves out: sharded checkpoints of many ranks (lesson 22).
 
 The order of a save, each step safe against a kill after it:
 1. write the tensors under a temporary name, fsync, rename;
@@ -12,6 +13,7 @@ The order of a save, each step safe against a kill after it:
 """
 
 import hashlib
+import io
 import json
 import os
 import random
@@ -24,6 +26,8 @@ from torch import Tensor
 
 # What torch.compile, activation checkpointing and FSDP1 put into the names of parameters.
 WRAPPERS = ("_orig_mod.", "_checkpoint_wrapped_module.", "_fsdp_wrapped_module.")
+MEMORY, MEMORY_FOLDERS = "memory:", 4
+_memory: dict[str, dict[str, bytes]] = {}  # folder, then name; the last few folders written to
 
 
 class CheckpointError(ValueError):
@@ -38,6 +42,8 @@ def save(state: dict, folder: str | Path, step: int, *, keep: int = 2) -> Path:
     disk is full; the earlier checkpoints are then still there.
     """
     folder = Path(folder)
+    if str(folder).startswith(MEMORY):
+        return _save_in_memory(state, folder, step, keep)
     folder.mkdir(parents=True, exist_ok=True)
     for part in folder.glob("*.part"):  # of a process that was killed while it wrote
         part.unlink(missing_ok=True)
@@ -55,6 +61,8 @@ def save(state: dict, folder: str | Path, step: int, *, keep: int = 2) -> Path:
 
 def steps(folder: str | Path) -> list[int]:
     """Steps that have a complete checkpoint in the folder, newest first; whole is not yet good."""
+    if str(folder).startswith(MEMORY):
+        return sorted((int(name[5:13]) for name in _memory.get(str(folder), ())), reverse=True)
     found = Path(folder).glob("step_*.json")
     return sorted((int(p.stem[5:]) for p in found if p.stem[5:].isdigit()), reverse=True)
 
@@ -66,12 +74,14 @@ def load(path: str | Path, *, check: bool = True) -> dict:
     file: `weights_only` refuses everything but tensors and plain values.
     """
     path = Path(path)
-    if not path.is_file():
+    kept = _memory.get(str(path.parent), {}).get(path.name)
+    if kept is None and not path.is_file():
         raise CheckpointError(f"no checkpoint at {path}: pass the path of a .pt file")
     if check and path.with_suffix(".json").is_file():
         _compare(path)
     try:
-        return torch.load(path, map_location="cpu", weights_only=True)
+        source = path if kept is None else io.BytesIO(kept)
+        return torch.load(source, map_location="cpu", weights_only=True)
     except Exception as error:  # torch raises many kinds for a foreign or damaged file
         first = str(error).splitlines()[0][:120] if str(error) else type(error).__name__
         raise CheckpointError(
@@ -146,6 +156,16 @@ def restore_random_states(states: dict[str, Any]) -> None:
     torch.set_rng_state(states["torch"])
     if "cuda" in states and torch.cuda.is_available():
         torch.cuda.set_rng_state(states["cuda"])
+
+
+def _save_in_memory(state: dict, folder: Path, step: int, keep: int) -> Path:
+    stream, name = io.BytesIO(), f"step_{step:08d}.pt"
+    torch.save(state, stream)
+    files = _memory.pop(str(folder), {}) | {name: stream.getvalue()}
+    _memory[str(folder)] = {name: files[name] for name in sorted(files)[-keep:]}
+    for oldest in list(_memory)[:-MEMORY_FOLDERS]:
+        del _memory[oldest]
+    return folder / name
 
 
 class _Hashing:

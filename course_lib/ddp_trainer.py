@@ -152,16 +152,15 @@ class DistributedTrainer:
         TrainingDiverged when the loss is no longer a number; no such state is ever saved.
         """
         c = self.config
-        if c.resume:
-            self.load_checkpoint()
+        if c.resume and self.load_checkpoint() and self.world.is_first:
+            print(f"continuing from step {self.step}")
         validates = self.valid_tokens is not None and c.eval_batches > 0
         speed, row = self._speed(), {}
         with contextlib.closing(self._log()) as log:
             while self.step < c.max_steps:
                 speed.start()
                 before = self.tokens_seen
-                batches = [self.loader.next_batch() for _ in range(self.accumulation)]
-                found = self.train_step(batches)
+                found = self.train_step(self.next_batches())
                 speed.stop(self.tokens_seen - before)
                 self._refuse_nan(found)
                 last = self.step == c.max_steps
@@ -175,36 +174,77 @@ class DistributedTrainer:
                     self.save_checkpoint()
         return row
 
-    def save_checkpoint(self) -> Path:
-        """Write everything that a resume needs, from rank 0; the path. All ranks must call it.
+    def next_batches(self) -> list[tuple[Tensor, Tensor]]:
+        """This rank's micro-batches for the next update; the loader moves on."""
+        return [self.loader.next_batch() for _ in range(self.accumulation)]
 
-        Model and optimizer are the same on all ranks; random states are not, and are gathered.
+    def save_checkpoint(self) -> Path:
+        """Write everything that an exact resume needs; the path. All ranks must call it.
+
+        A dict of tensors and plain values goes to `self.write_checkpoint`: "step" and "tokens_seen";
+        the state dicts "model" (of `plain_model`), "optimizer", "scaler" and "loader"; "ranks", the
+        list of every rank's random states, from `world.gather`; "config", the settings as a dict.
         """
-        ranks = self.world.gather(checkpoint.random_states())
+        return self.write_checkpoint({
+            "step": self.step,
+            "tokens_seen": self.tokens_seen,
+            "model": self.plain_model.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "scaler": self.scaler.state_dict(),
+            "loader": self.loader.state_dict(),
+            "ranks": self.world.gather(checkpoint.random_states()),  # they differ, all else does not
+            "config": dataclasses.asdict(self.config),
+        })  # fmt: skip
+
+    def write_checkpoint(self, state: dict) -> Path:
+        """Write `state`, from rank 0, as the run's checkpoint of its step; the path.
+
+        All ranks must call it, and none goes on before the file is there.
+        """
         folder = Path(self.config.out) / "checkpoints"
-        path = folder / f"step_{self.step:08d}.pt"
         if self.world.is_first:
-            path = checkpoint.save(self.state_dict() | {"ranks": ranks}, folder, self.step,
-                                   keep=self.config.keep)  # fmt: skip
-        self.world.barrier()  # nobody goes on, and perhaps dies, before the file is there
-        return path
+            checkpoint.save(state, folder, state["step"], keep=self.config.keep)
+        self.world.barrier()
+        return folder / f"step_{state['step']:08d}.pt"
 
     def load_checkpoint(self, path: str | Path | None = None) -> int:
-        """Continue from that file, or from the newest good one of the run; the step, 0 for none.
+        """Continue from what `self.read_checkpoint(path)` finds; the step, 0 for none.
 
-        Names of wrapped models are read too. CheckpointError names a file that does not fit.
+        All that `save_checkpoint` writes is restored but "config", which stays this run's; random
+        states only where the number of ranks is the same. Names of wrapped models are unwrapped.
+        ValueError for weights or a loader that do not fit; nothing has been changed then.
+        """
+        state = self.read_checkpoint(path)
+        if state is None:
+            return 0
+        weights = checkpoint.plain_names(state["model"])
+        checkpoint.refuse_other_shapes(weights, self.plain_model.state_dict())
+        self.loader.load_state_dict(state["loader"])  # refuses too, so it stands before the rest
+        self.plain_model.load_state_dict(weights)
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.scaler.load_state_dict(state["scaler"])
+        self.step, self.tokens_seen = state["step"], state["tokens_seen"]
+        if len(state["ranks"]) == self.world.world_size:  # another number of ranks draws anew
+            checkpoint.restore_random_states(state["ranks"][self.world.rank])
+        return self.step
+
+    def read_checkpoint(self, path: str | Path | None = None) -> dict | None:
+        """The state in that file, or in the newest good one of the run; None when there is none.
+
+        CheckpointError for a file that is not good, or that lacks a part.
         """
         folder = Path(self.config.out) / "checkpoints"
         say = print if self.world.is_first else lambda text: None
         found = (0, checkpoint.load(path)) if path else checkpoint.load_newest(folder, say)
         if found is None:
-            return 0
-        self.load_state_dict(found[1])
-        ranks = found[1].get("ranks", [])
-        if len(ranks) == self.world.world_size:  # another number of ranks draws anew
-            checkpoint.restore_random_states(ranks[self.world.rank])
-        say(f"continuing from step {self.step}")
-        return self.step
+            return None
+        wanted = {"step", "tokens_seen", "model", "optimizer", "scaler", "loader", "ranks"}
+        if missing := wanted - set(found[1]):
+            raise checkpoint.CheckpointError(
+                f"expected a training checkpoint, this one lacks {', '.join(sorted(missing))}: "
+                f"for weights alone use trainer.plain_model.load_state_dict(plain_names(state))"
+            )
+        return found[1]
 
     def optimizer_groups(self) -> list[dict]:
         """The groups in plain values: "names" of parameters, "weight_decay", "lr", "betas"."""
@@ -239,37 +279,6 @@ class DistributedTrainer:
             out = self.plain_model.generate(idx, max_new_tokens=num_tokens, temperature=0.8,
                                             top_k=40, generator=generator)  # fmt: skip
         return tokenizer.decode(out[0].tolist())
-
-    def state_dict(self) -> dict:
-        """All state but the random one, in plain values and tensors."""
-        return {
-            "step": self.step,
-            "tokens_seen": self.tokens_seen,
-            "model": self.plain_model.state_dict(),
-            "optimizer": self.optimizer.state_dict(),
-            "scaler": self.scaler.state_dict(),
-            "loader": self.loader.state_dict(),
-            "config": dataclasses.asdict(self.config),
-        }
-
-    def load_state_dict(self, state: dict) -> None:
-        """Put back what `state_dict` returned, perhaps from a wrapped model.
-
-        CheckpointError when a part is missing or has other shapes; nothing is changed then.
-        """
-        wanted = {"step", "tokens_seen", "model", "optimizer", "scaler", "loader"}
-        if missing := wanted - set(state):
-            raise checkpoint.CheckpointError(
-                f"expected a training checkpoint, this one lacks {', '.join(sorted(missing))}: "
-                f"for weights alone use trainer.plain_model.load_state_dict(plain_names(state))"
-            )
-        weights = checkpoint.plain_names(state["model"])
-        checkpoint.refuse_other_shapes(weights, self.plain_model.state_dict())
-        self.loader.load_state_dict(state["loader"])  # first: it refuses another batch size
-        self.plain_model.load_state_dict(weights)
-        self.optimizer.load_state_dict(state["optimizer"])
-        self.scaler.load_state_dict(state["scaler"])
-        self.step, self.tokens_seen = state["step"], state["tokens_seen"]
 
     def _wrapped(self) -> torch.nn.Module:
         """The model as it is called: compiled where asked for, in DDP where there are ranks."""

@@ -177,3 +177,26 @@ def test_the_record_is_json_and_says_what_it_checks(tmp_path):
     record = json.loads(path.with_suffix(".json").read_text())
     assert record["step"] == 12 and record["bytes"] == path.stat().st_size
     assert len(record["sha256"]) == 64
+
+
+def test_a_folder_in_memory_behaves_as_one_on_the_disk(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    folder = "memory:test/checkpoints"
+    assert checkpoint.load_newest(folder) is None
+    for step in (1, 2, 3):
+        path = checkpoint.save(state(step), folder, step, keep=2)
+    assert checkpoint.steps(folder) == [3, 2]
+    assert checkpoint.load_newest(folder)[1]["weights"][0] == 3
+    assert checkpoint.load(path)["list"] == [1, "two", None]
+    with pytest.raises(CheckpointError, match="no checkpoint at"):
+        checkpoint.load(f"{folder}/step_00000001.pt")
+    checkpoint.save({"model": nn.Linear(2, 2)}, folder, 4)
+    with pytest.raises(CheckpointError, match="plain values"):
+        checkpoint.load(f"{folder}/step_00000004.pt")
+    assert not list(tmp_path.iterdir())
+
+
+def test_memory_holds_the_last_few_folders():
+    for number in range(checkpoint.MEMORY_FOLDERS + 1):
+        checkpoint.save(state(number), f"memory:{number}", 1)
+    assert checkpoint.steps("memory:0") == [] and checkpoint.steps("memory:1") == [1]

@@ -203,11 +203,12 @@ def test_other_checkpoints_are_refused_and_nothing_changes(tmp_path):
 def test_what_a_wrapper_saved_is_loaded(tmp_path):
     run = trainer(tmp_path)
     run.train_step(batches(1))
-    state = run.state_dict()
+    run.save_checkpoint()
+    state = run.read_checkpoint()
     state["model"] = {f"module._orig_mod.{k}": v for k, v in state["model"].items()}
+    run.write_checkpoint(state)
     fresh = trainer(tmp_path)
-    fresh.load_state_dict(state)
-    assert fresh.step == 1
+    assert fresh.load_checkpoint() == fresh.step == 1
     assert fresh.train_step(batches(1)) == run.train_step(batches(1))
 
 
