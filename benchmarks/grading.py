@@ -1,0 +1,148 @@
+"""Grading a class: `course grade` against stock `nbgrader autograde`, the same submissions, one run.
+
+The class hands in lesson 02: right answers, other right answers and wrong ones, in turn. Beside it
+stands a small companion set whose answers compute for a while: there the ratio tends to the number
+of cores. Also the latency of one exercise in a warm judge, and how a large class goes.
+"""
+
+import argparse
+import json
+import os
+import resource
+import shutil
+import statistics
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+from nbgrader.api import Gradebook
+
+from benchmarks.record import record
+from grader.cli import ROOT
+from tests.answers import answers
+
+LESSON = "02_rope"
+SLOW = "TIMEOUT"  # an answer that waits for its limit measures the limit
+BUSY = """def rotate_half(x):
+    a = torch.ones(300, 300)
+    for _ in range(60):
+        a = (a @ a).clamp(max=1)
+    first, second = x.chunk(2, dim=-1)
+    return torch.cat((-second, first), dim=-1)
+"""
+
+
+def write_class(folder: Path, students: int, source: str | None = None) -> None:
+    """FOLDER/submitted/STUDENT/02_rope/02_rope.ipynb, one answer to each exercise in each."""
+    book = json.loads((ROOT / f"solutions/{LESSON}.ipynb").read_text(encoding="utf-8"))
+    texts = {name: [a.text for a in answers(name) if a.code != SLOW]
+             for name in ("rotate-half", "apply-rope")}  # fmt: skip
+    for number in range(students):
+        for cell in book["cells"]:
+            if cell.get("id") in texts:
+                choice = texts[cell["id"]]
+                cell["source"] = choice[number % len(choice)] + f"\n# hand-in {number}\n"
+                if source and cell["id"] == "rotate-half":
+                    cell["source"] = source + f"# hand-in {number}\n"
+        path = folder / f"submitted/s{number:04d}/{LESSON}/{LESSON}.ipynb"
+        path.parent.mkdir(parents=True)
+        path.write_text(json.dumps(book), encoding="utf-8")
+
+
+def judged(folder: Path, workers: int) -> tuple[float, dict[str, float]]:
+    """Seconds of `course grade` as it is typed, start included, and the scores."""
+    command = ["course", "grade", "submitted", "--json", "--workers", str(workers)]
+    began = time.perf_counter()
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
+    seconds = time.perf_counter() - began
+    rows = map(json.loads, done.stdout.splitlines())
+    return seconds, {Path(row["notebook"]).parts[-3]: row["score"] for row in rows}
+
+
+def stock(folder: Path) -> tuple[float, dict[str, float]]:
+    """Seconds of `nbgrader autograde` with nothing of ours in it, and the scores of its gradebook."""
+    for part in ("source", "templates"):
+        shutil.copytree(ROOT / "grader" / part, folder / part)
+    text = (ROOT / "grader/nbgrader_config.py").read_text(encoding="utf-8")
+    assert "JUDGE = True" in text
+    (folder / "nbgrader_config.py").write_text(text.replace("JUDGE = True", "JUDGE = False"))
+    env = os.environ | {"COURSE_HOME": str(folder / "home")}
+    quiet = dict(cwd=folder, env=env, capture_output=True, check=True)
+    subprocess.run(["nbgrader", "generate_assignment", LESSON, "--create"], **quiet)
+    began = time.perf_counter()
+    subprocess.run(["nbgrader", "autograde", LESSON, "--create"], **quiet)
+    seconds = time.perf_counter() - began
+    with Gradebook(f"sqlite:///{folder / 'gradebook.db'}") as book:
+        found = book.assignment_submissions(LESSON)
+        return seconds, {s.student.id: s.score for s in found}
+
+
+def side_by_side(students: int, workers: int, source: str | None = None) -> dict:
+    """Submissions per minute both ways, and whether the scores are the same."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        write_class(folder, students, source)
+        ours_s, ours = judged(folder, workers)
+        stock_s, theirs = stock(folder)
+        assert len(ours) == len(theirs) == students
+        odd = {s for s in ours if ours[s] != theirs.get(s)}
+    return {"submissions": students, "workers": workers,
+            "judge_per_min": round(60 * students / ours_s, 1),
+            "stock_per_min": round(60 * students / stock_s, 1),
+            "ratio": round(stock_s / ours_s, 1), "scores_that_differ": len(odd)}  # fmt: skip
+
+
+def latency(rounds: int = 20) -> dict:
+    """Milliseconds of one right answer in a warm judge, by exercise."""
+    from grader.judge.judge import Judge
+    from grader.judge.submission import Answer
+    from grader.lesson import lessons
+
+    exercises = [e for lesson in lessons(ROOT) for e in lesson.exercises.values()]
+    figures, everything = {}, []
+    with Judge() as judge:
+        for exercise in exercises:
+            times = []
+            for number in range(1 + rounds):
+                began = time.perf_counter()
+                outcome = judge.grade(exercise.id, Answer(exercise.solved), seed=number)
+                times.append(1e3 * (time.perf_counter() - began))
+                assert outcome.verdict == "PASS", outcome
+            everything += times[1:]
+            figures[exercise.id] = round(statistics.median(times[1:]), 1)
+    p95 = statistics.quantiles(everything, n=20)[-1]
+    return {"p50_ms": round(statistics.median(everything), 1), "p95_ms": round(p95, 1),
+            "p50_ms_by_exercise": figures}  # fmt: skip
+
+
+def large_class(students: int, workers: int) -> dict:
+    """Seconds, and the most memory any one process of it held."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        write_class(folder, students)
+        seconds, scores = judged(folder, workers)
+    assert len(scores) == students
+    most = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+    return {"submissions": students, "seconds": round(seconds, 1),
+            "per_min": round(60 * students / seconds), "largest_process_mb": round(most / 1e3)}  # fmt: skip
+
+
+def main() -> None:
+    """All four parts; --students and --large make them shorter."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--students", type=int, default=100)
+    parser.add_argument("--busy", type=int, default=10)
+    parser.add_argument("--large", type=int, default=1000)
+    parser.add_argument("--workers", type=int, default=os.cpu_count())
+    args = parser.parse_args()
+    print(record("grading", {
+        "class": side_by_side(args.students, args.workers),
+        "compute_bound": side_by_side(args.busy, args.workers, BUSY),
+        "one_exercise": latency(),
+        "large_class": large_class(args.large, args.workers),
+    }))  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()
