@@ -61,10 +61,11 @@ class DistributedTrainer:
         self.valid_tokens = valid_tokens
 
     def _setup_optimizer(self) -> torch.optim.AdamW:
-        """AdamW in two groups: tensors of two and more dimensions decay, gains and biases do not.
+        """AdamW over `self.plain_model`, in two groups; rate, betas and decay as in `self.config`.
 
-        A shared tensor, such as a tied embedding and head, is in one group, once. The fused kernel
-        updates all tensors of a group in one go.
+        First the tensors of two and more dimensions, which decay by `weight_decay`; second the
+        others, gains and biases, whose decay is 0. Each parameter that takes a gradient is in one
+        group, once. A tied embedding and head are one parameter.
         """
         params = [p for p in self.plain_model.parameters() if p.requires_grad]
         groups = [
@@ -75,6 +76,7 @@ class DistributedTrainer:
             {"params": [p for p in params if p.dim() < 2], "weight_decay": 0.0},
         ]
         betas = (self.config.beta1, self.config.beta2)
+        # fused: all tensors of a group in one kernel, one pass over weights, gradients and state
         return torch.optim.AdamW(groups, lr=self.config.lr, betas=betas, fused=True)
 
     def get_lr(self, step: int) -> float:

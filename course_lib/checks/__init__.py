@@ -19,6 +19,8 @@ LESSONS = {
     "gpt_flops": ("count-flops",),
     "data": ("pretokenize",),
     "batches": ("get-batch", "shard-batch"),
+    "optimizer": ("adamw-step",),
+    "optimizer_groups": ("param-groups",),
 }
 
 

@@ -114,7 +114,8 @@ def _first_bad(out: Tensor, reference: Tensor, rtol: float, atol: float) -> tupl
     index = tuple(int(i) for i in bad.nonzero()[0])
     row = index[:-1]
     if out.dim() and out.shape[-1] <= 6:  # a short row says more than one number
-        return f"row {row}: {vector(reference[row])}", f"row {row}: {vector(out[row])}"
+        place = f"row {row}: " if row else ""
+        return f"{place}{vector(reference[row])}", f"{place}{vector(out[row])}"
     return (
         f"{number(reference[index].item())} at index {index}",
         f"{number(out[index].item())} there; {int(bad.sum())} of {out.numel()} values differ",

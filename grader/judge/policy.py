@@ -11,6 +11,7 @@ READY_MADE = {
     "rmsnorm": {"rms_norm", "RMSNorm"},
     "attention": {"scaled_dot_product_attention", "MultiheadAttention", "flex_attention",
                   "multi_head_attention_forward"},
+    "adamw-step": {"AdamW", "Adam", "adamw"},
     "count-flops": {"FlopCounterMode", "flops_per_token_counted"},
 }  # fmt: skip
 """By exercise, the names that do its work: as attributes (`F.rms_norm`) or imported."""

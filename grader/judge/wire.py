@@ -42,7 +42,11 @@ ARRAYS = {
     for d in (np.bool_, np.uint8, np.uint16, np.uint32, np.uint64, np.int8, np.int16, np.int32,
               np.int64, np.float16, np.float32, np.float64)
 }  # fmt: skip
-SENT = {"GPTConfig": "course_lib.gpt", "CharTokenizer": "course_lib.tokenizer"}
+SENT = {
+    "GPTConfig": "course_lib.gpt",
+    "CharTokenizer": "course_lib.tokenizer",
+    "TrainConfig": "course_lib.train_config",
+}
 KINDS = frozenset(
     "set frozenset bytes bytearray complex function method generator range type module object slice "
     "ndarray Generator map filter zip dict_keys dict_values dict_items builtin_function_or_method "

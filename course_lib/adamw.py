@@ -1,0 +1,33 @@
+"""AdamW by hand: one update of one tensor, as a pure function.
+
+What it is: the arithmetic that `torch.optim.AdamW` does for each tensor of a model, with the state
+in the arguments and in the result, so the weights come in detached. What it leaves out: groups, the
+learning rate's schedule, and the fused kernel, which does the same in one pass over memory.
+
+Sources: Kingma and Ba 2015 ("Adam"), algorithm 1; Loshchilov and Hutter 2019 ("Decoupled Weight
+Decay Regularization"), algorithm 2.
+"""
+
+from torch import Tensor
+
+
+def adamw_step(
+    param: Tensor, grad: Tensor, m: Tensor, v: Tensor, step: int, *,
+    lr: float, betas: tuple[float, float], weight_decay: float, eps: float = 1e-8,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    """Update number `step` of one tensor: the new (param, m, v). The arguments stay as they are.
+
+    `param`, `grad`, `m`, `v`: of one shape and one float dtype, which the results have too. `m` and
+    `v` are running means of gradient and squared gradient, without correction, 0 before the first
+    update; `betas` is what one update keeps of them. `step` counts from 1, or ValueError. The
+    decay is of the old `param`, by lr * weight_decay of it; `eps` is added to the corrected root.
+    """
+    if step < 1:
+        raise ValueError(f"step counts updates from 1, got {step}")
+    beta1, beta2 = betas
+    m = beta1 * m + (1 - beta1) * grad
+    v = beta2 * v + (1 - beta2) * grad**2
+    m_hat = m / (1 - beta1**step)  # the weights of a mean that began at 0 do not add up to 1 yet
+    v_hat = v / (1 - beta2**step)
+    # decay beside the step, not inside grad: there v would divide it away
+    return (1 - lr * weight_decay) * param - lr * m_hat / (v_hat.sqrt() + eps), m, v
