@@ -26,6 +26,7 @@ ELSEWHERE = {
     "course lab 02_rope": "test_make_lab_serves_the_first_lesson, tests/browser/test_lab.py",
     "course book": "tests/browser/test_site.py",
     "make test": "this very run",
+    "make train-demo": "tests/test_demo.py, for seconds instead of minutes",
     "course grade submissions": "tests/test_judge_batch.py, tests/test_judge_class.py",
     "course report": "tests/test_judge_report.py",
     "nbgrader generate_assignment 01_rmsnorm --create": "tests/test_nbgrader.py",
@@ -39,6 +40,7 @@ EXPECTED = {
     "course doctor": (0, "torch"),
     "course reset 01_rmsnorm": (0, "01_rmsnorm"),
     "course update": (0, ""),
+    "python -m course_lib.ddp_trainer --model_size tiny --max_steps 50": (0, "step 50: loss"),
 }
 
 
@@ -58,7 +60,7 @@ def test_the_table_covers_every_command():
 @pytest.mark.parametrize("command", EXPECTED)
 def test_command(command, home):
     code, words = EXPECTED[command]
-    done = subprocess.run(command.split(), cwd=home, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command.split(), cwd=home, capture_output=True, text=True, timeout=300)
     assert done.returncode == code, done.stdout + done.stderr
     assert words in done.stdout + done.stderr
     assert "Traceback" not in done.stderr
