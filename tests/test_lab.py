@@ -54,6 +54,15 @@ def norm(body: str, head: str = "") -> str:
     )
 
 
+def test_a_decorated_answer_is_kept_too(learner, capsys):
+    text = RIGHT.replace(
+        "    def forward(", "    @torch.autocast('cpu', enabled=False)\n    def forward("
+    )
+    assert text != RIGHT and run_check(cell(text)) == "passed"
+    assert "mine/rmsnorm.py" in capsys.readouterr().out
+    assert "autocast" in (learner / "mine/rmsnorm.py").read_text()
+
+
 def test_a_pass_is_kept_and_recorded(learner, capsys):
     assert run_check(cell(RIGHT)) == "passed"
     assert "[PASS]" in capsys.readouterr().out

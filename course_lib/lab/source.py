@@ -1,6 +1,7 @@
 """The learner's source text: the cell or file in which an object was defined."""
 
 import ast
+import inspect
 import linecache
 from typing import Any
 
@@ -9,7 +10,8 @@ from course_lib.lab.registry import Exercise
 
 def of(card: Exercise, answer: Any) -> str | None:
     """The whole cell that defines the answer, or None when it cannot be found."""
-    code = getattr(_function(card, answer), "__code__", None)
+    function = inspect.unwrap(_function(card, answer))  # a decorator's file is not the answer's
+    code = getattr(function, "__code__", None)
     if code is None:
         return None
     text = "".join(linecache.getlines(code.co_filename))
