@@ -80,16 +80,21 @@ class DistributedTrainer:
         return torch.optim.AdamW(groups, lr=self.config.lr, betas=betas, fused=True)
 
     def get_lr(self, step: int) -> float:
-        """The learning rate of update `step`, counted from 0: warmup, cosine, then constant.
+        """The learning rate of update `step`, counted from 0, as `self.config` asks for it.
 
         Update i of the first `warmup_steps` takes lr * (i + 1) / warmup_steps. From there half a
-        cosine leads to `min_lr` at `max_steps`, and the rate stays there.
+        cosine leads from lr, in update warmup_steps, to `min_lr`, at max_steps. From `max_steps` on
+        it is min_lr, even where the warmup is as long as the run or longer. An update is one step
+        of the optimizer, however many micro-batches it takes. Nothing but `step` and the settings
+        counts, so a resumed run goes on with the same rates.
         """
         c = self.config
+        if step >= c.max_steps:
+            return c.min_lr
         if step < c.warmup_steps:
             return c.lr * (step + 1) / c.warmup_steps
-        done = (step - c.warmup_steps) / max(1, c.max_steps - c.warmup_steps)
-        return c.min_lr + 0.5 * (c.lr - c.min_lr) * (1 + math.cos(math.pi * min(done, 1.0)))
+        done = (step - c.warmup_steps) / (c.max_steps - c.warmup_steps)  # 0 up to, not with, 1
+        return c.min_lr + 0.5 * (c.lr - c.min_lr) * (1 + math.cos(math.pi * done))
 
     def train_step(self, batches: list[tuple[Tensor, Tensor]]) -> dict[str, float]:
         """One update from this rank's micro-batches: pairs (idx, targets), each (B, T) int64.

@@ -82,6 +82,10 @@ def test_the_schedule_climbs_falls_and_stays():
     assert run.get_lr(55) == pytest.approx((1e-3 + 1e-4) / 2)
     assert run.get_lr(100) == run.get_lr(1000) == pytest.approx(1e-4)
     assert all(run.get_lr(s) >= run.get_lr(s + 1) for s in range(10, 100))
+    for warmup in (10, 15):  # all of the run is warmup, and then it ends
+        run = trainer(max_steps=10, warmup_steps=warmup, lr=1e-3, min_lr=1e-4)
+        assert run.get_lr(9) == pytest.approx(1e-3 * 10 / warmup)
+        assert run.get_lr(10) == run.get_lr(20) == pytest.approx(1e-4)
 
 
 def test_the_schedule_is_torchs_cosine():

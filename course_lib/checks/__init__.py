@@ -21,6 +21,7 @@ LESSONS = {
     "batches": ("get-batch", "shard-batch"),
     "optimizer": ("adamw-step",),
     "optimizer_groups": ("param-groups",),
+    "schedule": ("get-lr",),
 }
 
 
