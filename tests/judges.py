@@ -15,7 +15,7 @@ class Fake:
 
     tier = "fake"
 
-    def __init__(self, *, unsafe: bool = False):
+    def __init__(self, *, unsafe: bool = False, budget_s: float = 10.0):
         self.log = os.environ.get("FAKE_LOG")
 
     def grade(self, exercise: str, answer, *, seed: int) -> Outcome:
@@ -50,7 +50,7 @@ class Fake:
 class Refusing(Fake):
     """A judge on a machine without a sandbox."""
 
-    def __init__(self, *, unsafe: bool = False):
+    def __init__(self, *, unsafe: bool = False, budget_s: float = 10.0):
         if not unsafe:
             raise RuntimeError("no sandbox on this machine; see `course doctor --sandbox`")
         super().__init__()

@@ -39,7 +39,9 @@ class Job:
 def run(args: argparse.Namespace) -> int:
     """The subcommand: 0 when every notebook was graded, 2 when one could not be."""
     paths = find(args.path)
-    options = Options(unsafe=args.unsafe)
+    if not 0.1 <= args.budget <= STUCK_S / 10:
+        raise ValueError(f"--budget is {args.budget:g}, must be 0.1 to {STUCK_S / 10:g} seconds")
+    options = Options(unsafe=args.unsafe, budget_s=args.budget)
     if args.unsafe:
         print("course grade: --unsafe runs answers without a sandbox, with all your rights; "
               "their score can still not be forged by them, your files can", file=sys.stderr)  # fmt: skip

@@ -34,6 +34,7 @@ class Options:
 
     judge: str = JUDGE
     unsafe: bool = False
+    budget_s: float = 10.0
 
 
 class Hand:
@@ -117,7 +118,8 @@ def serve(options: Options, requests: IO[bytes], replies: IO[bytes]) -> int:
     module, _, name = options.judge.partition(":")
     with contextlib.ExitStack() as stack:
         try:
-            judge = getattr(import_module(module), name)(unsafe=options.unsafe)
+            make = getattr(import_module(module), name)
+            judge = make(unsafe=options.unsafe, budget_s=options.budget_s)
             judge = stack.enter_context(judge)
         except (ValueError, OSError, RuntimeError, ImportError, AttributeError) as problem:
             _send(replies, {"error": str(problem) or type(problem).__name__})
