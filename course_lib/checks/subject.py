@@ -7,15 +7,19 @@ to a confined worker and gets bytes back. So a suite is written once.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from course_lib import local_ranks
 from course_lib.checks.report import Wrong
 from course_lib.measure.memory import saved_bytes
+
+RANKS_S = 8.0
+"""Seconds that the ranks of one `run_ranks` have, start included; less than a suite's limit."""
 
 
 class AnswerError(Exception):
@@ -46,6 +50,7 @@ class Subject(Protocol):
     def call(self, *args, **kwargs) -> Any: ...
     def vjp(self, *args, upstream: Tensor) -> list[Tensor | None]: ...
     def module(self, *args, seed: int = 0, **kwargs) -> Module: ...
+    def run_ranks(self, args_by_rank: Sequence[tuple]) -> list[local_ranks.Rank]: ...
 
 
 class LocalSubject:
@@ -72,6 +77,24 @@ class LocalSubject:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             return LocalModule(self._run(self.answer, args, kwargs), self)
+
+    def run_ranks(self, args_by_rank: Sequence[tuple]) -> list[local_ranks.Rank]:
+        """`answer(*args_by_rank[rank])` on each rank of a gloo group, each in a process of its own.
+
+        Raises Wrong with the code RANKS-STUCK when some ranks wait for others for ever. A suite
+        that calls this says with `Suite.ranks` how many there are at most.
+        """
+        began = time.perf_counter()
+        given = [tuple(_clone(a) for a in args) for args in args_by_rank]
+        try:
+            return local_ranks.run(self.answer, given, seconds=RANKS_S)
+        except local_ranks.RankFailed as failure:
+            error = failure.rebuilt()
+            raise AnswerError(error) from error
+        except local_ranks.RanksStuck as stuck:
+            raise ranks_stuck(len(given), str(stuck)) from None
+        finally:
+            self.seconds += time.perf_counter() - began
 
     def _run(self, function: Callable, args: tuple, kwargs: dict) -> Any:
         given = tuple(_clone(a) for a in args)
@@ -147,6 +170,16 @@ class LocalModule:
     def load(self, state: dict[str, Tensor]) -> None:
         """Overwrite parameters and persistent buffers; the names must match."""
         self._module.load_state_dict({name: value.clone() for name, value in state.items()})
+
+
+def ranks_stuck(world_size: int, text: str) -> Wrong:
+    """What is said when ranks wait for one another."""
+    return Wrong(
+        "RANKS-STUCK", "some ranks wait for others that never come", tried=f"{world_size} ranks",
+        expected=f"all of them finished within {RANKS_S:g} seconds", got=text.partition(":")[0],
+        fits="a collective that only some ranks call, or in another order.",
+        look="what stands under `if rank == ...`, and who sends to whom first.",
+    )  # fmt: skip
 
 
 def _clone(value: Any, *, grad: bool = False) -> Any:

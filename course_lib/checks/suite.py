@@ -60,6 +60,8 @@ class Suite:
     """One number or fact worth keeping."""
     next_step: str
     """One thing to try."""
+    ranks: int = 1
+    """Most ranks that a check of it runs at once (`subject.run_ranks`)."""
     limit_s: float = LIMIT_S
     """Seconds the whole suite may take."""
 

@@ -88,7 +88,14 @@ class Judge:
             return Outcome("UNGRADABLE", "TOO-LONG", "the answer is too long to be graded",
                            flags=answer.flags, person="too long to be graded")  # fmt: skip
         budget_s = min(self.budget_s, suite.limit_s)
-        subject, fault = self._prepared(card, answer, budget_s)
+        try:
+            subject, fault = self._prepared(card, answer, budget_s, suite.ranks)
+        except nursery.NurseryError as problem:
+            if suite.ranks == 1:
+                raise
+            return Outcome("UNGRADABLE", "NO-RANKS", "several ranks cannot be run where this is "
+                           "graded", flags=answer.flags, person=f"needs {suite.ranks} ranks, and "
+                           f"the tier {self.tier} cannot run them ({problem})")  # fmt: skip
         try:
             found = broken(fault) if fault else _decide(card, suite, subject, answer, seed)
         finally:
@@ -100,14 +107,15 @@ class Judge:
         flags = (*answer.flags, *(policy.flags(name, answer.source) if outcome.passed else ()))
         return replace(outcome, flags=flags, seconds=subject.seconds)
 
-    def _prepared(self, card: Exercise, answer: Answer, budget_s: float) -> tuple:
+    def _prepared(self, card: Exercise, answer: Answer, budget_s: float, ranks: int) -> tuple:
         """A subject whose worker waits for the answer, and what is wrong with the course if it is.
 
         Context that kills its worker, or has no end, is left out: it comes from other cells, and a
         crash there must not cost this exercise.
         """
         for context in (answer.context, ""):
-            subject = RemoteSubject(self._nursery.spawn(), budget_s=budget_s, call_s=budget_s / 2)
+            worker = self._nursery.spawn(ranks=ranks)
+            subject = RemoteSubject(worker, budget_s=budget_s, call_s=budget_s / 2)
             try:
                 fault = subject.prepare(_card(card), context)
                 subject.call_s = budget_s

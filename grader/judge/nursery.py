@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 from course_lib.lab.registry import exercises
 from grader.judge import wire
@@ -94,18 +94,25 @@ class Nursery:
             "to run them unconfined, with your own rights, on a machine you can lose: --unsafe"
         )
 
-    def spawn(self) -> Worker:
-        """A fresh worker, ready. One failure is forgiven: a nest or a spare may have been killed."""
+    def spawn(self, *, ranks: int = 1) -> Worker:
+        """A fresh worker, ready. One failure is forgiven: a nest or a spare may have been killed.
+
+        With `ranks` above 1 it may start that many processes beside itself, and talk to them over
+        a loopback that nobody else is on; NurseryError where the tier has none.
+        """
+        again = self.spares and ranks == 1
         try:
-            return self._spawn(self.tier, again=self.spares)
+            return self._spawn(self.tier, again=again, ranks=ranks)
         except NurseryError:
             if self.process.poll() is not None:
                 self.close()
                 self._start()
-        return self._spawn(self.tier, again=self.spares)
+        return self._spawn(self.tier, again=again, ranks=ranks)
 
-    def _spawn(self, tier: str, *, again: bool) -> Worker:
-        wanted = {"tier": tier, "limits": asdict(self.limits), "without": sorted(self.without)}
+    def _spawn(self, tier: str, *, again: bool, ranks: int = 1) -> Worker:
+        processes = 1 if ranks == 1 else 1 + ranks
+        limits = asdict(replace(self.limits, processes=max(self.limits.processes, processes)))
+        wanted = {"tier": tier, "limits": limits, "without": sorted(self.without)}
         deadline = time.monotonic() + SPAWN_S
         said, sock = self._ask({"do": "spawn", "worker": wanted, "again": again}, deadline)
         if sock is None:

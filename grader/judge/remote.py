@@ -7,14 +7,17 @@ come back over a socket; every comparison is made here, on this side's own numbe
 import builtins
 import select
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from course_lib.checks.subject import AnswerError, _refuse_changed
+from course_lib.checks import subject
+from course_lib.checks.subject import AnswerError, _refuse_changed, ranks_stuck
 from course_lib.checks.suite import OutOfTime
+from course_lib.local_ranks import Rank
 from grader.judge import wire
 from grader.judge.nursery import Worker
 
@@ -64,6 +67,24 @@ class RemoteSubject:
         if type(number) is not int:
             self._lose("protocol", "a module without a number")
         return RemoteModule(self, number)
+
+    def run_ranks(self, args_by_rank: Sequence[tuple]) -> list[Rank]:
+        """As `LocalSubject.run_ranks`; what the ranks say of themselves is the worker's word."""
+        said = self.ask("ranks", *args_by_rank, seconds=subject.RANKS_S)
+        if isinstance(said, str):
+            raise ranks_stuck(len(args_by_rank), said[:200])
+        if not isinstance(said, list) or len(said) != len(args_by_rank):
+            self._lose("protocol", "results of ranks that are none")
+        return [self._rank(found) for found in said]
+
+    def _rank(self, found: Any) -> Rank:
+        value, seen, held = found if isinstance(found, tuple) and len(found) == 3 else (0, 0, 0)
+        good = isinstance(seen, list) and all(
+            isinstance(e, tuple) and [*map(type, e)] == [str, int] for e in seen
+        )
+        if not good or type(held) is not int:
+            self._lose("protocol", "a rank's result that is none")
+        return Rank(value, seen, held)
 
     def ask(self, what: str, *args, **fields) -> Any:
         """The worker's result; AnswerError when the answer raised, OutOfTime, or `Lost`."""

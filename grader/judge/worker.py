@@ -25,6 +25,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from course_lib import local_ranks
 from course_lib.measure.memory import saved_bytes
 from grader.judge import cell, wire
 from grader.judge.erase import StillThere, erase
@@ -125,6 +126,16 @@ class Answer:
 
     def do_call(self, args: tuple, request: dict) -> Any:
         return _run(self.answer, args, request["kwargs"])
+
+    def do_ranks(self, args: tuple, request: dict) -> list[tuple] | str:
+        """By rank (value, collectives, bytes held); or, in words, that they wait for ever."""
+        try:
+            ranks = local_ranks.run(self.answer, args, seconds=request["seconds"])
+        except local_ranks.RankFailed as failure:
+            raise Failed(failure.rebuilt()) from None
+        except local_ranks.RanksStuck as stuck:
+            return str(stuck)
+        return [(rank.value, rank.collectives, rank.held_bytes) for rank in ranks]
 
     def do_vjp(self, args: tuple, request: dict) -> list[Tensor | None]:
         return _vjp(self.answer, args, request["upstream"], None)

@@ -1,0 +1,147 @@
+"""Answers that need several ranks: the same suite in the notebook and in the confined worker."""
+
+import time
+
+import psutil
+import pytest
+import torch
+
+from course_lib import checks
+from course_lib.checks import subject
+from course_lib.checks.report import Wrong
+from course_lib.checks.subject import LocalSubject
+from course_lib.checks.suite import Suite
+from grader.judge.judge import Judge
+from grader.judge.nursery import NurseryError
+from grader.judge.submission import Answer
+
+HEAD = "import os, time, torch\nimport torch.distributed as dist\n"
+ANSWERS = {
+    "by the library": ("PASS", "def training_state_bytes(x):\n    dist.all_reduce(x)\n    return x"),
+    "by gathering": ("ALL-REDUCE", """
+def training_state_bytes(x):
+    parts = [torch.empty_like(x) for _ in range(dist.get_world_size())]
+    dist.all_gather(parts, x)
+    return sum(parts)"""),
+    "no message at all": ("SUM", "def training_state_bytes(x):\n    return x * 3"),
+    "keeps too much": ("HELD", """
+def training_state_bytes(x):
+    global kept
+    kept = torch.zeros(100_000)
+    dist.all_reduce(x)
+    return x"""),
+    "one rank stays away": ("RANKS-STUCK", """
+def training_state_bytes(x):
+    if dist.get_rank() == 0:
+        time.sleep(100)
+    dist.all_reduce(x)
+    return x"""),
+    "one rank raises": ("RAISED", """
+def training_state_bytes(x):
+    if dist.get_rank() == 1:
+        raise IndexError("chunk 3 of 3")
+    dist.all_reduce(x)
+    return x"""),
+    "one rank dies": ("RAISED", """
+def training_state_bytes(x):
+    if dist.get_rank() == 1:
+        os._exit(0)
+    dist.all_reduce(x)
+    return x"""),
+}  # fmt: skip
+
+
+def summed(subject, draw) -> None:
+    """Three ranks: values, one all-reduce of the tensor's size, nothing kept but the result."""
+    inputs = [draw.randn(5) for _ in range(3)]
+    ranks = subject.run_ranks([(x,) for x in inputs])
+    for rank in ranks:
+        if not torch.allclose(rank.value, sum(inputs)):
+            raise Wrong("SUM", "the sum differs")
+    if any(rank.collectives != [("allreduce", 20)] for rank in ranks):
+        raise Wrong("ALL-REDUCE", "not one all-reduce", got=str(ranks[0].collectives)[:60])
+    if any(rank.held_bytes > 200 for rank in ranks):
+        raise Wrong("HELD", "more than the result is kept", got=f"{ranks[0].held_bytes} bytes")
+
+
+SUITE = Suite("bytes", (summed,), proved="p", remember="r", next_step="n", ranks=3, limit_s=12.0)
+
+
+@pytest.fixture(scope="module")
+def judge():
+    with Judge(budget_s=12.0) as judge:
+        if judge.tier != "namespaces":
+            pytest.skip(f"several ranks need namespaces, the tier here is {judge.tier}")
+        yield judge
+
+
+@pytest.fixture(autouse=True)
+def suite(monkeypatch):
+    monkeypatch.setattr(checks, "suite", lambda name: SUITE)
+    monkeypatch.setattr(subject, "RANKS_S", 4.0)
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_both_sides_agree(judge, name):
+    code, source = ANSWERS[name]
+    outcome = judge.grade("bytes", Answer(HEAD + source), seed=5)
+    assert outcome.code == code, outcome
+    scope = {}
+    exec(HEAD + source, scope)
+    assert SUITE.run(LocalSubject(scope["training_state_bytes"]), seed=5).code == code
+
+
+def test_no_process_of_it_is_left(judge):
+    before = {p.pid for p in psutil.process_iter()}
+    forks = (
+        HEAD
+        + """
+def training_state_bytes(x):
+    if os.fork() == 0:
+        os.setsid()
+        time.sleep(1000)
+    dist.all_reduce(x)
+    return x"""
+    )
+    judge.grade("bytes", Answer(forks), seed=5)
+    ends = time.monotonic() + 5
+    while time.monotonic() < ends:
+        left = [p for p in psutil.process_iter() if p.pid not in before and "nest" in _words(p)]
+        if len(left) <= 1:  # the spare of the next answer may be there
+            return
+        time.sleep(0.1)
+    assert not left
+
+
+def _words(process: psutil.Process) -> str:
+    try:
+        return " ".join(process.cmdline())
+    except psutil.Error:
+        return ""
+
+
+def test_the_world_outside_is_still_out_of_reach(judge):
+    """Sockets are allowed for the ranks; they end at the loopback of their own namespace."""
+    reaches = (
+        HEAD
+        + """
+import socket
+def training_state_bytes(x):
+    reached = socket.socket().connect_ex(("127.0.0.1", PORT))
+    dist.all_reduce(x)
+    return x * (1 if reached else 0)"""
+    )
+    import socket
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        source = reaches.replace("PORT", str(server.getsockname()[1]))
+        assert judge.grade("bytes", Answer(source), seed=5).verdict == "PASS"
+
+
+def test_a_tier_without_ranks_asks_for_a_person(judge, monkeypatch):
+    def none(*, ranks: int = 1):
+        raise NurseryError("several processes need the tier 'namespaces'")
+
+    monkeypatch.setattr(judge._nursery, "spawn", none)
+    outcome = judge.grade("bytes", Answer(HEAD), seed=5)
+    assert outcome.verdict == "UNGRADABLE" and "needs 3 ranks" in outcome.person
