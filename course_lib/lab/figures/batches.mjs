@@ -64,9 +64,9 @@ export const spec = {
     const top = y + 138, gap = 24, cell = Math.min(36, (kit.w - gap) / 2 / T);
     matrix(kit, 0, top, cell, `idx (3, ${T})`, r.idx);
     matrix(kit, T * cell + gap, top, cell, `targets (3, ${T})`, r.targets, r.wrong);
-    kit.text(0, top + 120, code === "right" ? "Dashed on the text: the extra tokens." : `Dashed: ${r.num_wrong} targets that are not the next token.`, { cls: "m t" });
+    kit.text(0, top + 120, code === "right" ? "Dashed on the text: the extra tokens." : `Dashed: ${r.num_wrong} wrong targets.`, { cls: "m t" });
     const low = top + 156, full = 6 * 256 + 2;
-    [["loop over rows", r.loop_calls, "s2"], ["gather", r.gather_calls, "s1"]].forEach(([name, calls, cls], i) => {
+    [["loop", r.loop_calls, "s2"], ["gather", r.gather_calls, "s1"]].forEach(([name, calls, cls], i) => {
       const at = low + i * 48;
       kit.text(0, at, `${name}: ${fmt(calls)} calls for ${B} windows`);
       kit.rect(0, at + 8, Math.max(2, (calls / full) * kit.w), 18, cls + (i ? "" : " soft"));
