@@ -337,6 +337,8 @@ class DistributedTrainer:
 
 def main(world: World, config: TrainConfig) -> None:
     """Train as `config` says, on its text, and write a sample."""
+    if config.precision == "fp16" and world.device.type == "cpu":  # it works, far too slowly
+        raise ValueError("fp16 trains on GPUs: on this CPU pass --precision bf16 or fp32")
     tokenizer = Tokenizer.course()
     tokens, valid_tokens = training_tokens(config, tokenizer, world)
     trainer = DistributedTrainer(

@@ -15,14 +15,12 @@ def compute_dtype(precision: str, device: torch.device) -> torch.dtype:
     """The dtype of matrix products for "fp32", "bf16", "fp16", or "auto".
 
     "auto" takes bfloat16 where the device has units for it: without them it is emulated, and slower
-    than float32. ValueError for another word, and for float16 on a CPU.
+    than float32. ValueError for another word.
     """
     if precision == "auto":
         return torch.bfloat16 if has_bf16_units(device) else torch.float32
     if precision not in DTYPES:
         raise ValueError(f"precision must be auto, {', '.join(DTYPES)}; got {precision!r}")
-    if precision == "fp16" and device.type == "cpu":
-        raise ValueError("fp16 trains on GPUs: on this CPU pass --precision bf16 or fp32")
     return DTYPES[precision]
 
 

@@ -5,6 +5,7 @@ import pytest
 from course_lib.lab import figures
 
 init, shift = figures.reference("init"), figures.reference("loss-shift")
+resume = figures.reference("resume")
 
 
 @pytest.mark.parametrize(
@@ -39,3 +40,21 @@ def test_shift_losses_stay_above_the_closed_form(by):
     words = result["writes"].split()
     grammatical = all(b in shift.FOLLOWS[a] for a, b in zip(words, words[1:], strict=False))
     assert grammatical == (by == 1) and words[0] == "a"
+
+
+def test_resume_table_is_what_the_trainer_gives():
+    whole = resume.train(steps=16)
+    stored = resume.compute({"forgotten": "nothing", "at": 8})
+    assert whole == pytest.approx(stored["whole"][:8], abs=0.02)
+    assert resume.train(8, steps=16) == whole[4:], "to the bit, when nothing is forgotten"
+    for part in resume.MEASURED:
+        losses = resume.train(8, part, steps=16)
+        expected = resume.compute({"forgotten": part, "at": 8})["resumed"][:4]
+        assert losses == pytest.approx(expected, abs=0.02), part
+
+
+@pytest.mark.parametrize("at", resume.RESUMES)
+def test_resume_shows_what_its_words_say(at):
+    first = {f: resume.compute({"forgotten": f, "at": at})["first"] for f in resume.NAMES}
+    assert first["optimizer"] == first["step"] == first["nothing"] == first["random"] == 0
+    assert first["model"] > 0.3 and first["loader"] != 0

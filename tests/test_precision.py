@@ -18,10 +18,9 @@ def test_auto_takes_16_bits_only_where_they_are_in_hardware():
     assert compute_dtype("bf16", CPU) == torch.bfloat16
 
 
-@pytest.mark.parametrize("precision, words", [("fp16", "trains on GPUs"), ("fp8", "must be auto")])
-def test_other_formats_are_refused(precision, words):
-    with pytest.raises(ValueError, match=words):
-        compute_dtype(precision, CPU)
+def test_other_formats_are_refused():
+    with pytest.raises(ValueError, match="must be auto"):
+        compute_dtype("fp8", CPU)
 
 
 def test_autocast_changes_products_and_no_weights():

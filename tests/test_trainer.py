@@ -294,6 +294,7 @@ def test_kill_nine_and_resume(text, tmp_path):
         (("--data", "/nowhere"), "expected a folder of text files"),
         (("--max_steps", "0"), "max_steps must be at least 1"),
         (("--global_batch", "7"), "global_batch must be a multiple"),
+        (("--precision", "fp16"), "fp16 trains on GPUs"),
     ],
 )
 def test_bad_input_is_said_in_a_line(text, tmp_path, given, words):

@@ -22,6 +22,8 @@ LESSONS = {
     "optimizer": ("adamw-step",),
     "optimizer_groups": ("param-groups",),
     "schedule": ("get-lr",),
+    "resume": ("save-checkpoint",),
+    "resume_load": ("load-checkpoint",),
 }
 
 

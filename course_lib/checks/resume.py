@@ -1,0 +1,275 @@
+"""Checks of lesson 10: DistributedTrainer.save_checkpoint and load_checkpoint.
+
+Oracle: a state put together here, part by part, which has to come through unchanged; and the losses
+of a run that nobody interrupts. Folders are "memory:..." ones, so nothing is written to a disk.
+"""
+
+import contextlib
+import itertools
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from course_lib.checks.report import Wrong, vector
+from course_lib.checks.subject import AnswerError, Module, Subject
+from course_lib.checks.suite import Draw, Suite
+from course_lib.ddp_trainer import DistributedTrainer
+from course_lib.train_config import TrainConfig
+
+V, FOLDERS = 37, itertools.count()
+PARTS = {
+    "model": ("MODEL", "the model", "training begins again from nothing."),
+    "step": ("STEP", "the step", "warmup is run again, and the run ends that many steps later."),
+    "tokens_seen": ("TOKENS", "the count of tokens", "the log counts from 0 again."),
+    "loader": ("LOADER", "the place in the data", "the run reads again what it has read already."),
+    "scaler": ("SCALER", "the loss scale", "fp16 begins at 65,536 again: updates may overflow and be "
+               "skipped."),
+    "ranks": ("RANDOM", "the random state", "dropout and sampling draw other numbers."),
+}  # fmt: skip
+PRESETS = {part: f"resume:no-{part}" for part in ("model", "optimizer", "step", "loader")}
+OPTIMIZER = "no error is raised, and the first loss after the resume is still right."
+
+
+def config_of(out: str, **changes) -> TrainConfig:
+    """Settings of a run as small as the presets allow."""
+    return TrainConfig(**(dict(model_size="tiny", seq_len=8, batch_size=2, max_steps=12, keep=1, lr=3e-3,
+                               warmup_steps=4, precision="fp32", device="cpu", out=out) | changes))  # fmt: skip
+
+
+def folder() -> str:
+    """A folder in memory that no other run has."""
+    return f"memory:check-{next(FOLDERS)}"
+
+
+def tokens_of(draw: Draw) -> Tensor:
+    """600 tokens."""
+    return draw.randint(0, V, (600,)).to(torch.uint16)
+
+
+def _newest(out: str, step: int) -> str:
+    return f"{out}/checkpoints/step_{step:08d}.pt"
+
+
+def known_state(draw: Draw, tokens: Tensor) -> dict:
+    """A state like no other; its optimizer has no moments, so that it is all plain values."""
+    like = DistributedTrainer(config_of("unused", precision="fp16"), tokens, vocab_size=V)
+    model = {n: 0.1 * draw.randn(*w.shape) for n, w in like.plain_model.state_dict().items()}
+    model["head.weight"] = model["embedding.weight"]  # one matrix under two names
+    return {
+        "step": draw.size(5, 6, 7), "tokens_seen": draw.size(1234, 2345), "model": model,
+        "optimizer": like.optimizer.state_dict(),
+        "scaler": like.scaler.state_dict() | {"scale": 1024.0, "_growth_tracker": 7},
+        "loader": like.loader.state_dict() | {"next_window": draw.size(22, 34)},
+        "ranks": [random_states(5)], "config": {"model_size": "tiny"},
+    }  # fmt: skip
+
+
+def random_states(seed: int) -> dict:
+    """The random states that a seed leads to, as `checkpoint.random_states` writes them."""
+    name, keys, *rest = np.random.RandomState(seed).get_state()
+    version, numbers, spare = random.Random(seed).getstate()
+    return {"python": [version, list(numbers), spare], "numpy": [name, keys.tolist(), *rest],
+            "torch": torch.Generator().manual_seed(seed).get_state()}  # fmt: skip
+
+
+@contextlib.contextmanager
+def own_random() -> Iterator[None]:
+    """What a load does to Python's and numpy's random states is undone; the suite forks torch's."""
+    kept = random.getstate(), np.random.get_state()
+    try:
+        yield
+    finally:
+        random.setstate(kept[0])
+        np.random.set_state(kept[1])
+
+
+def written(subject: Subject, tokens: Tensor, state: dict) -> str:
+    """Path of a checkpoint with that state, written by the library."""
+    out = folder()
+    trainer = subject.module(config_of(out), tokens, vocab_size=V)
+    trainer.method("write_checkpoint", state)
+    return _newest(out, state["step"])
+
+
+def losses(trainer: Module, count: int) -> list[float]:
+    """Losses of the next `count` steps."""
+    return [
+        trainer.method("train_step", trainer.method("next_batches"))["loss"] for _ in range(count)
+    ]
+
+
+def text_of(failure: AnswerError) -> str:
+    """What the answer raised; the stub's own error goes on."""
+    if isinstance(failure.error, NotImplementedError):
+        raise failure
+    return f"{type(failure.error).__name__}: {failure.error}"
+
+
+def same(a: Any, b: Any) -> bool:
+    """Equal to the bit, whatever the nesting."""
+    if isinstance(a, Tensor) or isinstance(b, Tensor):
+        return isinstance(a, Tensor) and isinstance(b, Tensor) and torch.equal(a, b)
+    if isinstance(a, dict) and isinstance(b, dict):
+        return a.keys() == b.keys() and all(same(a[k], b[k]) for k in a)
+    if isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)):
+        return len(a) == len(b) and all(map(same, a, b))
+    return type(a) is type(b) and a == b
+
+
+def shown(part: str, value: Any) -> str:
+    """A part in a few numbers."""
+    try:
+        if part == "model":
+            gain = value["norm.weight"]
+            return f"{len(value)} tensors, norm.weight {vector(gain, 3)}"
+        if part == "loader":
+            return f"next window {value['next_window']}"
+        if part == "scaler":
+            return f"scale {value['scale']:,.0f}, {value['_growth_tracker']} good steps"
+        if part == "ranks":
+            (one,) = value
+            seed = int.from_bytes(one["torch"][:8].tolist(), "little")
+            return f"Python {one['python'][1][1]}, numpy {one['numpy'][1][1]}, torch seed {seed}"
+        return f"{value!r}"[:70]
+    except (KeyError, TypeError, IndexError, ValueError):
+        return f"{type(value).__name__}: {value!r}"[:70]
+
+
+def _compare(got: dict, known: dict, tried: str) -> None:
+    for part, (code, finding, hides) in PARTS.items():
+        if not same(got[part], known[part]):
+            raise Wrong(f"SAVE-{code}", f"in the file {finding} is not the trainer's",
+                        tried=tried, expected=shown(part, known[part]), got=shown(part, got[part]),
+                        hides=hides, look=f'what stands behind "{part}".', preset=PRESETS.get(part, ""))  # fmt: skip
+
+
+def _saved(trainer: Module, out: str, step: int, tried: str) -> dict:
+    """What the answer's save left behind in the folder `out`, read by the library."""
+    try:
+        path = trainer.method("save_checkpoint")
+        try:
+            state = trainer.method("read_checkpoint")
+        except AnswerError as failure:
+            if "none of the" not in text_of(failure):
+                raise
+            trainer.method("read_checkpoint", _newest(out, step))  # says why it is not good
+            raise
+    except AnswerError as failure:
+        raise _unreadable(text_of(failure), tried) or failure from None
+    if state is None:
+        raise Wrong("SAVE-NOWHERE", "no checkpoint can be read back", tried=tried, got="nothing there",
+                    expected="a checkpoint that `read_checkpoint()` finds",
+                    fits="a state that is put together and not handed on, or written past the trainer.",
+                    look="`self.write_checkpoint`.")  # fmt: skip
+    if path is None:
+        raise Wrong("NONE", "the answer returned None", tried=tried, expected="the path of the file",
+                    got="None", look="the last line: is there a `return`?")  # fmt: skip
+    return state
+
+
+def _unreadable(text: str, tried: str) -> Wrong | None:
+    if "not a checkpoint of tensors" in text:
+        return Wrong("SAVE-PICKLE", "the file holds an object, not its state", tried=tried,
+                     expected="tensors, numbers, text, and lists or dicts of them", got=text[:150],
+                     hides="an object can only be read by running code that the file names.",
+                     look="a part that lacks `.state_dict()`, or `dataclasses.asdict`.")  # fmt: skip
+    if any(word in text for word in ("OSError", "FileNotFound", "Permission", "does not exist")):
+        return Wrong("SAVE-NOWHERE", "the file is written past the trainer", tried=tried, got=text[:150],
+                     expected="the state handed to `self.write_checkpoint`",
+                     hides="a kill in the middle of `torch.save` leaves half a file under the right name.",
+                     look="`torch.save`, `open`, and the folder they are given.")  # fmt: skip
+    lacks = text.partition("lacks ")[2].partition(":")[0].split(", ")
+    if text.startswith("KeyError") and "step" in text:  # the name of the file is made of it
+        lacks = ["step"]
+    for part, (code, finding, hides) in ({"optimizer": ("OPTIMIZER", "the optimizer's state", OPTIMIZER)}
+                                         | PARTS).items():  # fmt: skip
+        if part in lacks:
+            return Wrong(f"SAVE-NO-{code}", f"a part is missing: {finding}", tried=tried, hides=hides,
+                         expected=f'a part "{part}"', got=f"a file without: {', '.join(lacks)}",
+                         look="the list of parts in the docstring, and how each is spelled.",
+                         preset=PRESETS.get(part, ""))  # fmt: skip
+    return None
+
+
+def names_parts(subject: Subject, draw: Draw) -> None:
+    """After a step, a checkpoint with every part can be read back."""
+    out = folder()
+    trainer = subject.module(config_of(out), tokens_of(draw), vocab_size=V)
+    losses(trainer, 1)
+    _saved(trainer, out, 1, "one step, save_checkpoint(), read_checkpoint()")
+
+
+def holds_values(subject: Subject, draw: Draw) -> None:
+    """Each part holds what the trainer holds."""
+    tokens = tokens_of(draw)
+    known = known_state(draw, tokens)
+    path, out = written(subject, tokens, known), folder()
+    trainer = subject.module(config_of(out, precision="fp16"), tokens, vocab_size=V)
+    tried = f"a trainer at step {known['step']}, save_checkpoint()"
+    with own_random():
+        trainer.method("load_checkpoint", path)
+        got = _saved(trainer, out, known["step"], tried)
+    _compare(got, known, tried)
+    config = got.get("config")
+    if not isinstance(config, dict) or config.get("lr") != 3e-3:
+        raise Wrong("SAVE-NO-CONFIG", "the settings are not in the file", tried=tried,
+                    expected='"config": a dict with model_size, lr and the others',
+                    got=f"{config!r}"[:70], hides="nobody can tell later what made these weights.",
+                    look="`dataclasses.asdict`.")  # fmt: skip
+
+
+def run(subject: Subject, tokens: Tensor, first: int) -> tuple[list[float], str]:
+    """Losses of `first` steps, then a save, then 3 steps; where the save is."""
+    out = folder()
+    trainer = subject.module(config_of(out), tokens, vocab_size=V)
+    losses(trainer, first)
+    trainer.method("save_checkpoint")
+    return losses(trainer, 3), _newest(out, first)
+
+
+def resumes(subject: Subject, draw: Draw) -> None:
+    """Three losses after a resume are those of the run that went on, bit for bit."""
+    tokens, first = tokens_of(draw), draw.size(2, 3, 4)
+    whole = subject.module(config_of(folder()), tokens, vocab_size=V)
+    expected = losses(whole, first + 3)[first:]
+    after, path = run(subject, tokens, first)
+    facts = dict(
+        tried=f"{first} steps, save, a new trainer, load, 3 steps", expected=exact(expected)
+    )
+    if after != expected:
+        raise Wrong("SAVE-DISTURBS", "saving changes the run that goes on", got=exact(after),
+                    look="everything that `save_checkpoint` assigns or calls.",
+                    **(facts | {"tried": f"{first} steps, save, 3 steps"}))  # fmt: skip
+    fresh = subject.module(config_of(folder()), tokens, vocab_size=V)
+    try:
+        with own_random():
+            fresh.method("load_checkpoint", path)
+        got = losses(fresh, 3)
+    except AnswerError as failure:
+        raise Wrong("SAVE-OPTIMIZER", "the optimizer refuses its part", got=text_of(failure)[:150],
+                    look='what stands behind "optimizer".', **facts) from None  # fmt: skip
+    if got != expected:
+        raise Wrong("SAVE-OPTIMIZER", "the losses after a resume differ", got=exact(got),
+                    fits="an optimizer that came back without its moments.", hides=OPTIMIZER,
+                    look='what stands behind "optimizer".', preset="resume:no-optimizer", **facts)  # fmt: skip
+
+
+def exact(losses: list[float]) -> str:
+    """Losses with more digits than float32 holds."""
+    return "losses " + ", ".join(f"{loss:.10f}" for loss in losses)
+
+
+SUITES = (
+    Suite(
+        "save-checkpoint",
+        (names_parts, holds_values, resumes),
+        proved="every part is in the file with the value it had, nothing in it needs code\n"
+        "to be read, and a run that resumes gives the same losses to the bit.",
+        remember="weights are a third of a training state: AdamW's moments are the other two.",
+        next_step="`checkpoint.load(path)` on your file, and look at each part.",
+    ),
+)

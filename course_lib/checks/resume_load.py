@@ -1,0 +1,207 @@
+"""Checks of lesson 10: DistributedTrainer.load_checkpoint.
+
+Oracle: a state put together in `resume.py`, which has to be in the trainer after a load; and the
+losses of a run that went on.
+"""
+
+from torch import Tensor
+
+from course_lib.checks.report import Wrong, vector
+from course_lib.checks.resume import (
+    OPTIMIZER,
+    PARTS,
+    PRESETS,
+    V,
+    config_of,
+    exact,
+    folder,
+    known_state,
+    losses,
+    own_random,
+    random_states,
+    run,
+    same,
+    shown,
+    text_of,
+    tokens_of,
+    written,
+)
+from course_lib.checks.subject import AnswerError, Module, Subject
+from course_lib.checks.suite import Draw, Suite
+
+
+def _fresh(subject: Subject, tokens: Tensor, **changes) -> Module:
+    return subject.module(config_of(folder(), **changes), tokens, vocab_size=V)
+
+
+def _held(trainer: Module) -> dict:
+    """What the trainer holds, by the library's own save."""
+    trainer.method("save_checkpoint")
+    return trainer.method("read_checkpoint")
+
+
+def nothing_there(subject: Subject, draw: Draw) -> None:
+    """An empty folder: 0, and training can begin."""
+    trainer = _fresh(subject, tokens_of(draw))
+    facts = dict(tried="load_checkpoint() where no checkpoint is", expected="0")
+    try:
+        out = trainer.method("load_checkpoint")
+    except AnswerError as failure:
+        raise Wrong("LOAD-EMPTY", "a run without a checkpoint cannot begin", got=text_of(failure)[:150],
+                    look="what `read_checkpoint` returns when there is none.", **facts) from None  # fmt: skip
+    if out != 0 or isinstance(out, bool):
+        raise Wrong("LOAD-EMPTY", "a run without a checkpoint has another step", got=f"{out!r}"[:60],
+                    look="the `return` for the case that nothing is there.", **facts)  # fmt: skip
+
+
+def parts_return(subject: Subject, draw: Draw) -> None:
+    """Each part of the file is in the trainer afterwards; the step is returned."""
+    tokens = tokens_of(draw)
+    known = known_state(draw, tokens)
+    path, trainer = written(subject, tokens, known), _fresh(subject, tokens, precision="fp16")
+    tried = f"a checkpoint of step {known['step']}, load_checkpoint(path)"
+    with own_random():
+        before = _held(trainer)
+        out = _loaded(trainer, path, tried, known)
+        after = _held(trainer)
+    if out == 0 and all(same(before[part], after[part]) for part in PARTS):
+        raise Wrong("LOAD-PATH", "the file at the given path is not loaded", tried=tried, got="0, and a "
+                    "fresh trainer", expected=f"{known['step']}, and its state in the trainer",
+                    fits="the newest of this run's own folder, which is empty.",
+                    look="what `read_checkpoint` is given, and the condition after it.")  # fmt: skip
+    for part, (code, finding, hides) in PARTS.items():
+        if same(after[part], known[part]):
+            continue
+        untouched = same(after[part], before[part])
+        raise Wrong(f"LOAD-NO-{code}", f"{finding} did not return", tried=tried, hides=hides,
+                    expected=shown(part, known[part]), got=shown(part, after[part]),
+                    fits="what a trainer has that was never loaded." if untouched else "",
+                    look=f'what is done with state["{part}"].',
+                    preset=PRESETS.get(part, ""))  # fmt: skip
+    if out is None:
+        raise Wrong("NONE", "the answer returned None", tried=tried, expected=f"{known['step']}",
+                    got="None", look="the last line: is there a `return`?")  # fmt: skip
+    if isinstance(out, bool) or out != known["step"]:
+        raise Wrong("LOAD-RETURN", "the step that is returned differs", tried=tried, got=f"{out!r}"[:60],
+                    expected=f"{known['step']}, an int", look="the last `return`.")  # fmt: skip
+
+
+def _loaded(trainer: Module, path: str, tried: str, known: dict):
+    """What load_checkpoint returns for a good file."""
+    try:
+        return trainer.method("load_checkpoint", path)
+    except AnswerError as failure:
+        raise Wrong("LOAD-ERROR", "a good file is refused", tried=tried, got=text_of(failure)[:150],
+                    expected=f"{known['step']}, the step", look="the part that the message names."
+                    ) from None  # fmt: skip
+
+
+def resumes(subject: Subject, draw: Draw) -> None:
+    """Three losses after a resume are those of the run that went on, bit for bit."""
+    tokens, first = tokens_of(draw), draw.size(2, 3, 4)
+    expected, path = run(subject, tokens, first)
+    trainer = _fresh(subject, tokens)
+    with own_random():
+        trainer.method("load_checkpoint", path)
+        got = losses(trainer, 3)
+    if got == expected:
+        return
+    facts = dict(
+        tried=f"{first} steps, save, a new trainer, load, 3 steps", expected=exact(expected)
+    )
+    if got[0] != expected[0]:
+        raise Wrong("LOAD-FIRST-LOSS", "the first loss after a resume differs already", got=exact(got),
+                    hides="the first loss depends on the weights and the batch alone.",
+                    look="what happens to the weights after they were restored.", **facts)  # fmt: skip
+    raise Wrong("LOAD-NO-OPTIMIZER", "the optimizer's state did not return", got=exact(got),
+                fits="the same first loss, then others: moments that begin at 0.", hides=OPTIMIZER,
+                look='what is done with state["optimizer"].', preset="resume:no-optimizer", **facts)  # fmt: skip
+
+
+def unwraps(subject: Subject, draw: Draw) -> None:
+    """Names as DDP, torch.compile, or both, put them into a state dict."""
+    tokens = tokens_of(draw)
+    known = known_state(draw, tokens)
+    for prefix in ("module.", "_orig_mod.", "module._orig_mod.", "_orig_mod.module."):
+        wrapped = {prefix + name: value for name, value in known["model"].items()}
+        path, trainer = (
+            written(subject, tokens, known | {"model": wrapped}),
+            _fresh(subject, tokens),
+        )
+        facts = dict(tried=f"weights called {prefix}norm.weight and so on",
+                     expected=f"norm.weight {vector(known['model']['norm.weight'], 3)} in the trainer",
+                     look="`checkpoint.plain_names`, and what it is given.")  # fmt: skip
+        try:
+            with own_random():
+                trainer.method("load_checkpoint", path)
+            gain = trainer.method("weights")["norm.weight"]
+        except AnswerError as failure:
+            raise Wrong("LOAD-WRAPPED", "names of a wrapped model are refused",
+                        got=text_of(failure)[:150], **facts) from None  # fmt: skip
+        if not same(gain, known["model"]["norm.weight"]):
+            raise Wrong("LOAD-WRAPPED", "weights of a wrapped model are passed over without a word",
+                        got=f"norm.weight {vector(gain, 3)}", **facts)  # fmt: skip
+
+
+def refuses_whole(subject: Subject, draw: Draw) -> None:
+    """A file that does not fit is refused, and the trainer is as before."""
+    tokens = tokens_of(draw)
+    known = known_state(draw, tokens)
+    half, short = dict(known["model"]), dict(known["model"])
+    half["norm.weight"] = half["norm.weight"][:64]
+    del short["blocks.3.mlp.down_proj.weight"]
+    moved = known["loader"] | {"num_tokens": 601}
+    for what, change in (("a gain of 64 numbers, not 128", {"model": half}),
+                         ("one matrix missing", {"model": short}),
+                         ("the loader of another text", {"loader": moved})):  # fmt: skip
+        path, trainer = written(subject, tokens, known | change), _fresh(subject, tokens)
+        before, tried, said = _held(trainer), f"a checkpoint with {what}", None
+        try:
+            with own_random():
+                trainer.method("load_checkpoint", path)
+        except AnswerError as failure:
+            said, right = text_of(failure), isinstance(failure.error, ValueError)
+        expected = "a ValueError, and the trainer as it was"
+        if said is None:
+            raise Wrong("LOAD-ACCEPTS", "a checkpoint that does not fit is loaded", tried=tried,
+                        expected=expected, got="no error", look="`checkpoint.refuse_other_shapes`, and "
+                        "`strict=`.", hides="what is missing stays as it was drawn.")  # fmt: skip
+        after = _held(trainer)
+        changed = [
+            part for part in PARTS if part != "ranks" and not same(before[part], after[part])
+        ]
+        if changed:
+            raise Wrong("LOAD-HALF", "a refused checkpoint has changed the trainer", tried=tried,
+                        expected=expected, got=f"{' '.join(said.split())[:60]}...; changed: {', '.join(changed)}",
+                        look="the order: all that may refuse comes before all that changes.")  # fmt: skip
+        if not right:
+            raise Wrong("LOAD-ERROR", "refused with another error", tried=tried, expected=expected,
+                        got=said[:150], look="`checkpoint.refuse_other_shapes` says it in a line.")  # fmt: skip
+
+
+def other_ranks(subject: Subject, draw: Draw) -> None:
+    """Saved by two ranks, loaded by one: the random states belong to nobody here."""
+    tokens = tokens_of(draw)
+    known = known_state(draw, tokens) | {"ranks": [random_states(8), random_states(9)]}
+    path, trainer = written(subject, tokens, known), _fresh(subject, tokens)
+    tried = "a checkpoint of two ranks, loaded by one"
+    with own_random():
+        before = _held(trainer)["ranks"]
+        _loaded(trainer, path, tried, known)
+        after = _held(trainer)["ranks"]
+    if not same(before, after):
+        raise Wrong("LOAD-RANKS", "random states of another number of ranks are restored", tried=tried,
+                    expected=shown("ranks", before), got=shown("ranks", after),
+                    look="how many ranks the file has states of, and how many there are.")  # fmt: skip
+
+
+SUITES = (
+    Suite(
+        "load-checkpoint",
+        (nothing_there, parts_return, resumes, unwraps, refuses_whole, other_ranks),
+        proved="every part returns, wrapped names are read, three losses after a resume\n"
+        "are the same to the bit, and a file that does not fit changes nothing.",
+        remember="what may refuse comes first, what changes comes after.",
+        next_step="the milestone: kill a run in the middle, and start the same command again.",
+    ),
+)
