@@ -13,6 +13,7 @@ DDP), Pascanu et al. 2013 (clipping).
 import contextlib
 import dataclasses
 import math
+import os
 from pathlib import Path
 
 import torch
@@ -362,5 +363,12 @@ def main(world: World, config: TrainConfig) -> None:
 
 
 if __name__ == "__main__":
+    # `python -m` runs this file as a second module called __main__; go on in the importable one
+    from course_lib import ddp_trainer
+
     chosen = parse(TrainConfig, prog="python -m course_lib.ddp_trainer")
-    run(lambda world: main(world, chosen), chosen.device)
+    if chosen.mine:  # the only door from the library to the lab, and only as a program
+        from course_lib.lab import mine
+
+        mine.install(quiet=os.environ.get("RANK", "0") != "0")
+    run(lambda world: ddp_trainer.main(world, chosen), chosen.device)

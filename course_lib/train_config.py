@@ -78,6 +78,8 @@ class TrainConfig:
     """Continue from the newest good checkpoint in the folder of the run."""
     sample_tokens: int = 60
     """Tokens to write at the end, 0 for none."""
+    mine: bool = False
+    """Run on your own definitions from mine/, where there are any; says which are whose."""
     tensorboard: bool = False
     """Also log for TensorBoard (needs the package tensorboard)."""
     wandb: bool = False

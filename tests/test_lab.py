@@ -5,10 +5,12 @@ import linecache
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import pytest
 import torch
 
+from course_lib import run_log
 from course_lib.checks.report import MAX_LINES, WIDTH
 from course_lib.lab import checking, events, hinting, mine, prediction, registry, source, terminal
 from grader.cli import ROOT, main
@@ -223,6 +225,19 @@ def test_every_solution_saved_makes_the_model_the_learners(learner):
     assert both[1].returncode == 0, both[1].stderr
     assert both[0].stdout.splitlines()[-1] == both[1].stdout.splitlines()[-1]
     assert "open" not in both[1].stdout and "reference" not in both[1].stdout
+
+    (learner / "text").mkdir()
+    for module in (json, linecache, textwrap):
+        (learner / "text" / f"{module.__name__}.py").write_bytes(Path(module.__file__).read_bytes())
+    train = [sys.executable, "-m", "course_lib.ddp_trainer", "--model_size", "tiny", "--max_steps", "3",
+             "--seq_len", "32", "--data", "text", "--cache", "tokens", "--valid_fraction", "0.4",
+             "--precision", "fp32", "--device", "cpu"]  # fmt: skip
+    for flags in (["--out", "reference"], ["--out", "own", "--mine"]):
+        done = subprocess.run([*train, *flags], cwd=learner, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("yours") and "load-checkpoint" in done.stdout.splitlines()[0]
+    reference, own = (run_log.read(learner / out / "log.csv") for out in ("reference", "own"))
+    assert [r["loss"] for r in reference] == [r["loss"] for r in own]
 
 
 def test_hints_open_one_at_a_time(capsys):
