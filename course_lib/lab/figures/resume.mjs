@@ -21,7 +21,7 @@ const TABLE = `415 392 369 340 314 285 271 241 245 217 212 197 187 184 174 178 1
 162 138 146 146 151 144`;
 const RUNS = TABLE.split("\n").map((line) => line.split(" ").map((v) => v / 100));
 const STEPS = 56, WARMUP = 10, LR = 3e-3, MIN_LR = 1e-4, RESUMES = [8, 20, 32, 44], MEASURED = ["model", "optimizer", "step", "loader"];
-const NAMES = { nothing: "nothing", model: "the weights", optimizer: "the optimizer's moments", step: "the step", loader: "the place in the data", random: "the random states" };
+const NAMES = { nothing: "nothing", model: "the weights", optimizer: "the moments", step: "the step", loader: "the place in the data", random: "the random states" };
 const EFFECTS = {
   nothing: "Every loss is that of the run that went on, to the bit.",
   model: "The run begins again from nothing.",
@@ -64,7 +64,7 @@ export const spec = {
     preset: "no-optimizer",
   },
   controls: [
-    { key: "forgotten", label: "Forgotten", type: "select", options: Object.entries(NAMES) },
+    { key: "forgotten", label: "Lost", type: "select", options: Object.entries(NAMES) },
     { key: "at", label: "Resumed at step", type: "range", values: RESUMES },
   ],
   defaults: { forgotten: "optimizer", at: 32 },
@@ -78,7 +78,7 @@ export const spec = {
     "no-random": { label: "Random states", state: { forgotten: "random" } },
   },
   draw(kit, r, { at }) {
-    const box = { x: 46, w: kit.w - 58, xs: [0, STEPS], xticks: [0, 14, 28, 42, 56] }, rest = r.steps.slice(at / 2);
+    const box = { x: 54, w: kit.w - 66, xs: [0, STEPS], xticks: [0, 14, 28, 42, 56] }, rest = r.steps.slice(at / 2);
     const plot = kit.plot({ ...box, y: 30, h: 190, ys: [1, 4.5], yticks: [1, 2, 3, 4], ylabel: "training loss, nats" });
     plot.curve(r.whole.map((v, i) => [r.steps[i], v]), "s6 d");
     plot.curve(r.resumed.map((v, i) => [rest[i], v]), "s2");
@@ -92,13 +92,13 @@ export const spec = {
   },
   table(r, { forgotten, at }) {
     return {
-      caption: `Loss after the resume at step ${at}; forgotten: ${NAMES[forgotten]}`,
+      caption: `Loss after the resume at step ${at}; lost: ${NAMES[forgotten]}`,
       columns: ["step", "went on", "resumed", "difference"],
       rows: r.resumed.map((v, i) => [String(at + 2 * i), r.whole[at / 2 + i], v, round(r.differences[i])]),
     };
   },
   summary(r, { forgotten, at }) {
-    return `Resumed at step ${at}, forgotten: ${NAMES[forgotten]}. The first loss differs by ${fmt(round(r.first))} nats, later ones by up to ${fmt(round(Math.abs(r.largest)))}. ` +
+    return `Resumed at step ${at}, lost: ${NAMES[forgotten]}. The first loss differs by ${fmt(round(r.first))} nats, later ones by up to ${fmt(round(Math.abs(r.largest)))}. ` +
       `The rate of the next update is ${fmt(r.rates[1])}, it was to be ${fmt(r.rates[0])}. ${EFFECTS[forgotten]}`;
   },
 };

@@ -19,7 +19,7 @@ MEASURED = ("model", "optimizer", "step", "loader")
 NAMES = {
     "nothing": "nothing",
     "model": "the weights",
-    "optimizer": "the optimizer's moments",
+    "optimizer": "the moments",
     "step": "the step",
     "loader": "the place in the data",
     "random": "the random states",
@@ -98,7 +98,7 @@ def table(result: dict[str, Any], state: dict[str, Any]) -> dict[str, Any]:
     columns = (result["steps"], result["whole"], result["resumed"], result["differences"])
     rows = zip(*(c[first:] if len(c) > len(result["resumed"]) else c for c in columns), strict=True)
     return {
-        "caption": f"Loss after the resume at step {state['at']}; forgotten: {NAMES[state['forgotten']]}",
+        "caption": f"Loss after the resume at step {state['at']}; lost: {NAMES[state['forgotten']]}",
         "columns": ["step", "went on", "resumed", "difference"],
         "rows": [[str(step), a, b, round(d, 3)] for step, a, b, d in rows],
     }
@@ -107,7 +107,7 @@ def table(result: dict[str, Any], state: dict[str, Any]) -> dict[str, Any]:
 def summary(result: dict[str, Any], state: dict[str, Any]) -> str:
     """One sentence with the numbers, the one a screen reader hears."""
     return (
-        f"Resumed at step {state['at']}, forgotten: {NAMES[state['forgotten']]}. The first loss differs "
+        f"Resumed at step {state['at']}, lost: {NAMES[state['forgotten']]}. The first loss differs "
         f"by {fmt(round(result['first'], 3))} nats, later ones by up to "
         f"{fmt(round(abs(result['largest']), 3))}. The rate of the next update is "
         f"{fmt(result['rates'][1])}, it was to be {fmt(result['rates'][0])}. "
