@@ -14,6 +14,7 @@ import contextlib
 import dataclasses
 import math
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import torch
@@ -100,41 +101,57 @@ class DistributedTrainer:
     def train_step(self, batches: list[tuple[Tensor, Tensor]]) -> dict[str, float]:
         """One update from this rank's micro-batches: pairs (idx, targets), each (B, T) int64.
 
-        The gradient is that of the mean loss over all tokens that count, of all micro-batches on
-        all ranks, however unequal they are. Returns "loss" (nats per token, before the update),
-        "grad_norm" (before clipping) and "lr". Collectives: two all-reduces of 8 bytes, and DDP's
-        of the gradients, once, with the last micro-batch: 4 bytes a parameter.
+        The gradient is that of the mean loss over all targets that count (not IGNORED), of all
+        micro-batches on all ranks, however unequal they are. It is clipped to the global norm
+        `config.grad_clip`, 0 for no limit. The rate is `get_lr(step)`, in every group. Afterwards
+        no gradient is left, `step` is 1 higher, `tokens_seen` higher by the targets that counted.
+        Returns floats: "loss" (nats per token, before the update), "grad_norm" (before clipping)
+        and "lr". Memory: activations of one micro-batch at a time. Collectives: two all-reduces of
+        8 bytes, and DDP's of the gradients, once: 4 bytes a parameter.
         """
         lr = self.get_lr(self.step)
         for group in self.optimizer.param_groups:
             group["lr"] = lr
-        counts = [(targets != IGNORED).sum() for _, targets in batches]
-        num_tokens = self.world.sum(torch.stack(counts).sum().double())
-        loss_sum = torch.zeros((), dtype=torch.float64, device=self.device)
-        for i, (idx, targets) in enumerate(batches):
-            share = counts[i].to(self.device) / num_tokens
-            with self._synced(last=i == len(batches) - 1):
-                with autocast(self.dtype, self.device):
-                    logits, loss = self.model(idx.to(self.device), targets.to(self.device))
-                if not counts[i]:
-                    loss = 0.0 * logits.sum()  # the mean of nothing is nan, its share is 0
-                # DDP takes the mean over ranks, and this is a sum
-                self.scaler.scale((loss * share * self.world.world_size).float()).backward()
-            loss_sum += loss.detach() * share
-        grad_norm = self._update()
-        self.step += 1
-        self.tokens_seen += int(num_tokens)
-        return {"loss": self.world.sum(loss_sum).item(), "grad_norm": grad_norm.item(), "lr": lr}
-
-    def _update(self) -> Tensor:
-        """Unscale, clip, step, and clear; the norm of the gradient before clipping."""
+        counts = [(targets != IGNORED).sum().item() for _, targets in batches]
+        num_tokens = self._over_ranks(sum(counts))
+        loss_sum = 0.0
+        for count, (idx, targets) in zip(counts, self._micro_batches(batches), strict=True):
+            part = self._mean_loss(idx, targets) * (count / num_tokens)
+            self._backward(part)  # here, not after the loop: it frees what the forward has kept
+            loss_sum += part.detach()
         self.scaler.unscale_(self.optimizer)  # or clipping would compare a scaled norm
         limit = self.config.grad_clip or math.inf
         grad_norm = torch.nn.utils.clip_grad_norm_(self.plain_model.parameters(), limit)
         self.scaler.step(self.optimizer)
         self.scaler.update()
         self.optimizer.zero_grad(set_to_none=True)
-        return grad_norm
+        self.step += 1
+        self.tokens_seen += int(num_tokens)
+        return {"loss": self._over_ranks(loss_sum), "grad_norm": grad_norm.item(), "lr": lr}
+
+    def _micro_batches(self, batches: list[tuple[Tensor, Tensor]]) -> Iterator:
+        """The same pairs in order; DDP all-reduces in the backward pass of the last one alone."""
+        for i, batch in enumerate(batches):
+            alone = self.world.group is None or i == len(batches) - 1
+            with contextlib.nullcontext() if alone else self.model.no_sync():
+                yield batch
+
+    def _mean_loss(self, idx: Tensor, targets: Tensor) -> Tensor:
+        """The model's mean loss in nats over the targets that count, 0 where none does."""
+        counts = (targets != IGNORED).any()
+        with autocast(self.dtype, self.device):
+            logits, loss = self.model(idx.to(self.device), targets.to(self.device))
+        # the mean of nothing is nan, and nan stays nan under a share of 0
+        return loss if counts else 0.0 * logits.sum()
+
+    def _backward(self, part: Tensor) -> None:
+        """Add the gradient of `part`, this rank's share of the loss, to every `p.grad`."""
+        # DDP takes the mean over ranks, and the loss is a sum of their parts
+        self.scaler.scale(part * self.world.world_size).backward()
+
+    def _over_ranks(self, value: Tensor | float) -> float:
+        """The sum of one number over all ranks: an all-reduce of 8 bytes."""
+        return self.world.sum(torch.as_tensor(value, dtype=torch.float64)).item()
 
     @torch.no_grad()
     def evaluate(self) -> float:
@@ -295,12 +312,6 @@ class DistributedTrainer:
             return model
         devices = [self.device] if self.device.type == "cuda" else None
         return DistributedDataParallel(model, devices, process_group=self.world.group)
-
-    def _synced(self, *, last: bool) -> contextlib.AbstractContextManager:
-        """DDP all-reduces in the backward pass of the last micro-batch alone."""
-        if last or self.world.group is None:
-            return contextlib.nullcontext()
-        return self.model.no_sync()
 
     def _loader(self, tokens, seed: int) -> BatchLoader:
         return BatchLoader(

@@ -22,6 +22,7 @@ LESSONS = {
     "optimizer": ("adamw-step",),
     "optimizer_groups": ("param-groups",),
     "schedule": ("get-lr",),
+    "train_step": ("train-step",),
     "resume": ("save-checkpoint",),
     "resume_load": ("load-checkpoint",),
 }

@@ -1,0 +1,301 @@
+"""Checks of lesson 09: DistributedTrainer.train_step.
+
+Oracle: `Plain`, the same update by plain torch: one big batch, torch's AdamW, clip_grad_norm_.
+It stands in train_step_mistakes.py, with the numbers that wrong answers give.
+"""
+
+import functools
+import math
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from course_lib.checks import train_step_mistakes as mistakes
+from course_lib.checks.report import Wrong, number, vector
+from course_lib.checks.subject import AnswerError, Module, Subject
+from course_lib.checks.suite import Draw, Suite
+from course_lib.checks.train_step_mistakes import Batches, Plain
+from course_lib.train_config import TrainConfig
+
+V, B, T, LR = 37, 2, 8, 1e-3
+KEYS = ("loss", "grad_norm", "lr")
+# Adam's first step is the sign of a gradient, and one near 0 may take either: measured 1e-4
+MOVED_ALIKE = 0.01
+
+
+class Run:
+    """The answer's trainer beside plain torch with the same weights; no limit is ever reached and
+    the rate is always LR, unless `changes` say otherwise."""
+
+    def __init__(self, subject: Subject, draw: Draw, parts: int, **changes):
+        base = dict(model_size="tiny", seq_len=T, batch_size=B, precision="fp32", device="cpu",
+                    lr=LR, min_lr=LR, warmup_steps=0, max_steps=50, grad_clip=1e6,
+                    grad_accumulation=parts, seed=draw.seed + 1)  # fmt: skip
+        self.config = TrainConfig(**(base | changes))
+        text = np.arange(64, dtype=np.uint16) % V  # for its loader, which no check uses
+        self.trainer: Module = subject.module(self.config, text, vocab_size=V)
+        self.start = self.weights()
+
+    @functools.cached_property
+    def plain(self) -> Plain:
+        """Plain torch, to be led along the same updates."""
+        return self.fresh()
+
+    def fresh(self) -> Plain:
+        """Plain torch with the weights before the first update."""
+        return Plain(self.config, self.start, V)
+
+    def weights(self) -> dict[str, Tensor]:
+        """The answer's weights by name."""
+        return self.trainer.method("weights")
+
+    def step(self, batches: Batches, tried: str) -> dict[str, float]:
+        """What train_step returns: three finite floats by name, else `Wrong`."""
+        try:
+            found = self.trainer.method("train_step", [(i.clone(), t.clone()) for i, t in batches])
+        except AnswerError as failure:
+            raise mistakes.put_together(failure, tried) or failure from None
+        _three_floats(found, tried)
+        if not all(map(math.isfinite, found.values())):
+            raise _not_finite(found, batches, tried)
+        return found
+
+    def replay(self, steps: list[Batches], rates: list[float] | None = None, **how) -> Plain:
+        """Plain torch after those updates, made in that way."""
+        plain = self.fresh()
+        for batches, lr in zip(steps, rates or [LR] * len(steps), strict=False):
+            plain.update(batches, lr, **how)
+        return plain
+
+    def moved(self) -> bool:
+        """Whether the gains moved, which only a gradient moves: no decay touches them."""
+        now = self.weights()
+        return any(not torch.equal(now[n], w) for n, w in self.start.items() if w.dim() < 2)
+
+    def alike(self, tried: str, others=()) -> None:
+        """The weights went where plain torch's did. `others`: (fields of Wrong, other Plain)."""
+        now = self.weights()
+        off = mistakes.distance(now, self.plain.weights(), self.start)
+        if off <= MOVED_ALIKE:
+            return
+        facts = dict(tried=tried, expected="weights as after the same update by plain torch",
+                     got=f"they are elsewhere: off by {off:.0%} of the way from the start")  # fmt: skip
+        for fields, other in others:
+            if mistakes.distance(now, other().weights(), self.start) <= MOVED_ALIKE:
+                raise Wrong(**(facts | fields))
+        raise Wrong("OTHER", "the weights went elsewhere", **facts,
+                    look="the order: rates, gradient, clipping, step, clearing.")  # fmt: skip
+
+
+def _batches(draw: Draw, counts: list[int], lengths: tuple[int, ...] = ()) -> Batches:
+    """Micro-batches of (B, length) random tokens, of whose targets that many count."""
+    made = []
+    for count, length in zip(counts, lengths or [T] * len(counts), strict=True):
+        idx, targets = (draw.randint(0, V, (B, length)) for _ in range(2))
+        targets.view(-1)[count:] = -100
+        made.append((idx, targets))
+    return made
+
+
+def _three_floats(found, tried: str) -> None:
+    wanted = f"a dict with {', '.join(KEYS)}"
+    if found is None:
+        raise Wrong("NONE", "the answer returned None", tried=tried, expected=wanted,
+                    got="None", look="the last line: is there a `return`?")  # fmt: skip
+    if not isinstance(found, dict):
+        raise Wrong("TYPE", "the answer is not a dict", tried=tried, expected=wanted,
+                    got=f"a {type(found).__name__}", look="what stands after `return`.")  # fmt: skip
+    if set(found) != set(KEYS):
+        raise Wrong("TRAIN-KEYS", "the dict has other keys", tried=tried, expected=wanted,
+                    got=", ".join(sorted(map(str, found)))[:60] or "no key",
+                    look="the docstring: Returns.")  # fmt: skip
+    for key in KEYS:
+        if type(found[key]) not in (float, int):
+            raise Wrong("TYPE", f"{key} is not a float", tried=tried, expected="three floats",
+                        got=f"{key}: a {type(found[key]).__name__}",
+                        hides="a loss that is a tensor with a graph keeps its activations alive.",
+                        look="`.item()`.")  # fmt: skip
+
+
+def _not_finite(found: dict, batches: Batches, tried: str) -> Wrong:
+    key = next(key for key in KEYS if not math.isfinite(found[key]))
+    facts = dict(tried=tried, expected="three finite numbers", got=f"{key} {found[key]}")
+    if 0 in mistakes.counted(batches):
+        return Wrong("TRAIN-EMPTY", "a micro-batch without counted targets spoils the update",
+                     fits="the mean of nothing is nan, and nan times a share of 0 is nan.",
+                     look="what computes the loss: `self._mean_loss` gives 0 there.",
+                     preset="accumulation:empty", **facts)  # fmt: skip
+    return Wrong("NAN", "a result is NaN or infinite", **facts,
+                 look="divisions, and the limit of the clipping.")  # fmt: skip
+
+
+def runs(subject: Subject, draw: Draw) -> None:
+    """One micro-batch: three floats come back, and the weights move."""
+    run, batches = Run(subject, draw, 1), _batches(draw, [B * T])
+    tried = f"one micro-batch of {B} x {T} tokens"
+    if run.step(batches, tried)["grad_norm"] == 0:
+        raise Wrong("TRAIN-CLEARED", "there is no gradient left to use", tried=tried,
+                    expected="grad_norm above 0", got="grad_norm 0",
+                    look="where the gradient is cleared: between which two lines?")  # fmt: skip
+    if not run.moved():
+        raise Wrong("TRAIN-NO-STEP", "the gradient is not used", tried=tried,
+                    expected="every weight moves", got="the gains of the norms have not moved",
+                    look="the optimizer's step; and what is cleared before it.")  # fmt: skip
+
+
+def equal_parts(subject: Subject, draw: Draw) -> None:
+    """Equal micro-batches give the gradient, the loss and the weights of the big batch."""
+    k = draw.size(4, 2, 3)
+    _as_whole(subject, draw, [B * T] * k, f"{k} micro-batches of {B} x {T} tokens, all counted")
+
+
+def ragged_parts(subject: Subject, draw: Draw) -> None:
+    """So do unequal ones, in targets that count or in length: every token weighs the same."""
+    counts, short = [B * T, draw.size(3, 2, 5), draw.size(9, 7, 10)], draw.size(5, 6, 7)
+    tried = f"3 micro-batches of {B} x {T}, {T} and {short} tokens; {counts} of them count"
+    _as_whole(subject, draw, counts, tried, (T, T, short))
+
+
+def empty_part(subject: Subject, draw: Draw) -> None:
+    """A micro-batch in which no target counts adds nothing."""
+    counts = ([10, 0, 4], [0, 6, 7], [5, 9, 0])[draw.size(0, 1, 2)]
+    _as_whole(subject, draw, counts, f"3 micro-batches of {B} x {T} tokens; {counts} of them count")
+
+
+def _as_whole(subject: Subject, draw: Draw, counts: list[int], tried: str, lengths=()) -> None:
+    run, batches = Run(subject, draw, len(counts)), _batches(draw, counts, lengths)
+    found = run.step(batches, tried)
+    loss, norm = run.plain.gradient(batches)
+    if not mistakes.near(found["grad_norm"], norm):
+        _refuse_updates_of_parts(run, batches, tried)
+    mistakes.compare(found, loss, norm, run.fresh, batches, tried)
+
+
+def _refuse_updates_of_parts(run: Run, batches: Batches, tried: str) -> None:
+    parts = [[batch] for batch in batches]
+    if 0 in mistakes.counted(batches):
+        return
+    each = run.replay(parts).weights()
+    if mistakes.distance(run.weights(), each, run.start) <= MOVED_ALIKE:
+        raise Wrong("TRAIN-STEP-EACH", "every micro-batch makes an update of its own", tried=tried,
+                    expected="one update", got=f"{len(parts)} updates, with a part of the batch each",
+                    fits="the optimizer's step inside the loop.", look="the indentation of the step.")  # fmt: skip
+
+
+def next_update(subject: Subject, draw: Draw) -> None:
+    """Update s takes get_lr(s) in every group, its own gradient alone, and moves both counters."""
+    warmup, count = draw.size(4, 5), 6
+    run = Run(subject, draw, 2, warmup_steps=warmup)
+    tried = f"2 updates of 2 micro-batches, {warmup} steps of warmup to {LR}"
+    due = [LR * min(1.0, (s + 1) / warmup) for s in range(6)]
+    steps, found = [_batches(draw, [B * T, count]) for _ in range(2)], []
+    for batches in steps:
+        found.append(run.step(batches, tried))
+        _in_every_group(run.trainer.method("optimizer_groups"), found[-1]["lr"], tried)
+    mistakes.compare_rates([f["lr"] for f in found], due, LR, tried)
+    run.plain.update(steps[0], due[0])
+    loss, norm = run.plain.update(steps[1], due[1])
+    late = dict(code="TRAIN-LR-LATE", finding="each rate comes one update late",
+                fits="rates written into the groups after the step.", look="the order of the two.")  # fmt: skip
+    kept = dict(code="TRAIN-NO-ZERO", finding="the first gradient is still in the second",
+                expected=f"second grad_norm {number(norm)}, of its own tokens",
+                got=f"second grad_norm {number(found[1]['grad_norm'])}",
+                fits="gradients that are never cleared: backward adds to `p.grad`.",
+                hides="no error, and the loss may fall for a while.",
+                look="what happens to `p.grad` between two updates.")  # fmt: skip
+    run.alike(tried, [(late, lambda: run.replay(steps, [LR, *due])),
+                      (kept, lambda: run.replay(steps, due, clear=False))])  # fmt: skip
+    before = lambda: run.replay(steps[:1], due)  # noqa: E731  made when it is needed
+    mistakes.compare(found[1], loss, norm, before, steps[1], tried)
+    _counted(run, 2 * (B * T + count), 2 * 2 * B * T, tried)
+
+
+def _in_every_group(groups: list[dict], told: float, tried: str) -> None:
+    held = [group["lr"] for group in groups]
+    right = [math.isclose(rate, told, rel_tol=1e-6) for rate in held]
+    if all(right):
+        return
+    facts = dict(tried=tried, expected=f"the returned lr, {number(told)}, in both groups",
+                 got=f"the groups hold {vector(held)}")  # fmt: skip
+    if any(right):
+        raise Wrong("TRAIN-LR-GROUP", "one group keeps another rate", **facts,
+                    look="`param_groups`: the gains have a group of their own.")  # fmt: skip
+    raise Wrong("TRAIN-LR-UNSET", "the optimizer does not take the rate", **facts,
+                hides="the log shows a schedule that the training does not follow.",
+                look="the entry \"lr\" of every group, and when it is written.")  # fmt: skip
+
+
+def _counted(run: Run, tokens: int, positions: int, tried: str) -> None:
+    seen = run.trainer.method("__getattribute__", "tokens_seen")
+    if seen == tokens:
+        return
+    fits = {0: "a counter that stays 0.", positions: "positions, those of -100 too."}.get(seen, "")
+    raise Wrong("TRAIN-TOKENS", "tokens_seen is another number", tried=tried, fits=fits,
+                expected=f"{tokens}, the targets that count", got=f"{seen}"[:40],
+                look="where `self.tokens_seen` grows.")  # fmt: skip
+
+
+def clips(subject: Subject, draw: Draw) -> None:
+    """A gradient over the limit is scaled down to it, once and as a whole; grad_norm is the full one."""
+    limit = 0.05  # two targets give a gradient of length 25 or so, 32 targets one of 5
+    run = Run(subject, draw, 2, grad_clip=limit)
+    steps = [_batches(draw, [1, 1]), _batches(draw, [B * T] * 2)]
+    tried = f"2 updates, both gradients longer than grad_clip {limit}"
+    found = run.step(steps[0], tried)
+    loss, norm = run.plain.update(steps[0], LR)
+    _full_norm(run, found["grad_norm"], norm, steps[0], tried)
+    mistakes.compare(found, loss, norm, run.fresh, steps[0], tried)
+    run.step(steps[1], tried)
+    run.plain.update(steps[1], LR)
+    ways = (
+        ("TRAIN-NO-CLIP", "the gradient is not clipped", "no clipping, or clipping after the step.",
+         mistakes.clip_nothing),
+        ("TRAIN-CLIP-EACH", "every tensor is clipped by itself",
+         "a limit for each parameter, which changes the direction.", mistakes.clip_each),
+        ("TRAIN-CLIP-VALUE", "the numbers are clipped, not the gradient",
+         "clip_grad_value_, which changes the direction.", torch.nn.utils.clip_grad_value_),
+    )  # fmt: skip
+    run.alike(tried, [
+        (dict(code=code, finding=finding, fits=fits, look="the clipping: of what, when, to what."),
+         lambda way=way: run.replay(steps, clip=way))
+        for code, finding, fits, way in ways
+    ])  # fmt: skip
+
+
+def _full_norm(run: Run, told: float, norm: float, batches: Batches, tried: str) -> None:
+    if mistakes.near(told, norm):
+        return
+    facts = dict(tried=tried, expected=f"grad_norm {number(norm)}, before clipping",
+                 got=f"grad_norm {number(told)}")  # fmt: skip
+    if mistakes.near(told, run.config.grad_clip):
+        raise Wrong("TRAIN-NORM-AFTER", "the norm is the one after clipping", **facts,
+                    hides="a log in which no gradient is ever too long.",
+                    look="what `clip_grad_norm_` returns.")  # fmt: skip
+    if mistakes.near(told, mistakes.clip_inside(run.fresh(), batches)):
+        raise Wrong("TRAIN-CLIP-INSIDE", "parts of the gradient are clipped", **facts,
+                    fits="clipping inside the loop.", look="the indentation of the clipping.")  # fmt: skip
+
+
+def no_limit(subject: Subject, draw: Draw) -> None:
+    """grad_clip 0 switches clipping off; it does not clip to nothing."""
+    run, batches = Run(subject, draw, 1, grad_clip=0.0), _batches(draw, [B * T])
+    tried = "one update, grad_clip 0"
+    run.step(batches, tried)
+    if not run.moved():
+        raise Wrong("TRAIN-CLIP-ZERO", "the gradient is clipped to nothing", tried=tried,
+                    expected="no limit: the weights move as without clipping",
+                    got="the gains of the norms have not moved",
+                    look="the limit when `config.grad_clip` is 0.")  # fmt: skip
+
+
+SUITES = (
+    Suite(
+        "train-step",
+        (runs, equal_parts, ragged_parts, empty_part, next_update, clips, no_limit),
+        proved="micro-batches of any sizes make the update of the big batch, with its\n"
+        "gradient, loss and clipping, and leave nothing over for the next one.",
+        remember="the share of a micro-batch is its counted targets divided by all of them.",
+        next_step="the figure accumulation: make the first micro-batch small, then empty.",
+    ),
+)
