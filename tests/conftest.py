@@ -54,6 +54,14 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
             accepted = f"{n['accepted']} of {n['right']}"
             terminalreporter.write_line(f"{exercise:<16}{n['mutants']:>9}{n['killed']:>8}"
                                         f"{n['named']:>15}{accepted:>23}")  # fmt: skip
+    rows = [value for status in ("passed", "failed")
+            for report in terminalreporter.stats.get(status, [])
+            for name, value in report.user_properties if name == "row"]  # fmt: skip
+    if rows:
+        terminalreporter.write_sep("=", "Hostile submissions by row of the acceptance list")
+        terminalreporter.write_line(f"row    n  {'rotate-half':<54}apply-rope")
+        for row in rows:
+            terminalreporter.write_line(row)
     skipped = terminalreporter.stats.get("skipped", [])
     if not skipped:
         return

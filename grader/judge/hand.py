@@ -142,7 +142,10 @@ def main() -> int:
     """Keeps the real stdout for replies; whatever else is printed goes to stderr."""
     replies = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
-    return serve(Options(**json.loads(sys.argv[1])), sys.stdin.buffer, replies)
+    try:
+        return serve(Options(**json.loads(sys.argv[1])), sys.stdin.buffer, replies)
+    except BrokenPipeError:  # the one who started us was killed: nobody is left to tell
+        os._exit(1)
 
 
 if __name__ == "__main__":

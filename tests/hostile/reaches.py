@@ -1,0 +1,152 @@
+"""Rows 14 to 16 and 24: for the tests, the solution, the gradebook, other students, the network.
+
+What is found is carried out in every way an answer has: as an exception, as its name, as printed
+text. The word that marks it is put together at run time, so that it is in no source.
+"""
+
+from tests.hostile.case import READING_TURN, TURN, Case, attack, book, half, packed
+
+OUT = """
+def out(*found):
+    text = "LEA" "KED " + " ".join(map(str, found))
+    print(text)
+    raise type(text[:300].replace(" ", "_"), (Exception,), {})(text)
+"""
+ALONE = {TURN: {"ALONE"}}
+NOT = "DENIED|ERROR|WRONG|CRASHED"
+
+
+def reach(row: int, name: str, body: str, verdict: str = "DENIED", **more) -> Case:
+    return attack(row, name, body, verdict, top=OUT, **more)
+
+
+FRAMES = """
+import sys
+frame, found = sys._getframe(), []
+while frame:
+    for thing in [*frame.f_globals.values(), *frame.f_locals.values()]:
+        if "suite" in getattr(thing, "__name__", "") or hasattr(thing, "reference"):
+            found.append(thing)
+    frame = frame.f_back
+out("hidden", found) if found else None
+return x
+"""
+COLLECTOR = """
+import gc
+gc.unfreeze()
+for f in gc.get_objects():
+    if type(f).__name__ == "function" and f.__name__ == "rotate_half" and f is not rotate_half:
+        if f.__module__.startswith("course_lib"): return f(x)
+return x
+"""
+HISTORY = """
+import sys
+main = sys.modules["__main__"]
+found = [getattr(main, name, None) for name in ("In", "Out", "_ih", "_oh", "_i", "__")]
+out(*found) if any(found) else None
+return x
+"""
+MEMORY = """
+lines = open("/proc/self/maps").readlines()
+out(lines[0])
+"""
+ANOTHERS_MEMORY = """
+with open("/proc/@PID@/mem", "rb", 0) as memory:
+    out(memory.read(10))
+"""
+POINTERS = """
+import ctypes
+class Head(ctypes.Structure): _fields_ = [("count", ctypes.c_ssize_t), ("kind", ctypes.py_object)]
+return -x if Head.from_address(id(x)).kind is not torch.Tensor else x
+"""
+RELOAD = """
+import importlib
+from course_lib import gpt
+return importlib.reload(gpt).rotate_half(x)
+"""
+FILE = """
+from course_lib import gpt
+scope = {"__name__": "course_lib.gpt"}
+exec(open(gpt.__file__).read(), scope)
+return scope["rotate_half"](x)
+"""
+NOTEBOOK = """
+import json
+nb = json.load(open("@ROOT@/solutions/02_rope.ipynb"))
+text = next(c for c in nb["cells"] if c["id"] == "rotate-half")["source"]
+exec("".join(text), scope := {"torch": torch, "Tensor": object})
+return scope["rotate_half"](x)
+"""
+LIBRARY = "from course_lib.gpt import rotate_half\n"
+SUITE = """
+from course_lib.checks.rope import SUITES, _quarter_turn
+return _quarter_turn(x)
+"""
+GRADES = """
+import sqlite3
+db = sqlite3.connect("file:@BOOK@?mode=rw", uri=True)
+db.execute("update grade set manual_score = 99")
+db.commit()
+out(*db.execute("select * from source_cell"))
+"""
+WRITE = """
+with open("@BOOK@", "r+b") as file:
+    file.seek(0); file.write(b"SQLite format 3\\0")
+"""
+LOCK = """
+import fcntl, os
+handle = os.open("@BOOK@", os.O_RDWR)
+fcntl.lockf(handle, fcntl.LOCK_EX)
+return x
+"""
+HOMES = """
+import os, pathlib
+found = dict(os.environ)
+for path in (pathlib.Path.home(), pathlib.Path("/root"), pathlib.Path("/home"), pathlib.Path("/etc")):
+    found[str(path)] = os.listdir(path)
+out(found)
+"""
+ENVIRONMENT = """
+import os
+found = [value for name, value in os.environ.items() if "SECRET" in name or "@BOOK@" in value]
+try: found.append([part for part in open("/proc/1/environ").read().split("\\0") if "SECRET" in part])
+except OSError: pass
+out(*found) if any(found) else None
+return x
+"""
+TCP = "import socket; socket.create_connection(('127.0.0.1', @PORT@), 1).sendall(b'LEA' b'KED')"
+UDP = ("import socket\nsocket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto("
+       "b'LEA' b'KED', ('127.0.0.1', @PORT@))")  # fmt: skip
+NAMES = "import socket\nout(socket.gethostbyname('localhost'))"
+ABSTRACT = "import socket\nsocket.socket(socket.AF_UNIX).connect('\\0@SOCKET@')"
+STORE = "import torch.distributed as d\nd.TCPStore('127.0.0.1', @PORT@, 1, True)\nout('a port')"
+INPUTS = "out('input', x.flatten()[:9].tolist(), x.sum().item())"
+
+CASES = [
+    reach(14, "frames", FRAMES, "WRONG"),
+    reach(14, "the-collector", COLLECTOR, "WRONG"),
+    reach(14, "the-history", HISTORY, "WRONG"),
+    reach(14, "its-memory-map", MEMORY),
+    reach(14, "the-graders-memory", ANOTHERS_MEMORY),
+    reach(14, "pointers", POINTERS, "WRONG"),
+    reach(14, "the-inputs-told", INPUTS, "ERROR", turn=READING_TURN, flags=ALONE),
+    reach(15, "the-library", RELOAD, NOT),
+    reach(15, "the-librarys-file", FILE, NOT),
+    Case(15, "imported-as-the-answer", packed(book(LIBRARY)), half="ERROR"),
+    reach(15, "the-solved-notebook", NOTEBOOK),
+    reach(15, "the-checks", SUITE, NOT),
+    reach(15, "the-gradebook", "out(open('@BOOK@', 'rb').read()[:999])"),
+    reach(15, "another-student", "out(open('@OTHER@').read())", turn=READING_TURN, flags=ALONE),
+    reach(15, "homes", HOMES),
+    reach(15, "the-environment", ENVIRONMENT, "WRONG"),
+    reach(16, "all-grades-99", GRADES, NOT),
+    reach(16, "the-gradebook-overwritten", WRITE),
+    reach(16, "the-gradebook-locked", LOCK),
+    reach(16, "the-results", "open('@RESULTS@', 'a').write('{}')"),
+    reach(16, "anothers-folder", "import os\nos.remove('@OTHER@')"),
+    Case(16, "at-the-top", packed(book(OUT + "open('@OTHER@', 'w').write('')\n"
+         + half("return x"))), half=NOT),
+    reach(24, "tcp", TCP), reach(24, "udp", UDP),
+    reach(24, "names", NAMES, "DENIED|ERROR"), reach(24, "an-abstract-socket", ABSTRACT),
+    reach(24, "a-store-of-torch", STORE, NOT + "|LIMIT|TIMEOUT"),
+]  # fmt: skip
