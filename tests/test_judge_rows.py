@@ -21,7 +21,8 @@ from pathlib import Path
 
 import pytest
 
-from grader.judge import store
+from grader.judge import batch, store
+from grader.judge.grade import Result
 from tests.confined import descendants, nursery
 from tests.hostile import CASES
 from tests.hostile.case import HALF, POINTS, TURN, solution
@@ -201,6 +202,12 @@ def test_no_secret_comes_out(graded):
             assert loads(texts[1]) == [] and "<script>alert" not in texts[1], case.student
         for text in texts:
             assert not [s for s in secrets if s in text], case.student
+
+
+def test_the_name_of_a_file_is_one_line_and_acts_on_no_terminal():
+    name = "a\x1b[2J\nzoe/02_rope.ipynb      3/3"
+    for result in (Result(name, "graded"), Result(name, "ungradable", reason="it is not JSON")):
+        assert "\n" not in batch._line(result) and "\x1b" not in batch._line(result)
 
 
 PROGRAM = f"""

@@ -20,6 +20,7 @@ from tqdm import tqdm
 from grader.judge import notebook
 from grader.judge.grade import UNGRADABLE, Result, of_json
 from grader.judge.hand import STUCK_S, Hand, HandDied, Options
+from grader.judge.prose import one_line
 from grader.judge.store import Store, key
 
 TRIES = 2
@@ -51,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
             jobs = waiting(paths, store, options, done=bar.update)
             for result in _graded(jobs, store, options, args):
                 bar.update()
-                bar.set_postfix_str(Path(result.notebook).name[:30])
+                bar.set_postfix_str(one_line(Path(result.notebook).name[:30]))
         results = (store.get(str(path)) for path in paths)
         return _tell(results, store, as_json=args.json)
 
@@ -236,7 +237,7 @@ def _tell(results: Iterable[Result], store: Store, *, as_json: bool) -> int:
 
 
 def _line(result: Result) -> str:
-    name = result.notebook.encode(errors="backslashreplace").decode()
+    name = one_line(result.notebook.encode(errors="backslashreplace").decode())
     if result.status == UNGRADABLE:
         return f"{name:<44} ungradable: {result.reason}"
     lost = [f"{i} {row.verdict} {row.code}" for i, row in result.exercises.items()
