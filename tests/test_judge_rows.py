@@ -21,6 +21,7 @@ from pathlib import Path
 
 import pytest
 
+from grader.cli import main
 from grader.judge import batch, store
 from grader.judge.grade import Result
 from tests.confined import descendants, nursery
@@ -202,6 +203,42 @@ def test_no_secret_comes_out(graded):
             assert loads(texts[1]) == [] and "<script>alert" not in texts[1], case.student
         for text in texts:
             assert not [s for s in secrets if s in text], case.student
+
+
+LANDLOCK = f"""
+import sys
+from grader.judge import batch, hand
+batch.Options = lambda **given: hand.Options(judge="tests.judges:landlock", **given)
+from grader.cli import main
+sys.exit(main(["grade", *sys.argv[1:], "--json", "--seed", "11", "--budget", "{BUDGET}",
+               "--workers", "2", "--out", "landlock.jsonl"]))
+"""
+
+
+def test_the_lesser_tier_gives_the_same_points(graded):
+    """Verdicts may differ: where no file can be written at all, a disk bomb is DENIED."""
+    here = descendants(os.getpid())
+    some = [case for case in booked() if case.row in times((16, 20, 21, 22, 24), range(1, 26))]
+    done = subprocess.run(
+        [sys.executable, "-c", LANDLOCK, *(f"submitted/{case.student}" for case in some)],
+        cwd=graded.root, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True,
+    )  # fmt: skip
+    if "cannot be confined" in done.stderr:
+        pytest.skip(done.stderr)
+    found = rows(done.stdout)
+    assert len(found) == len(some), done.stderr
+    for case in some:
+        mine, same = found[case.student], graded.rows[case.student]
+        assert {name: row["points"] for name, row in mine["exercises"].items()} == {
+            name: row["points"] for name, row in same["exercises"].items()}, mine  # fmt: skip
+        assert mine["tier"] == "landlock" or not mine["exercises"]
+    assert not left(here)
+
+
+def test_a_budget_of_nothing_is_refused(tmp_path, capsys):
+    (tmp_path / "a.ipynb").touch()
+    assert main(["grade", str(tmp_path), "--budget", "0"]) == 2
+    assert "--budget is 0" in capsys.readouterr().err
 
 
 def test_the_name_of_a_file_is_one_line_and_acts_on_no_terminal():

@@ -41,6 +41,11 @@ OPTIONS = Options()
 class SubmissionReader(NotebookExporter):
     """Reads a submission as the judge does, in the first pass; no file makes it fail."""
 
+    def __init__(self, **kw):
+        super().__init__(**kw)
+        if course := getattr(self.parent, "coursedir", None):
+            course.get_existing_timestamp = _forgiving(course.get_existing_timestamp, self.log)
+
     def from_filename(self, filename, resources=None, **kw):
         """As NotebookExporter's; the cells of a submission are in `resources`, not in the notebook."""
         if not getattr(self.parent, "_sanitizing", False):  # the second pass reads our own file
@@ -55,6 +60,20 @@ class SubmissionReader(NotebookExporter):
             problem = str(found)
         resources = {**resources, NOTE: {"cells": cells, "problem": problem}}
         return self.from_notebook_node(new_notebook(), resources, **kw)
+
+
+def _forgiving(read, log):
+    """`read`, the time in a folder's timestamp.txt, but None for one that holds no time: nbgrader
+    fails on it, and the student would have no row."""
+
+    def timestamp(folder):
+        try:
+            return read(folder)
+        except (AttributeError, ValueError, OverflowError, OSError):  # 0.9.6 calls what it lacks
+            log.warning("%s: its timestamp.txt holds no time and is not used", one_line(folder))
+            return None
+
+    return timestamp
 
 
 def _forget_links(submitted: Path, copied: Path) -> None:

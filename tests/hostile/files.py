@@ -62,7 +62,8 @@ def of_format(number) -> bytes:
 
 BESIDE = {"torch.py": "raise SystemExit('LEA' 'KED')", "sitecustomize.py": "import os; os._exit(9)",
           "course_lib/__init__.py": "", "grader/__init__.py": "", "conftest.py": "1 / 0",
-          "nbgrader_config.py": "c.Autograde.autograde_preprocessors = []", "02_rope.py": "x"}  # fmt: skip
+          "nbgrader_config.py": "c.Autograde.autograde_preprocessors = []", "02_rope.py": "x",
+          "timestamp.txt": "not a date"}  # fmt: skip
 
 CASES = [
     lone("not JSON", "not-json", b"import torch\n"),
