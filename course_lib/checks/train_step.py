@@ -289,10 +289,52 @@ def no_limit(subject: Subject, draw: Draw) -> None:
                     look="the limit when `config.grad_clip` is 0.")  # fmt: skip
 
 
+def scaled(subject: Subject, draw: Draw) -> None:
+    """In float16, whose loss is scaled up, the gradient that is clipped and told is the plain one."""
+    run, batches = Run(subject, draw, 2, precision="fp16"), _batches(draw, [B * T] * 2)
+    tried = "2 updates in float16, the loss scaled by 65,536"
+    norm = run.plain.gradient(batches)[1]
+    try:
+        found = run.step(batches, tried)["grad_norm"]
+        run.step(batches, tried)
+    except Wrong as wrong:
+        if wrong.code == "NAN":  # an overflow, at which the scaler skips the update
+            return
+        raise
+    except AnswerError as failure:
+        if "_scale is None" in str(failure.error):
+            raise _bare(tried) from None
+        if "unscale_" not in str(failure.error):
+            raise
+        raise Wrong("TRAIN-SCALER", "the scaler does not hear of the step", tried=tried,
+                    expected="unscale_, step and update, once each per update",
+                    got=f"RuntimeError: {failure.error}"[:76],
+                    look="`self.scaler`: its step and its update.") from None  # fmt: skip
+    ratio = found / norm
+    if 0.9 < ratio < 1.1:  # float16 rounds: measured 1e-4
+        return
+    facts = dict(tried=tried, expected=f"grad_norm near {number(norm)}",
+                 got=f"grad_norm {number(found)}, {number(ratio)} times that")  # fmt: skip
+    if ratio > 1e4:
+        raise Wrong("TRAIN-UNSCALED", "the scaled gradient is measured and clipped", **facts,
+                    hides="off a GPU nothing; in float16 every update would be clipped.",
+                    look="`self.scaler.unscale_`, and where it stands.")  # fmt: skip
+    raise Wrong("OTHER", "the gradient in float16 is another one", **facts,
+                look="`self._mean_loss`, `self._backward`, `self.scaler`.")  # fmt: skip
+
+
+def _bare(tried: str) -> Wrong:
+    return Wrong("TRAIN-BARE", "the loss is never scaled up", tried=tried,
+                 expected="a loss that is multiplied before its backward pass",
+                 got="gradients of the plain loss, too small for float16",
+                 fits="a `.backward()` of its own: neither scale nor ranks are in it.",
+                 look="`self._backward`.")  # fmt: skip
+
+
 SUITES = (
     Suite(
         "train-step",
-        (runs, equal_parts, ragged_parts, empty_part, next_update, clips, no_limit),
+        (runs, equal_parts, ragged_parts, empty_part, next_update, clips, no_limit, scaled),
         proved="micro-batches of any sizes make the update of the big batch, with its\n"
         "gradient, loss and clipping, and leave nothing over for the next one.",
         remember="the share of a micro-batch is its counted targets divided by all of them.",

@@ -993,3 +993,93 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         self.step += 1
         self.tokens_seen += int(num_tokens)
         return {"loss": self._over_ranks(total), "grad_norm": norm.item(), "lr": lr}
+
+# %% wrong TRAIN-UNSCALED no unscale_
+class DistributedTrainer(ddp_trainer.DistributedTrainer):
+    def train_step(self, batches):
+        lr = self.get_lr(self.step)
+        for group in self.optimizer.param_groups:
+            group["lr"] = lr
+        counts = [int((targets != -100).sum()) for _, targets in batches]
+        num_tokens = self._over_ranks(sum(counts))
+        total = 0.0
+        for count, (idx, targets) in zip(counts, self._micro_batches(batches)):
+            part = self._mean_loss(idx, targets) * count / num_tokens
+            self._backward(part)
+            total += part.item()
+        limit = self.config.grad_clip or math.inf
+        norm = torch.nn.utils.clip_grad_norm_(self.plain_model.parameters(), limit)
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+        self.optimizer.zero_grad(set_to_none=True)
+        self.step += 1
+        self.tokens_seen += int(num_tokens)
+        return {"loss": self._over_ranks(total), "grad_norm": norm.item(), "lr": lr}
+
+# %% wrong TRAIN-UNSCALED unscaled after clipping
+class DistributedTrainer(ddp_trainer.DistributedTrainer):
+    def train_step(self, batches):
+        lr = self.get_lr(self.step)
+        for group in self.optimizer.param_groups:
+            group["lr"] = lr
+        counts = [int((targets != -100).sum()) for _, targets in batches]
+        num_tokens = self._over_ranks(sum(counts))
+        total = 0.0
+        for count, (idx, targets) in zip(counts, self._micro_batches(batches)):
+            part = self._mean_loss(idx, targets) * count / num_tokens
+            self._backward(part)
+            total += part.item()
+        limit = self.config.grad_clip or math.inf
+        norm = torch.nn.utils.clip_grad_norm_(self.plain_model.parameters(), limit)
+        self.scaler.unscale_(self.optimizer)
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+        self.optimizer.zero_grad(set_to_none=True)
+        self.step += 1
+        self.tokens_seen += int(num_tokens)
+        return {"loss": self._over_ranks(total), "grad_norm": norm.item(), "lr": lr}
+
+# %% wrong TRAIN-SCALER no scaler.update
+class DistributedTrainer(ddp_trainer.DistributedTrainer):
+    def train_step(self, batches):
+        lr = self.get_lr(self.step)
+        for group in self.optimizer.param_groups:
+            group["lr"] = lr
+        counts = [int((targets != -100).sum()) for _, targets in batches]
+        num_tokens = self._over_ranks(sum(counts))
+        total = 0.0
+        for count, (idx, targets) in zip(counts, self._micro_batches(batches)):
+            part = self._mean_loss(idx, targets) * count / num_tokens
+            self._backward(part)
+            total += part.item()
+        self.scaler.unscale_(self.optimizer)
+        limit = self.config.grad_clip or math.inf
+        norm = torch.nn.utils.clip_grad_norm_(self.plain_model.parameters(), limit)
+        self.scaler.step(self.optimizer)
+        self.optimizer.zero_grad(set_to_none=True)
+        self.step += 1
+        self.tokens_seen += int(num_tokens)
+        return {"loss": self._over_ranks(total), "grad_norm": norm.item(), "lr": lr}
+
+# %% wrong TRAIN-BARE backward by hand
+class DistributedTrainer(ddp_trainer.DistributedTrainer):
+    def train_step(self, batches):
+        lr = self.get_lr(self.step)
+        for group in self.optimizer.param_groups:
+            group["lr"] = lr
+        counts = [int((targets != -100).sum()) for _, targets in batches]
+        num_tokens = self._over_ranks(sum(counts))
+        total = 0.0
+        for count, (idx, targets) in zip(counts, self._micro_batches(batches)):
+            part = self._mean_loss(idx, targets) * count / num_tokens
+            part.backward()
+            total += part.item()
+        self.scaler.unscale_(self.optimizer)
+        limit = self.config.grad_clip or math.inf
+        norm = torch.nn.utils.clip_grad_norm_(self.plain_model.parameters(), limit)
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+        self.optimizer.zero_grad(set_to_none=True)
+        self.step += 1
+        self.tokens_seen += int(num_tokens)
+        return {"loss": self._over_ranks(total), "grad_norm": norm.item(), "lr": lr}
