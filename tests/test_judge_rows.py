@@ -113,7 +113,7 @@ def table(graded) -> list[str]:
     lines = []
     for number in range(1, 26):
         found = [graded.rows[case.student] for case in CASES if case.row == number]
-        counts = [Counter(row["exercises"][name]["verdict"] if row["exercises"] else "(whole file)"
+        counts = [Counter(row["exercises"][name]["verdict"] if row["exercises"] else "no file"
                           for row in found) for name in (HALF, TURN)]  # fmt: skip
         said = (", ".join(f"{n} {v}" for v, n in c.most_common()) for c in counts)
         lines.append(f"{number:>3}{len(found):>5}  {next(said):<54}{next(said)}")
@@ -180,8 +180,8 @@ def test_nothing_was_reached_and_nothing_is_left(graded, listening):
 
 
 def test_no_secret_comes_out(graded):
-    """Rows, pages of feedback, and what the commands said: what a student handed in may be in his
-    own, the rest of the secrets in none."""
+    """Rows, pages of feedback, and what the commands said: what a student handed in may be in
+    answers to that student, the rest of the secrets in none."""
     subprocess.run(["course", "report"], cwd=graded.root, check=True, capture_output=True)
     report = (graded.root / "report.html").read_text()
     for text in (graded.said, report):

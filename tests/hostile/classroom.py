@@ -66,7 +66,7 @@ class Class:
     alone: dict[str, dict]
     """The same of the first honest students, graded before anything hostile was there."""
     said: str
-    """All that the commands said on stderr, and nbgrader on stdout."""
+    """What `course grade` said on stderr and `nbgrader autograde` altogether."""
     before: dict[str, set]
     """The gradebook with the first honest students in it: rows by table."""
     after: dict[str, set]

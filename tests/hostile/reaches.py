@@ -34,11 +34,11 @@ return x
 COLLECTOR = """
 import gc
 gc.unfreeze()
-for f in gc.get_objects():
-    if type(f).__name__ == "function" and f.__name__ == "rotate_half" and f is not rotate_half:
-        if f.__module__.startswith("course_lib"): return f(x)
-return x
-"""
+FOUND = [
+    f for f in gc.get_objects() if type(f).__name__ == "function" and f.__name__ == "rotate_half"
+    and f.__module__.startswith("course_lib")
+]
+"""  # once: a search in every call would be a matter of the clock
 HISTORY = """
 import sys
 main = sys.modules["__main__"]
@@ -124,7 +124,7 @@ INPUTS = "out('input', x.flatten()[:9].tolist(), x.sum().item())"
 
 CASES = [
     reach(14, "frames", FRAMES, "WRONG"),
-    reach(14, "the-collector", COLLECTOR, "WRONG"),
+    attack(14, "the-collector", "return FOUND[0](x) if FOUND else x", top=COLLECTOR),
     reach(14, "the-history", HISTORY, "WRONG"),
     reach(14, "its-memory-map", MEMORY),
     reach(14, "the-graders-memory", ANOTHERS_MEMORY),
