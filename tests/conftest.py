@@ -30,7 +30,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
     items.sort(key=place)
     for item in items:
-        if "browser" in item.nodeid:
+        if "browser" in item.nodeid or "judge_rows" in item.nodeid:
             shared = item.path.stem.removesuffix("_figures")
             item.add_marker(pytest.mark.xdist_group(shared))
 

@@ -28,7 +28,7 @@ from tests.hostile.case import (
 )  # fmt: skip
 from tests.soak import times
 
-BUDGET = "2"
+BUDGET = "5"
 CANARY = "canary-5b2e"
 WORK_FILE = f"{LESSON}/{LESSON}.ipynb"
 # name: (answers, verdicts); the first group is graded before anything hostile is there
@@ -50,7 +50,7 @@ def booked() -> list[Case]:
     chosen = []
     for row in range(1, 26):
         cases = [case for case in CASES if case.row == row]
-        most = times({9: 4, 16: 4, 25: 8}.get(row, 2), len(cases))
+        most = times({9: 2, 16: 2, 25: 4}.get(row, 1), len(cases))
         chosen += [case for i, case in enumerate(cases)
                    if i % -(-len(cases) // most) == 0 or case.name in ALWAYS]  # fmt: skip
     return chosen

@@ -102,7 +102,7 @@ return x
 HOMES = """
 import os, pathlib
 found = dict(os.environ)
-for path in (pathlib.Path.home(), pathlib.Path("/root"), pathlib.Path("/home"), pathlib.Path("/etc")):
+for path in (pathlib.Path.home(), pathlib.Path("/", "root"), pathlib.Path("/home"), pathlib.Path("/etc")):
     found[str(path)] = os.listdir(path)
 out(found)
 """
