@@ -18,6 +18,7 @@ import os
 import resource
 import signal
 import socket
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -153,6 +154,8 @@ def _only(keep: int) -> None:
 
 def _clear_environment(scratch: str | None) -> None:
     home = scratch or "/nonexistent"
+    if scratch:
+        tempfile.tempdir = scratch  # the nest's own may be remembered, and be out of reach
     os.environ.clear()
     os.environ.update(HOME=home, TMPDIR=home, PATH="", LANG="C.UTF-8", OMP_NUM_THREADS="1",
                       MPLBACKEND="agg")  # fmt: skip
