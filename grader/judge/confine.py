@@ -30,7 +30,7 @@ DEFENCES = frozenset({"namespaces", "landlock", "seccomp", "limits", "uid", "era
 NOBODY = 65534
 SPACES = 0x10000000 | 0x00020000 | 0x20000000 | 0x40000000 | 0x08000000 | 0x04000000
 PRIVATE, NOSUID_NODEV = 0x44000, 6
-SCRATCH = ("/tmp", "/var/tmp", "/dev/shm")
+SCRATCH = ("/tmp", "/dev/shm", "/var/tmp")
 SCRATCH_BYTES, SCRATCH_FILES, FILE_BYTES = 64 << 20, 1000, 32 << 20
 
 libc = ctypes.CDLL(None, use_errno=True)
