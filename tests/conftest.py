@@ -16,6 +16,7 @@ FIRST = ("test_house", "test_views")
 LAST = ("test_notebooks", "test_nbgrader", "test_readme", "browser")
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist looks for the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Fast checks first: what breaks most often is said in the first minute.
 
