@@ -189,9 +189,10 @@ class _Hashing:
 def _write(path: Path, fill) -> str:
     """Fill a file under a temporary name, put it on the disk, then give it its name; its sha256."""
     temporary = path.with_name(path.name + ".part")
+    stream = temporary.open("wb")
+    hashing = _Hashing(stream)
     try:
-        with temporary.open("wb") as stream:
-            hashing = _Hashing(stream)
+        with stream:
             fill(hashing)
             stream.flush()
             os.fsync(stream.fileno())

@@ -370,7 +370,8 @@ def main(world: World, config: TrainConfig) -> None:
     if world.is_first:
         loss = f"loss {row['loss']:.4f}" if row else "nothing left to do"
         print(f"step {trainer.step}: {loss}; log, curves and checkpoints in {config.out}")
-        print(trainer.sample(tokenizer, config.sample_tokens))
+        if config.sample_tokens:
+            print(trainer.sample(tokenizer, config.sample_tokens))
 
 
 if __name__ == "__main__":

@@ -174,7 +174,7 @@ class Shards:
     ) -> "Shards":
         """The shards of a finished folder.
 
-        `verify` reads every token once against its checksum, about a second per GB. ValueError,
+        `verify` reads every token once against its checksum. ValueError,
         naming the file, when one is missing, foreign, cut short or damaged, and when the
         vocabulary is not that of `tokenizer`.
         """

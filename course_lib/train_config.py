@@ -8,8 +8,9 @@ import math
 from dataclasses import dataclass
 
 from course_lib.gpt import PRESETS, GPTConfig
+from course_lib.precision import DTYPES
 
-PRECISIONS = ("auto", "fp32", "bf16", "fp16")
+PRECISIONS = ("auto", *DTYPES)
 
 
 @dataclass(frozen=True, kw_only=True)

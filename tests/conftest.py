@@ -16,13 +16,8 @@ FIRST = ("test_house", "test_views")
 LAST = ("test_notebooks", "test_nbgrader", "test_readme", "browser")
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist looks for the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Fast checks first: what breaks most often is said in the first minute.
-
-    The suite runs in two processes at once. A group shares what is dear, a built site or a running
-    JupyterLab, and so stays in one of them.
-    """
+    """Fast checks first: what breaks most often is said in the first minute."""
 
     def place(item: pytest.Item) -> int:
         first = [i for i, name in enumerate(FIRST) if name in item.nodeid]
@@ -30,10 +25,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return first[0] - len(FIRST) if first else 1 + last[-1] if last else 0
 
     items.sort(key=place)
-    for item in items:
-        if "browser" in item.nodeid or "judge_rows" in item.nodeid:
-            shared = item.path.stem.removesuffix("_figures")
-            item.add_marker(pytest.mark.xdist_group(shared))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -9,7 +9,6 @@ import pytest
 from grader.cli import ROOT
 from tests.answers import answers
 
-pytest.importorskip("torch")
 HOSTILE = (
     "import os\ndef rotate_half(x):\n    os._exit(0)",
     "def rotate_half(x):\n    raise SystemExit(0)",
