@@ -55,11 +55,6 @@ class RunLog:
         for other in self._others:
             other(row)
 
-    def say(self, text: str) -> None:
-        """Print a line without breaking the bar."""
-        if self._bar is not None:
-            self._bar.write(text)
-
     def close(self) -> None:
         """End the bar, draw the curves, close the files."""
         if self.folder is None:

@@ -19,7 +19,7 @@ def test_the_demo_trains_and_compares(tmp_path):
     losses = {name: float(value) for name, value in
               re.findall(r"^  (unigram|bigram|model) +([\d.]+)", done.stdout, re.M)}  # fmt: skip
     assert losses["bigram"] < losses["unigram"] < 9.1
-    assert losses["model"] < 9.2
+    assert losses["model"] < 8.5, "an untrained model has ln 8192 = 9.01"
     assert "before training:\ndef " in done.stdout and "after training:\ndef " in done.stdout
     assert (tmp_path / "run/curves.png").is_file()
 

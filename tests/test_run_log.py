@@ -41,7 +41,6 @@ def test_other_ranks_write_nothing(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     log = RunLog(None, total=3)
     log.write(row(1))
-    log.say("hello")
     log.close()
     assert not list(tmp_path.iterdir())
 
