@@ -50,14 +50,18 @@ def write_class(folder: Path, students: int, source: str | None = None) -> None:
         path.write_text(json.dumps(book), encoding="utf-8")
 
 
-def judged(folder: Path, workers: int) -> tuple[float, dict[str, float]]:
-    """Seconds of `course grade` as it is typed, start included, and the scores."""
+def judged(folder: Path, workers: int) -> tuple[list[float], dict[str, float]]:
+    """`course grade` as it is typed: seconds at which each row came and at its end, and the scores."""
     command = ["course", "grade", "submitted", "--json", "--workers", str(workers)]
-    began = time.perf_counter()
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
-    seconds = time.perf_counter() - began
-    rows = map(json.loads, done.stdout.splitlines())
-    return seconds, {Path(row["notebook"]).parts[-3]: row["score"] for row in rows}
+    began, seconds, scores = time.perf_counter(), [], {}
+    quiet = dict(stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    with subprocess.Popen(command, cwd=folder, **quiet) as process:
+        for line in process.stdout:
+            row = json.loads(line)
+            seconds.append(time.perf_counter() - began)
+            scores[Path(row["notebook"]).parts[-3]] = row["score"]
+    assert process.returncode == 0, f"course grade ended with {process.returncode}"
+    return [*seconds, time.perf_counter() - began], scores
 
 
 def stock(folder: Path) -> tuple[float, dict[str, float]]:
@@ -83,7 +87,7 @@ def side_by_side(students: int, workers: int, source: str | None = None) -> dict
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write_class(folder, students, source)
-        ours_s, ours = judged(folder, workers)
+        (*_, ours_s), ours = judged(folder, workers)
         stock_s, theirs = stock(folder)
         assert len(ours) == len(theirs) == students
         odd = {s for s in ours if ours[s] != theirs.get(s)}
@@ -117,15 +121,19 @@ def latency(rounds: int = 20) -> dict:
 
 
 def large_class(students: int, workers: int) -> dict:
-    """Seconds, and the most memory any one process of it held."""
+    """Seconds, the first and the last quarter of the rows, and the most memory one process held."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write_class(folder, students)
         seconds, scores = judged(folder, workers)
     assert len(scores) == students
+    quarter = students // 4
     most = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
-    return {"submissions": students, "seconds": round(seconds, 1),
-            "per_min": round(60 * students / seconds), "largest_process_mb": round(most / 1e3)}  # fmt: skip
+    return {"submissions": students, "seconds": round(seconds[-1], 1),
+            "per_min": round(60 * students / seconds[-1]),
+            "first_quarter_s": round(seconds[quarter] - seconds[0], 1),
+            "last_quarter_s": round(seconds[students - 1] - seconds[students - 1 - quarter], 1),
+            "largest_process_mb": round(most / 1e3)}  # fmt: skip
 
 
 def main() -> None:
