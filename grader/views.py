@@ -1,9 +1,10 @@
-"""The views of a lesson: one source, five outputs, one way.
+"""The views of a lesson: one source, one way.
 
     notebooks/NN_name.ipynb              what a learner opens: stubs
     solutions/NN_name.ipynb              the same, solved from the library
     grader/source/NN_name/NN_name.ipynb  what nbgrader reads: markers kept, a hidden check
     course_lib/lab/exercises.json        cards, hints and stubs, for the checks outside a notebook
+    course_lib/lab/concepts.json         what is taught and what it stands on, for the ledger
     the book page                        `book_view`, called by Jupyter Book
 
 The same source gives the same bytes: cell ids come from content, keys are sorted.
@@ -19,6 +20,7 @@ import nbformat
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
+from grader import concepts
 from grader.carry import digest
 from grader.lesson import Exercise, Lesson, lessons
 from grader.plain import plain_markdown
@@ -112,6 +114,10 @@ def outputs(root: Path) -> Iterator[tuple[Path, str]]:
                dumps(notebook(lesson, "source")))  # fmt: skip
     text = json.dumps(cards(found), indent=1, sort_keys=True, ensure_ascii=False) + "\n"
     yield root / "course_lib/lab/exercises.json", text
+    if (root / "book" / concepts.NAME).exists():
+        # in the course's order, which is the ledger's: keys are not sorted
+        text = json.dumps(concepts.graph(root, found), indent=1, ensure_ascii=False) + "\n"
+        yield root / "course_lib/lab/concepts.json", text
 
 
 def build(root: Path, *, check: bool = False) -> list[Path]:

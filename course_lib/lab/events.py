@@ -9,6 +9,9 @@ Everything else about progress (levels, due dates, summaries) is rebuilt from it
 and the fields that fit: session, item (exercise or review id), concepts, result ("pass", "fail"),
 code, attempt, hint, confidence (1..5), secs, course (version), src (the answer's `digest`: code is
 never stored). Nothing leaves the machine.
+
+The file may have been edited, cut short, or merged by git from two machines. What is no event is
+passed over and stays in the file; `problems` names it.
 """
 
 import functools
@@ -16,12 +19,18 @@ import hashlib
 import json
 import os
 import sys
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 
 from course_lib.lab.home import home
 
 VERSION = 1
+CLOCK = "%Y-%m-%dT%H:%M:%SZ"
+LONG_AGO = "1970-01-01T00:00:00Z"
+TEXTS = ("item", "result", "code", "exercise", "preset", "note", "text", "started", "ended")
+NUMBERS = ("attempt", "hint", "rating", "number")
+CONFLICT = (b"<<<<<<<", b"|||||||", b"=======", b">>>>>>>")
 
 
 def path() -> Path:
@@ -49,15 +58,76 @@ def record(kind: str, /, **fields) -> bool:
 
 
 def read() -> list[dict]:
-    """All events, oldest first. A line cut short by a crash or a full disk is passed over."""
+    """All events, oldest first, each with a usable `t` and fields of the types named above.
+
+    Passed over: lines that are no event, copies that joining two files has left, and events of a
+    newer version of the course, which is said once.
+    """
+    return in_order(event for _, event in _without_copies(_parsed(_lines())))
+
+
+def in_order(found: Iterable[dict]) -> list[dict]:
+    """The events by time, in place where times are equal; wrong types of known fields are dropped.
+
+    An event without a usable time gets that of the event before it: where it stands is all that is
+    known of it.
+    """
+    latest, clean = None, []
+    for event in found:
+        time = _time(event.get("t")) or latest
+        clean.append(_typed(event) | {"t": time})
+        latest = time
+    first = next((e["t"] for e in clean if e["t"]), LONG_AGO)
+    return sorted((e | {"t": e["t"] or first} for e in clean), key=lambda e: e["t"])
+
+
+def when(event: dict) -> datetime:
+    """The time of an event that `read` or `in_order` gave: UTC, aware."""
+    return datetime.fromisoformat(event["t"])
+
+
+def stamp(time: datetime) -> str:
+    """A time as events have it."""
+    return time.astimezone(UTC).strftime(CLOCK)
+
+
+def problems() -> list[str]:
+    """What `read` passes over, one sentence per kind; empty when all is well."""
+    bad, newer = [], 0
+    conflict = False
+    for number, line in enumerate(_lines(), start=1):
+        event = _event(line)
+        newer += event is not None and _is_newer(event)
+        conflict |= line.startswith(CONFLICT)
+        if event is None and line.strip(b"\0\r \t"):
+            bad.append(number)
+    said = []
+    if bad:
+        where = ", ".join(map(str, bad[:5])) + (", ..." if len(bad) > 5 else "")
+        why = "git's conflict marks" if conflict else "cut short or changed by hand"
+        said.append(
+            f"{path().name}: {len(bad)} of its lines are no events and are passed over "
+            f"({why}; line {where}). Nothing was removed."
+        )
+    return said + ([_newer_text(newer)] if newer else [])
+
+
+def prune(keep: Callable[[dict], dict | None]) -> int:
+    """Rewrite the file with what `keep` makes of each event; None drops it. Returns how many went.
+
+    Whole or not at all: on a full disk OSError is raised and the old file stands.
+    """
+    found = [event for _, event in _without_copies(_parsed(_lines()), newer=True)]
+    kept = [event for event in map(keep, found) if event is not None]
+    lines = [json.dumps(event).encode("ascii") + b"\n" for event in kept]
+    target = path().resolve()  # it may be a link into a synchronised folder
+    temporary = target.with_suffix(".tmp")
     try:
-        lines = path().read_text(encoding="utf-8", errors="replace").splitlines()
-    except FileNotFoundError:
-        return []
-    except OSError as problem:
-        _warn(f"the progress record cannot be read: {problem.strerror or problem}")
-        return []
-    return [event for event in map(_event, lines) if event is not None]
+        temporary.write_bytes(b"".join(lines))
+        os.replace(temporary, target)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return len(found) - len(kept)
 
 
 def digest(source: str) -> str:
@@ -66,7 +136,7 @@ def digest(source: str) -> str:
 
 
 def _line(kind: str, fields: dict) -> bytes:
-    event = {"v": VERSION, "t": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"), "kind": kind}
+    event = {"v": VERSION, "t": stamp(datetime.now(UTC)), "kind": kind}
     event |= {k: v for k, v in fields.items() if k not in event and v is not None}
     try:
         text = json.dumps(event, default=str, allow_nan=False)
@@ -93,12 +163,90 @@ def _append(file: Path, line: bytes) -> None:
         os.close(handle)
 
 
-def _event(line: str) -> dict | None:
+def _lines() -> list[bytes]:
+    """The file's lines. By line feed alone: `str.splitlines` also cuts at marks inside a text."""
     try:
-        event = json.loads(line)
-    except ValueError:
+        return path().read_bytes().removeprefix(b"\xef\xbb\xbf").split(b"\n")
+    except FileNotFoundError:
+        return []
+    except OSError as problem:
+        _warn(f"the progress record cannot be read: {problem.strerror or problem}")
+        return []
+
+
+def _event(line: bytes) -> dict | None:
+    line = line.strip(b"\0 \t\r")  # a power cut can leave zeros where a line was to come
+    if not line.startswith(b"{"):
+        return None
+    try:
+        event = json.loads(line.decode("utf-8", errors="replace"))
+    except (ValueError, RecursionError):
         return None
     return event if isinstance(event, dict) and isinstance(event.get("kind"), str) else None
+
+
+def _parsed(lines: list[bytes]) -> list[tuple[bytes, dict]]:
+    found = ((line, _event(line)) for line in lines)
+    return [(line, event) for line, event in found if event is not None]
+
+
+def _without_copies(
+    found: list[tuple[bytes, dict]], *, newer: bool = False
+) -> list[tuple[bytes, dict]]:
+    """Without the second copy of a history that two joined files share.
+
+    A copy repeats lines seen before, and begins by going back in time; the same line twice in one
+    second is two events.
+    """
+    seen, latest, copying, kept, strange = set(), "", False, [], 0
+    for line, event in found:
+        if _is_newer(event) and not newer:
+            strange += 1
+            continue
+        time = _time(event.get("t")) or latest
+        copying = line in seen and (copying or time < latest)
+        if not copying:
+            seen.add(line)
+            latest = max(latest, time)
+            kept.append((line, event))
+    if strange:
+        _warn(_newer_text(strange))
+    return kept
+
+
+def _is_newer(event: dict) -> bool:
+    version = event.get("v")
+    return isinstance(version, (int, float)) and version > VERSION
+
+
+def _newer_text(count: int) -> str:
+    return (
+        f"{path().name}: {count} events are from a newer version of the course and are passed "
+        "over here. They stay in the file; update the course to see them."
+    )
+
+
+def _time(text) -> str | None:
+    """A time in the form of `CLOCK`; without a zone it is taken as UTC. None when it is no time."""
+    try:
+        time = datetime.fromisoformat(text)
+        return stamp(time if time.tzinfo else time.replace(tzinfo=UTC)).rjust(20, "0")
+    except (ValueError, TypeError, OverflowError):
+        return None
+
+
+def _typed(event: dict) -> dict:
+    """Without known fields of a type that would break who reads them."""
+    bad = {k for k in TEXTS if not isinstance(event.get(k, ""), str)}
+    bad |= {k for k in NUMBERS if type(event.get(k, 0)) is not int}
+    confidence = event.get("confidence", 1)
+    if type(confidence) is not int or confidence not in range(1, 6):
+        bad.add("confidence")
+    kept = {k: v for k, v in event.items() if k not in bad}
+    if "concepts" in kept:
+        names = kept["concepts"] if isinstance(kept["concepts"], list) else []
+        kept["concepts"] = [name for name in names if isinstance(name, str)]
+    return kept
 
 
 @functools.cache  # the cache is what makes it once: the same sentence is never said twice
