@@ -8,7 +8,7 @@ with `%%writefile` is a script. Everything else is ordinary MyST.
 import ast
 import re
 import textwrap
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,6 +16,9 @@ from pathlib import Path
 import jupytext
 import yaml
 from nbformat import NotebookNode
+
+from course_lib.lab.review import grammar
+from course_lib.lab.review.items import Item
 
 REQUIRED = ("from", "blank", "title", "difficulty", "importance", "minutes", "needs", "teaches",
             "uses", "hints")  # fmt: skip
@@ -121,7 +124,15 @@ class Lesson:
     @cached_property
     def source(self) -> NotebookNode:
         """The text as a notebook, options in each cell's metadata, exercise bodies still empty."""
-        return jupytext.reads(self.text, fmt="md:myst")
+        return jupytext.reads(self.shown, fmt="md:myst")
+
+    @cached_property
+    def shown(self) -> str:
+        """The text with each review item in its first variant; as many lines as the source."""
+        try:
+            return grammar.concrete(self.text)
+        except grammar.GrammarError as problem:
+            raise LessonError(f"{self.path.name}: {problem}") from None
 
     @cached_property
     def title(self) -> str:
@@ -170,14 +181,21 @@ class Lesson:
         return points
 
     @cached_property
-    def reviews(self) -> dict[str, tuple[str, str]]:
-        """Review items by name: question and answer, from the `Review` dropdowns."""
-        found = re.findall(
-            r"^:::\{dropdown\} Review \N{MIDDLE DOT} (.+)\n:name: (\S+)\n((?:.*\n)*?):::$",
-            self.text,
-            re.M,
-        )
-        return {name: (question, answer.strip()) for question, name, answer in found}
+    def reviews(self) -> dict[str, Item]:
+        """Review items by id, from the `Review` dropdowns, every variant computed once."""
+        try:
+            found = grammar.parse(self.text)
+            for name, item in found.items():
+                if item.exercise not in self.exercises:
+                    raise grammar.GrammarError(
+                        f"review-{name}: {item.exercise!r} is no exercise of this lesson; it has "
+                        f"{', '.join(self.exercises)}"
+                    )
+                card = self.exercises[item.exercise].card
+                grammar.validate(item, [*card["teaches"], *card["uses"]])
+        except grammar.GrammarError as problem:
+            raise LessonError(f"{self.path.name}: {problem}") from None
+        return {name: replace(item, lesson=self.name) for name, item in found.items()}
 
     def _validate(self, card: dict, body: str) -> None:
         missing = [key for key in REQUIRED if key not in card]
@@ -200,6 +218,7 @@ def lessons(root: Path) -> list[Lesson]:
         try:
             found.append(Lesson(path, text))
             found[-1].points  # noqa: B018  validates cards and checks
+            found[-1].reviews  # noqa: B018  and review items
         except yaml.YAMLError as error:
             raise LessonError(f"{path.name}: cell options are not YAML: {error}") from None
     _unique(found)

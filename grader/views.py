@@ -4,6 +4,7 @@
     solutions/NN_name.ipynb              the same, solved from the library
     grader/source/NN_name/NN_name.ipynb  what nbgrader reads: markers kept, a hidden check
     course_lib/lab/exercises.json        cards, hints and stubs, for the checks outside a notebook
+    course_lib/lab/reviews.json          the review items, as templates
     course_lib/lab/concepts.json         what is taught and what it stands on, for the ledger
     the book page                        `book_view`, called by Jupyter Book
 
@@ -20,6 +21,7 @@ import nbformat
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
+from course_lib.lab.review import grammar, items
 from grader import concepts
 from grader.carry import digest
 from grader.lesson import Exercise, Lesson, lessons
@@ -114,6 +116,8 @@ def outputs(root: Path) -> Iterator[tuple[Path, str]]:
                dumps(notebook(lesson, "source")))  # fmt: skip
     text = json.dumps(cards(found), indent=1, sort_keys=True, ensure_ascii=False) + "\n"
     yield root / "course_lib/lab/exercises.json", text
+    reviews = [item for lesson in found for item in lesson.reviews.values()]
+    yield root / "course_lib/lab/reviews.json", items.dumps(reviews)
     if (root / "book" / concepts.NAME).exists():
         # in the course's order, which is the ledger's: keys are not sorted
         text = json.dumps(concepts.graph(root, found), indent=1, ensure_ascii=False) + "\n"
@@ -143,6 +147,7 @@ def book_view(text: str) -> NotebookNode:
         read_myst_markdown_notebook,
     )  # needs Sphinx, which the lab does not
 
+    text = grammar.concrete(text)
     nb = read_myst_markdown_notebook(text, add_source_map=True)
     if not any(cell.cell_type == "code" for cell in nb.cells):
         return nb
