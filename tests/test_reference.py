@@ -1,0 +1,300 @@
+"""The reference pages: links, commands, examples, programs, sums and terms are held to the course."""
+
+import doctest
+import importlib.util
+import json
+import re
+import subprocess
+import sys
+from collections import Counter
+from dataclasses import fields
+from itertools import groupby
+from pathlib import Path
+
+import pytest
+import yaml
+
+from course_lib.lab.registry import exercises
+from course_lib.train_config import TrainConfig
+from grader.book import toc_files
+from grader.cli import ROOT, parser
+
+BOOK = ROOT / "book"
+PAGES = sorted((BOOK / "reference").glob("*.md"))
+TEXT = {page.stem: page.read_text(encoding="utf-8") for page in PAGES}
+PROGRAMS = sorted((BOOK / "reference" / "programs").glob("*.py"))
+LESSONS = sorted(page.stem for page in BOOK.glob("[0-9][0-9]_*.md"))
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
+
+page = pytest.mark.parametrize("name", TEXT)
+
+
+def blocks(name: str, language: str) -> list[str]:
+    """The contents of the page's code blocks in that language; "" for plain text."""
+    return [text for found, text in FENCE.findall(TEXT[name]) if found == language]
+
+
+def minutes(lessons: list[str]) -> int:
+    """Minutes on the cards of the exercises of these lessons."""
+    return sum(card.minutes for card in exercises().values() if card.lesson in lessons)
+
+
+def test_every_page_is_in_the_contents_and_nothing_else_is():
+    toc = yaml.safe_load((ROOT / "_toc.yml").read_text(encoding="utf-8"))
+    named = {name for name in toc_files(toc) if "/reference/" in name}
+    assert named == {f"book/reference/{name}" for name in TEXT} and len(named) >= 10
+
+
+@page
+def test_links_lead_somewhere(name):
+    links = LINK.findall(TEXT[name])
+    inside = [link for link in links if not link.startswith("https://")]
+    missing = [link for link in inside if not (BOOK / "reference" / link).is_file()]
+    assert not missing, f"{name}: no such page: {missing}"
+
+
+@page
+def test_no_page_speaks_of_a_lesson_that_is_not_there(name):
+    there = {lesson[:2] for lesson in LESSONS}
+    text = re.sub(r"\]\([^)]*\)", "]", TEXT[name])
+    words = re.findall(r"\blessons? (\d\d)(?: (?:to|and) (\d\d))?(?:, (\d\d))?", text)
+    named = {number for found in words for number in found if number}
+    assert named <= there, f"{name} names lessons {sorted(named - there)}"
+
+
+def test_reading_list_names_title_year_and_matching_number():
+    rows = [row for row in TEXT["reading"].splitlines() if "arxiv.org" in row]
+    assert len(rows) >= 25
+    for row in rows:
+        label, address = re.search(r"\[arXiv (\S+)\]\(https://arxiv.org/abs/(\S+)\)", row).groups()
+        assert label == address, row
+        year = int(re.search(r"\*, (\d{4}),", row)[1])
+        assert f"20{label[:2]}" == str(year), f"first version of {label} is not of {year}: {row}"
+    assert max(Counter(re.findall(r"abs/(\S+)\)", TEXT["reading"])).values()) == 1
+
+
+def commands() -> list[tuple[str, str]]:
+    """(page, command) of every line in a bash block and every inline `course ...`, `python ...`."""
+    found = []
+    for name, text in TEXT.items():
+        lines = [line for block in blocks(name, "bash") for line in block.splitlines()]
+        inline = re.findall(r"`((?:course|python|make|torchrun|nbgrader) [^`\n]+)`", text)
+        found += [(name, line.partition(" #")[0].strip()) for line in lines + inline]
+    return [pair for pair in found if pair[1]]
+
+
+@pytest.mark.parametrize(("name", "command"), commands())
+def test_commands_exist(name, command, capsys):
+    """Parsed by the real parsers; running them is the business of other tests."""
+    first, *rest = command.split()
+    if first == "course":
+        if len(rest) == 1:  # the command is spoken of, without its arguments
+            rest.append("--help")
+        try:
+            parser().parse_args(rest)
+        except SystemExit as end:
+            if end.code == 0:
+                return
+            pytest.fail(f"{name}: {command}: {capsys.readouterr().err.splitlines()[-1]}")
+    elif first == "make":
+        targets = [word for word in rest if "=" not in word and '"' not in word][:1]
+        makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+        assert all(re.search(rf"^{target}:", makefile, re.M) for target in targets), command
+    elif first in ("python", "torchrun"):
+        assert_python(command, rest)
+    else:
+        assert first == "nbgrader" and rest[0].replace("_", "") in (
+            "generateassignment", "autograde", "generatefeedback"
+        ), f"{name}: what is {command}? see tests/test_nbgrader.py"  # fmt: skip
+
+
+def assert_python(command: str, rest: list[str]) -> None:
+    """The module or file exists, and the trainer knows each option."""
+    if "-m" in rest:
+        module = rest[rest.index("-m") + 1]
+        assert importlib.util.find_spec(module), command
+        if module == "course_lib.ddp_trainer":
+            asked = {word[2:] for word in rest[rest.index("-m") :] if word.startswith("--")}
+            assert asked <= {field.name for field in fields(TrainConfig)} | {"help"}, command
+    else:
+        assert (ROOT / rest[0]).is_file(), command
+
+
+@pytest.mark.parametrize("name", [n for n in TEXT if ">>> " in "".join(blocks(n, "python"))])
+def test_examples_give_what_the_page_says(name):
+    text = "\n".join(blocks(name, "python"))
+    example = doctest.DocTestParser().get_doctest(text, {}, name, f"{name}.md", 0)
+    told: list[str] = []
+    failed, tried = doctest.DocTestRunner(verbose=False).run(example, out=told.append)
+    assert tried and not failed, "".join(told)
+
+
+def test_thirty_things_are_thirty_and_each_is_shown():
+    parts = re.split(r"^### ", TEXT["thirty_things"], flags=re.M)[1:]
+    assert [int(part.partition(".")[0]) for part in parts] == list(range(1, 31))
+    bare = [part.splitlines()[0] for part in parts if ">>>" not in part]
+    assert not bare, f"without a measurement: {bare}"
+
+
+def shown_lines(block: str) -> list[str]:
+    """Lines of an output, with every number replaced: another machine, other numbers."""
+    return [re.sub(r"\d[\d.,]*", "N", line).split() for line in block.splitlines() if line.strip()]
+
+
+@pytest.fixture(scope="module")
+def said() -> dict[str, str]:
+    """What each program prints, by the command on the page; each is run once."""
+    found = {}
+    for program in PROGRAMS:
+        for option in ([], ["--fixed"]) if program.stem == "hang" else ([],):
+            done = subprocess.run(
+                [sys.executable, program, *option], cwd=ROOT, capture_output=True, text=True,
+                timeout=120,
+            )  # fmt: skip
+            assert done.returncode == 0, done.stdout + done.stderr
+            found[" ".join([program.stem, *option])] = done.stdout
+    return found
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits its memory through /proc")
+def test_out_of_memory_fails_and_then_fits(said):
+    assert re.search(r"^1 micro-batch of 64 rows: does not fit.* [1-9]\d* MB$",
+                     said["out_of_memory"], re.M)  # fmt: skip
+    assert "8 micro-batch of 8 rows: fits" in said["out_of_memory"]
+
+
+def test_slow_names_every_part(said):
+    for row in said["slow"].splitlines():
+        assert re.findall(r"(\w+) +\d+%", row) == ["data", "forward", "backward", "optimizer"]
+    assert said["slow"].count("slowest: ") == 2
+
+
+def test_not_a_number_finds_both_faults(said):
+    assert said["not_a_number"].splitlines() == [
+        "healthy: none",
+        "no target counts: the loss",
+        "mask takes the diagonal: blocks.0.attention.o_proj",
+        "clipping it: norm nan, finite gradients left: False",
+    ]
+
+
+def test_hang_ends_by_its_timeout_and_the_cure_works(said):
+    assert "rank 0  step 1: gave up after 3 s (" in said["hang"]
+    assert "rank 1  step 1: skips a bad batch" in said["hang"]
+    assert "gave up" not in said["hang --fixed"]
+    for rank in (0, 1):
+        assert f"rank {rank}  step 1: all skip this batch" in said["hang --fixed"]
+        assert f"rank {rank}  step 2: leaves it" in said["hang --fixed"]
+
+
+def test_outputs_on_the_page_are_those_of_the_programs(said):
+    shown = [b for b in blocks("debugging", "") if "|-" not in b]
+    assert len(shown) == 4
+    for block in shown:
+        real = [shown_lines(text) for text in said.values()]
+        assert any(all(line in lines for line in shown_lines(block)) for lines in real), block
+
+
+def test_programs_are_on_the_page_and_their_excerpts_exist():
+    for program in PROGRAMS:
+        source = program.read_text(encoding="utf-8")
+        assert f"python book/reference/programs/{program.name}" in TEXT["debugging"]
+        found = re.search(
+            rf"literalinclude}} programs/{program.name}\n.*\n:start-at: \"(.+)\"\n:end-before: \"(.+)\"",
+            TEXT["debugging"],
+        )
+        assert found and source.index(found[1]) < source.index(found[2])
+
+
+@pytest.mark.parametrize("plan", ["One week", "Two weeks"])
+def test_study_plan_adds_up(plan):
+    table = TEXT["study_plan"].partition(f"## {plan}\n")[2].partition("\n## ")[0]
+    rows = [row.strip("|").split("|") for row in table.splitlines() if re.match(r"\| [\ds]", row)]
+    *days, total = [[cell.strip() for cell in row] for row in rows]
+    seen: list[str] = []
+    for number, (day, text, stated) in enumerate(days, start=1):
+        lessons = re.findall(r"\.\./(\w+)\.md", text)
+        assert (int(day), int(stated)) == (number, minutes(lessons)), f"day {number}: {lessons}"
+        seen += lessons
+    assert seen == LESSONS, f"{plan} leaves out or repeats {set(LESSONS) ^ set(seen) or 'a lesson'}"
+    assert total == ["sum", f"{len(LESSONS)} lessons", str(minutes(LESSONS))]
+
+
+def glossary() -> dict[str, str]:
+    """Definition by term, in lower case and with spaces for hyphens."""
+    body = re.search(r"```\{glossary\}\n(.*?)```", TEXT["glossary"], re.S)[1]
+    found: dict[str, str] = {}
+    for indented, lines in groupby(body.splitlines(), key=lambda line: line[:1] in (" ", "")):
+        if not indented:
+            terms = [line.lower().replace("-", " ") for line in lines]
+            assert not set(terms) & set(found), f"{terms} stand there twice"
+            found |= dict.fromkeys(terms, "")
+        else:
+            found |= dict.fromkeys(terms, " ".join(lines))
+    return found
+
+
+def test_glossary_has_every_concept_with_the_lesson_that_teaches_it():
+    terms, wrong = glossary(), []
+    for card in exercises().values():
+        for concept in card.teaches:
+            text = terms.get(concept.replace("-", " "))
+            if text is None or f"../{card.lesson}.md" not in text:
+                wrong.append(f"{concept} ({card.lesson})")
+        wrong += [concept for concept in card.uses if concept.replace("-", " ") not in terms]
+    assert not wrong, f"no term, or one without a link to its lesson: {wrong}"
+
+
+def test_glossary_knows_the_concepts_of_the_graph_and_links_each_term():
+    terms = glossary()
+    assert all(re.search(r"\]\(\.\./\d\d_\w+\.md\)$", text.strip()) for text in terms.values())
+    graph = ROOT / "course_lib" / "lab" / "concepts.json"
+    if graph.is_file():
+        known = json.loads(graph.read_text(encoding="utf-8"))["concepts"]
+        missing = [slug for slug in known if slug.replace("-", " ") not in terms]
+        assert not missing, f"no term for {missing}"
+
+
+def test_interview_answers_are_whole():
+    items = re.findall(
+        r":::\{dropdown\} (\d+) · ([^\n]+)\n(.*?)^:::$", TEXT["interview"], re.M | re.S
+    )
+    assert [int(number) for number, *_ in items] == list(range(1, len(items) + 1))
+    assert len(items) == 16
+    for _, question, answer in items:
+        assert "Limit: " in answer and re.search(r"\d", answer) and LINK.search(answer), question
+
+
+def test_instructors_know_every_verdict_and_tier():
+    from grader.judge.confine import TIERS
+    from grader.judge.outcome import VERDICTS
+    from grader.judge.sandbox import PROBES
+
+    for word in (*VERDICTS, *(f"`{tier}`" for tier in TIERS)):
+        assert f"| {word} |" in TEXT["instructors"], word
+    assert len(PROBES) == 11 and "eleven attacks" in TEXT["instructors"]
+
+
+def test_formats_on_the_cheat_sheet_are_torchs():
+    import torch
+
+    for name in ("float32", "bfloat16", "float16"):
+        info = torch.finfo(getattr(torch, name))
+        row = re.search(rf"^\| {name} \| (.+) \|$", TEXT["cheat_sheet"], re.M)[1].split(" | ")
+        assert sum(int(bits) for bits in row[0].split(" + ")) == info.bits
+        assert float(row[1].replace(",", "")) == pytest.approx(info.max, rel=0.01)
+        assert float(row[2]) == pytest.approx(info.tiny, rel=0.03)
+
+
+def test_house_words_and_no_promises():
+    later = re.compile(
+        r"\b(?:coming soon|not yet written|will be added|to be written|TODO)\b", re.I
+    )
+    assert not [name for name, text in TEXT.items() if later.search(text)]
+
+
+def test_programs_stand_alone():
+    assert [p.stem for p in PROGRAMS] == ["hang", "not_a_number", "out_of_memory", "slow"]
+    for program in PROGRAMS:
+        assert Path(program).read_text(encoding="utf-8").startswith('"""')
