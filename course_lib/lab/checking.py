@@ -25,13 +25,17 @@ class CheckFailed(Exception):
         return [f"{self.verdict.code}: see the message above"] if self._shown else [str(self)]
 
 
-def check(name: str, answer: Any = None, *, fresh: bool = False) -> None:
+def check(
+    name: str, answer: Any = None, *, confidence: int | None = None, fresh: bool = False
+) -> None:
     """Run the checks of exercise `name` on what this notebook defines, and say what was found.
 
     `answer` is the object to check when it is not the one the exercise names. `fresh` draws a new
     seed: other numbers and sizes, the same specification. A pass is saved to `mine/`; a failure
-    raises `CheckFailed`, so the cell fails too. ValueError when no exercise has that name.
+    raises `CheckFailed`, so the cell fails too. `confidence`, 1 (a guess) to 5 (certain), may be
+    given: the ledger compares it with the result. ValueError when no exercise has that name.
     """
+    events.sureness(confidence)
     card = exercise(name)
     scope = sys._getframe(1).f_globals
     seed = random.randrange(1, 2**31) if fresh else 0
@@ -39,7 +43,7 @@ def check(name: str, answer: Any = None, *, fresh: bool = False) -> None:
     grading = "NBGRADER_EXECUTION" in os.environ
     text = source.of(card, scope.get(card.name) if answer is None else answer)
     if not grading:
-        _record(card, verdict, text)
+        record(card, verdict, text, confidence)
         verdict = _keep(card, verdict, text, scope)
     shown = _show(verdict)
     if not verdict.passed:
@@ -78,12 +82,16 @@ def _resolve(obj: Any, card: Exercise) -> Any:
     return getattr(obj, method, None) if method else obj
 
 
-def _record(card: Exercise, verdict: Verdict, text: str | None) -> None:
+def record(
+    card: Exercise, verdict: Verdict, text: str | None, confidence: int | None = None
+) -> None:
+    """Note a verdict in the learner's record; of the answer's `text`, only a fingerprint."""
     events.record(
         "check", item=card.id, concepts=list(card.teaches),
         result="pass" if verdict.passed else "fail", code=verdict.code,
         attempt=1 + _tries(card.id), secs=round(verdict.seconds, 3),
         src=events.digest(text) if text else None,
+        confidence=confidence, preset=verdict.preset or None,
     )  # fmt: skip
 
 

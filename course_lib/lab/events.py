@@ -130,6 +130,13 @@ def prune(keep: Callable[[dict], dict | None]) -> int:
     return len(found) - len(kept)
 
 
+def sureness(confidence: int | None) -> int | None:
+    """A confidence that a learner gave, as it is; ValueError when it is not 1 to 5."""
+    if confidence is not None and confidence not in range(1, 6):
+        raise ValueError(f"confidence goes from 1 (a guess) to 5 (certain), got {confidence!r}")
+    return confidence
+
+
 def digest(source: str) -> str:
     """A fingerprint of an answer, "sha256:" and 16 hex digits: tells tries apart, shows none."""
     return "sha256:" + hashlib.sha256(source.encode("utf-8", "replace")).hexdigest()[:16]

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import IO
 
 from course_lib.lab.home import find_lesson, home
+from course_lib.lab.progress import greet
 
 SHARE = Path(__file__).parent / "jupyterlab"
 WORKSPACE = "course"
@@ -152,6 +153,7 @@ def _log() -> IO[bytes]:
 
 def _serve(server: subprocess.Popen, page: str, log: IO[bytes]) -> int:
     print("starting JupyterLab", flush=True)
+    greet()  # while the server starts: it needs seconds, this some hundredths of one
     if address := _address(server, page):
         print(f"JupyterLab is ready (Ctrl-C ends it): {address}", flush=True)
     code = server.wait()

@@ -3,19 +3,29 @@
 from course_lib.lab import events
 
 
-def predict(name: str, guess: float | str | None = None, *, unit: str = "") -> None:
-    """Record a prediction under `name`; `None` says that the guess is still to be written."""
+def predict(
+    name: str,
+    guess: float | str | None = None,
+    *,
+    unit: str = "",
+    confidence: int | None = None,
+) -> None:
+    """Record a prediction under `name`; `None` says that the guess is still to be written.
+
+    `confidence`, 1 (a guess) to 5 (certain), may be given: the ledger compares it with what comes.
+    """
+    events.sureness(confidence)
     if guess is None:
         print(f'No guess yet: write one in place of None, then run this cell. ("{name}")')
         return
-    events.record("predict", item=name, guess=guess, unit=unit or None)
+    events.record("predict", item=name, guess=guess, unit=unit or None, confidence=confidence)
     print(f"Noted: {guess}{' ' + unit if unit else ''}. The measurement comes further down.")
 
 
 def reveal(name: str, measured: float | str, *, unit: str = "") -> None:
     """Print the measurement beside the last prediction of that name."""
     guesses = [
-        e["guess"] for e in events.read() if e["kind"] == "predict" and e.get("item") == name
+        e.get("guess") for e in events.read() if e["kind"] == "predict" and e.get("item") == name
     ]
     unit = f" {unit}" if unit else ""
     shown = f"{measured:.4g}" if isinstance(measured, float) else measured

@@ -6,7 +6,7 @@ import linecache
 from importlib import import_module
 from pathlib import Path
 
-from course_lib.lab import checking, hinting, registry
+from course_lib.lab import checking, events, hinting, registry
 from course_lib.lab.home import home
 from course_lib.lab.registry import Exercise
 
@@ -14,11 +14,14 @@ from course_lib.lab.registry import Exercise
 def check(args: argparse.Namespace) -> int:
     """Print the verdict on the answer in `--file`, or in the learner's notebook; 1 when it fails.
 
-    ValueError when there is no answer to read.
+    The verdict goes into the learner's record, as a notebook's does. ValueError when there is no
+    answer to read.
     """
     card = registry.exercise(args.id)
     text, where = _answer(card, args.file)
+    events.sureness(args.confidence)
     verdict = checking.judge(card, define(card, text, where))
+    checking.record(card, verdict, text, args.confidence)
     print(verdict.text())
     return 0 if verdict.passed else 1
 
