@@ -4,6 +4,7 @@
     solutions/NN_name.ipynb              the same, solved from the library
     grader/source/NN_name/NN_name.ipynb  what nbgrader reads: markers kept, a hidden check
     course_lib/lab/exercises.json        cards, hints and stubs, for the checks outside a notebook
+    course_lib/lab/lessons.json          titles, prompts and predictions, for the journal
     course_lib/lab/reviews.json          the review items, as templates
     course_lib/lab/concepts.json         what is taught and what it stands on, for the ledger
     the book page                        `book_view`, called by Jupyter Book
@@ -25,6 +26,7 @@ from course_lib.lab.review import grammar, items
 from grader import concepts
 from grader.carry import digest
 from grader.lesson import Exercise, Lesson, lessons
+from grader.notes import notes
 from grader.plain import plain_markdown
 
 VIEWS = ("notebooks", "solutions", "source")
@@ -116,6 +118,8 @@ def outputs(root: Path) -> Iterator[tuple[Path, str]]:
                dumps(notebook(lesson, "source")))  # fmt: skip
     text = json.dumps(cards(found), indent=1, sort_keys=True, ensure_ascii=False) + "\n"
     yield root / "course_lib/lab/exercises.json", text
+    text = json.dumps(notes(found), indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+    yield root / "course_lib/lab/lessons.json", text
     reviews = [item for lesson in found for item in lesson.reviews.values()]
     yield root / "course_lib/lab/reviews.json", items.dumps(reviews)
     if (root / "book" / concepts.NAME).exists():

@@ -1,0 +1,109 @@
+"""The journal as a chapter of the book: pages under `learning/journal/book/`, for this reader only.
+
+Pages hold what was written; open prompts stay out. `course book` takes the chapter up and then
+builds into a folder of its own, so that the public site can never hold it. Code is shown, not run.
+"""
+
+import re
+from pathlib import Path
+
+from course_lib.lab.journal.entry import NAME, Entry, folder, write_whole
+from course_lib.lab.journal.facts import plain
+from course_lib.lab.journal.references import ADDRESS, LINK, WIKI
+from course_lib.lab.ledger.parts import digest
+
+MARK = "<!-- written by `course journal export` {0}; change the entry, not this page -->"
+MARKED = re.compile(r"\n<!-- written by `course journal export` (\w+);.*-->\s*$")
+CELL = re.compile(r"^([ \t>]*(?:`{3,}|~{3,}|:{3,}))\s*\{code(?:-cell)?\}.*$", re.M)
+
+
+def target() -> Path:
+    """Where the chapter is, whether or not there is one."""
+    return folder() / "book"
+
+
+def export(entries: list[Entry]) -> list[Path]:
+    """Write the chapter anew, its first page first; ValueError when a page there was edited."""
+    _refuse_foreign()
+    wanted = {"index.md": _contents(entries)} | {e.path.name: page(e, entries) for e in entries}
+    target().mkdir(parents=True, exist_ok=True)
+    write_whole(target() / ".gitignore", "*\n")
+    for name, text in wanted.items():
+        write_whole(target() / name, f"{text.rstrip()}\n\n{MARK.format(digest(text))}\n")
+    for file in target().glob("*.md"):
+        if file.name not in wanted:
+            file.unlink()
+    return [target() / name for name in wanted]
+
+
+def remove() -> bool:
+    """Take the chapter away again; False when there was none. ValueError as in `export`."""
+    if not target().is_dir():
+        return False
+    _refuse_foreign()
+    for file in (*target().glob("*.md"), target() / ".gitignore"):
+        file.unlink(missing_ok=True)
+    if not any(target().iterdir()):
+        target().rmdir()
+    return True
+
+
+def page(entry: Entry, entries: list[Entry]) -> str:
+    """One entry as a page: title, date, the sections that were written."""
+    open_parts = {n for part in entry.parts if not _shown(entry, part)
+                  for n in range(part.line, part.end + 1)}  # fmt: skip
+    title = entry.title.line if entry.title else 0
+    lines = []
+    for number, (line, kind) in enumerate(zip(entry.lines, entry.kinds, strict=True), 1):
+        if kind in ("front", "prompt", "comment") or number in open_parts or number == title:
+            continue
+        if kind == "machine" and line.startswith("<!--"):
+            continue
+        lines.append(line if kind in ("code", "fence") else _linked(line, entries))
+    body = re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip()
+    heading = entry.title.title if entry.title else entry.name
+    return f"# {heading}\n\n{CELL.sub(_shown_only, body)}\n"
+
+
+def _shown(entry: Entry, part) -> bool:
+    return entry.answered(part) or "machine" in entry.kinds[part.line : part.end]
+
+
+def _shown_only(match: re.Match) -> str:
+    return match[1].replace(":", "`") + "python"
+
+
+def _linked(line: str, entries: list[Entry]) -> str:
+    """Links as they are seen from one folder further down; [[name]] as a link to the entry."""
+    own = {e.path.name for e in entries}
+
+    def moved(match: re.Match) -> str:
+        if ADDRESS.match(match[1]) or match[1].partition("#")[0] in own:
+            return match[0]
+        return match[0].replace(match[1], f"../{match[1]}", 1)
+
+    return WIKI.sub(lambda match: _wiki(match[1].strip(), entries), LINK.sub(moved, line))
+
+
+def _wiki(name: str, entries: list[Entry]) -> str:
+    for entry in reversed(entries):
+        dated = NAME.fullmatch(entry.slug)
+        if name in (entry.slug, entry.path.name) or dated and name == dated[2]:
+            return f"[{plain(entry.name)}](<{entry.path.name}>)"
+    return name
+
+
+def _contents(entries: list[Entry]) -> str:
+    rows = [f"- {plain(e.day, 10)} [{plain(e.name)}](<{e.path.name}>)" for e in reversed(entries)]
+    note = "Private pages, built from `learning/journal` on this machine."
+    return "\n".join(["# My journal", "", note, "", *(rows or ["No entry yet."])]) + "\n"
+
+
+def _refuse_foreign() -> None:
+    """Every page there must be as the export wrote it, or it holds something of the learner's."""
+    for file in sorted(target().glob("*.md")):
+        text = file.read_text(encoding="utf-8", errors="replace")
+        mark = MARKED.search(text)
+        if mark is None or mark[1] != digest(text[: mark.start()]):
+            raise ValueError(f"{file} was edited or is your own: move it out of that folder, then "
+                             "export again; nothing was written")  # fmt: skip
