@@ -94,18 +94,27 @@ def set_aside(events: Iterable[dict], now: datetime) -> list[str]:
     said = []
     if future:
         said.append(
-            f"{len(future)} events are dated after now, {now:%d %b %Y}; the last is of "
-            f"{when(future[-1]):%d %b %Y}. Is the clock of this machine right? They stay in the "
-            "record and count from their date on."
+            f"{_count(future, 'event is', 'events are')} dated after now, {_day(now)}; the last is "
+            f"of {_day(when(future[-1]))}. Is the clock of this machine right? What lies ahead "
+            "stays in the record and counts from its date on; an exercise passed there is asked "
+            "about from today."
         )
     gone = sorted({str(e.get("item")) for e in past if _is_review(e)} - set(items()))
     if gone:
         shown = ", ".join(gone[:5]) + (", ..." if len(gone) > 5 else "")
         said.append(
-            f"{len(gone)} reviewed items are not in this release ({shown}): removed since, or from "
-            "a newer one. Their reviews stay in the record."
+            f"{_count(gone, 'reviewed item is', 'reviewed items are')} not in this release "
+            f"({shown}): removed since, or from a newer one. The reviews stay in the record."
         )
     return said
+
+
+def _count(found: list, one: str, many: str) -> str:
+    return f"{len(found)} {one if len(found) == 1 else many}"
+
+
+def _day(time: datetime) -> str:
+    return f"{time.day} {time:%b %Y}"
 
 
 def _split(events: list[dict], now: datetime) -> tuple[list[dict], list[dict]]:

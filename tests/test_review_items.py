@@ -1,0 +1,456 @@
+"""The review items: every answer that can be computed is, with torch and the library."""
+
+import math
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from course_lib import checkpoint
+from course_lib.adamw import adamw_step
+from course_lib.batches import get_batch, shard_of_rank
+from course_lib.ddp_trainer import DistributedTrainer
+from course_lib.gpt import GPT, MLP, GPTConfig, RMSNorm, apply_rotary_pos_emb, rotate_half
+from course_lib.lab import registry
+from course_lib.lab.review import items as items_module
+from course_lib.lab.review.items import items
+from course_lib.measure.flops import flops_per_token
+from course_lib.measure.memory import counted_state_bytes, saved_bytes, training_state_bytes
+from course_lib.shards import encode_documents
+
+SMALL = dict(vocab_size=64, d_model=64, num_heads=2, d_hidden=64)
+ARGUED = {
+    "apply-rope-3": "a reason in words",
+    "gpt-forward-2": "what checkpointing does is measured in test_gpt",
+    "count-flops-1": "the convention's own words",
+    "train-step-4": "graphs alive at once: a product",
+    "save-checkpoint-1": "what a loss is computed from",
+    "save-checkpoint-2": "what each part of the file is for",
+    "load-checkpoint-2": "the order is tested in test_checkpoint",
+    "load-checkpoint-3": "killed writers are tested in test_checkpoint",
+}
+
+
+def rms(x):
+    return x.float().pow(2).mean(-1).sqrt()
+
+
+def yes(value) -> str:
+    return "yes" if value else "no"
+
+
+def bytes_1(n):
+    float32 = dict(param_bytes=4, grad_bytes=4, master_copy=False)
+    how = float32 if n.run.startswith("float32") else {}
+    moments = 2 if "Adam" in n.run else 1 if "with momentum" in n.run else 0
+    return training_state_bytes(1, moments=moments, **how)
+
+
+def bytes_2(n):
+    weight = torch.tensor(1.0, dtype=torch.bfloat16)
+    return yes(weight + n.update != weight)
+
+
+def bytes_3(n):
+    made = training_state_bytes(
+        n.n * 10**9, param_bytes=4, grad_bytes=4, master_copy=False, moments=1
+    )
+    return made / 1e9
+
+
+def rmsnorm_1(n):
+    norm = RMSNorm(64)
+    nn.init.constant_(norm.weight, n.gain)
+    x = torch.randn(64)
+    return round(rms(norm(x * n.r / rms(x))).item(), 3)  # eps takes a little
+
+
+def rmsnorm_2(n):
+    torch.manual_seed(0)
+    x = torch.randn(64)
+    one = x.clone()
+    one[3] *= 100
+    changed = {"The same": x + 3, "All coordinates of x are doubled": 2 * x, "One": one, "All": -x}
+    new = next(value for start, value in changed.items() if n.change.startswith(start))
+    ours = not torch.allclose(RMSNorm(64)(x), RMSNorm(64)(new), atol=1e-4)
+    layer = not torch.allclose(F.layer_norm(x, (64,)), F.layer_norm(new, (64,)), atol=1e-4)
+    both = {(True, True): "both", (False, False): "neither", (True, False): "RMSNorm's"}
+    return both.get((ours, layer), "LayerNorm's")
+
+
+def rmsnorm_3(n):
+    x = torch.ones(64, dtype=torch.float16)
+    x[5] = n.value
+    careless = x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-5)
+    right = RMSNorm(64)(x)
+    assert bool((careless == 0).all()) == (n.value * n.value > 65504)
+    return yes(torch.allclose(careless, right, rtol=0.01))
+
+
+def rmsnorm_4(n):
+    sizes = {"B": 2, "T": 5, "D": 7, "N": 3, "H": 11, "K": 13}
+    letters = [part.strip() for part in n.shape.strip("()").split(",")]
+    shape = [sizes.get(letter) or int(letter) for letter in letters]
+    kept = torch.ones(shape).pow(2).mean(-1, keepdim=True).shape
+    named = [letter if size > 1 else "1" for letter, size in zip(letters, kept, strict=True)]
+    return f"({', '.join(named)})"
+
+
+def rotate_half_1(n):
+    x = torch.tensor([n.a, n.b, n.c, n.d])
+    if n.layout == "half-split":
+        return rotate_half(x).tolist()
+    return [-n.b, n.a, -n.d, n.c]
+
+
+def rotate_half_2(n):
+    torch.manual_seed(0)
+    x = turned = torch.randn(8)
+    for _ in range(n.times):
+        turned = rotate_half(turned)
+    half = rotate_half(x)
+    made = {"x": x, "-x": -x, "rotate_half(x)": half, "-rotate_half(x)": -half}
+    return next(name for name, value in made.items() if torch.equal(turned, value))
+
+
+def rotate_half_3(n):
+    x = torch.zeros(n.K)
+    x[n.i] = 1
+    return [n.i, rotate_half(x).nonzero().item()]
+
+
+def tables(length: int, K: int, first: int = 0):
+    speed = 10000.0 ** (-torch.arange(0, K, 2) / K)
+    angle = torch.outer(torch.arange(first, first + length), speed)
+    angle = torch.cat((angle, angle), dim=-1)
+    return angle.cos(), angle.sin()
+
+
+def scores(turn, length: int = 256) -> torch.Tensor:
+    """Score of one q at each position (rows) with one k at each (columns)."""
+    torch.manual_seed(0)
+    q, k = torch.randn(2, 16, dtype=torch.float64)
+    spread = [x.expand(1, 1, length, 16) for x in (q, k)]
+    q, k = turn(*spread, *(t.double() for t in tables(length, 16)))
+    return (q @ k.transpose(-2, -1))[0, 0]
+
+
+def apply_rope_1(n):
+    table = scores(apply_rotary_pos_emb)
+    (same,) = torch.isclose(table[n.p], table[n.m, n.n], rtol=1e-5).nonzero(as_tuple=True)
+    assert n.p - (n.m - n.n) in same.tolist()
+    return n.p - (n.m - n.n)
+
+
+def apply_rope_2(n):
+    def interleaved(x):
+        return torch.stack((-x[..., 1::2], x[..., ::2]), dim=-1).flatten(-2)
+
+    def mixed(q, k, cos, sin):
+        return q * cos + interleaved(q) * sin, k * cos + interleaved(k) * sin
+
+    def other_sign(q, k, cos, sin):
+        return q * cos - rotate_half(q) * sin, k * cos - rotate_half(k) * sin
+
+    def from_one(q, k, cos, sin):
+        cos, sin = (t.double() for t in tables(q.shape[-2], 16, first=1))
+        return apply_rotary_pos_emb(q, k, cos, sin)
+
+    def q_alone(q, k, cos, sin):
+        return apply_rotary_pos_emb(q, k, cos, sin)[0], k
+
+    turns = {"rotate_half is": mixed, "rotate_half has": other_sign, "Pos": from_one, "q": q_alone}
+    turn = next(value for start, value in turns.items() if n.change.startswith(start))
+    table = scores(turn, 32)
+    by_gap = [table.diagonal(gap) for gap in range(-31, 32)]
+    return yes(all(torch.allclose(d, d[:1].expand_as(d), atol=1e-4) for d in by_gap))
+
+
+def apply_rope_4(n):
+    product = torch.ones(2, dtype=getattr(torch, n.q)) * torch.ones(
+        2, dtype=getattr(torch, n.table)
+    )
+    return str(product.dtype).removeprefix("torch.")
+
+
+def swiglu_3(n):
+    dtype = getattr(torch, n.dtype)
+    x = torch.empty(1, 1, 16, dtype=dtype, device="meta", requires_grad=True)
+    with torch.device("meta"):
+        mlp = MLP(16, n.F).to(dtype)
+    return saved_bytes(mlp, x) - x.nbytes
+
+
+def attention_1(n):
+    torch.manual_seed(0)
+    q, k = torch.randn(2, 20_000, n.K)
+    measured = (q * k).sum(-1).std().item()
+    assert abs(measured / math.sqrt(n.K) - 1) < 0.03
+    return math.sqrt(n.K)
+
+
+def attention_2(n):
+    weights = torch.softmax(torch.zeros(n.T), dim=0)
+    return weights[: n.n].sum().item()
+
+
+def attention_3(n):
+    seen = torch.ones(8, 8).tril(n.k) == 1
+    weights = torch.zeros(8, 8).masked_fill(~seen, float("-inf")).softmax(-1)
+    return int(weights.isnan().any(-1).sum())
+
+
+def attention_4(n):
+    made = torch.empty(n.B, n.H, n.T, n.T, dtype=torch.bfloat16, device="meta")
+    return made.nbytes / 1e9
+
+
+def init_weights_2(n):
+    torch.manual_seed(0)
+    model = GPT(GPTConfig(num_layers=n.L, **SMALL))
+    rows = [b.attention.o_proj.weight.flatten() for b in model.blocks]
+    return torch.cat(rows).std().item()
+
+
+def gpt_forward_1(n):
+    _, targets = get_batch(np.arange(200, dtype=np.uint16), np.array([n.s]), n.T)
+    return [targets[0, 0].item(), targets[0, -1].item() + 1]
+
+
+def count_flops_2(n):
+    config = GPTConfig(**{**SMALL, "d_model": n.D, "num_layers": n.L})
+    return flops_per_token(config, n.T) - flops_per_token(config, 0)
+
+
+def pretokenize_2(n):
+    other = eval(n.other, {"np": np})
+    return str(np.concatenate((np.zeros(3, dtype=np.uint16), other)).dtype)
+
+
+def pretokenize_3(n):
+    class Tokens:
+        vocab_size, end_of_text = 100, 99
+
+        def encode_to_array(self, text):
+            return np.zeros(len(text), dtype=np.uint16)
+
+    return len(encode_documents(["x" * n.t] * n.n, Tokens()))
+
+
+def get_batch_1(n):
+    tokens = np.zeros(n.N, dtype=np.uint16)
+    last = n.N - n.T - 1
+    get_batch(tokens, np.array([last]), n.T)
+    with pytest.raises(IndexError):
+        get_batch(tokens, np.array([last + 1]), n.T)
+    return [last + 1, last]
+
+
+def get_batch_2(n):
+    row = np.zeros(5000, dtype=np.uint16)
+    windows = np.lib.stride_tricks.sliding_window_view(row, n.T + 1)
+    assert np.shares_memory(windows, row) and windows.strides == (2, 2)
+    return windows[np.arange(n.B)].nbytes
+
+
+def get_batch_3(n):
+    drawn = np.random.RandomState(0).choice(1000, n.B, replace=False)
+    assert (drawn == np.random.RandomState(0).permutation(1000)[: n.B]).all()
+    return n.N
+
+
+def shard_batch_1(n):
+    kept = shard_of_rank(np.arange(n.B), rank=n.r, world_size=n.R)
+    return [kept[0], kept[-1]]
+
+
+def moved(g: float, lr: float, *, w: float = 1.0, decay: float = 0.0) -> float:
+    """How far the library's AdamW moves one weight in its first update."""
+    param, grad, zero = torch.tensor([w, g, 0.0], dtype=torch.float64)
+    new, _, _ = adamw_step(param, grad, zero, zero, 1, lr=lr, betas=(0.9, 0.95), weight_decay=decay)
+    return abs((new - param).item())
+
+
+def adamw_step_1(n):
+    assert moved(n.large, n.lr) == pytest.approx(moved(n.small, n.lr), rel=1e-3)
+    return moved(n.large, n.lr)
+
+
+def adamw_step_2(n):
+    one, zero = torch.ones(1, dtype=torch.float64), torch.zeros(1, dtype=torch.float64)
+    _, m, v = adamw_step(zero, 7 * one, zero, zero, 1, lr=1.0, betas=(n.b1, n.b2), weight_decay=0)
+    return (m / v.sqrt()).item()
+
+
+def adamw_step_3(n):
+    if n.optimizer == "AdamW":
+        return round(moved(3.0 * n.k, 0.1) / moved(3.0, 0.1), 6)
+    steps = []
+    for gradient in (3.0, 3.0 * n.k):
+        weight = nn.Parameter(torch.ones(1))
+        weight.grad = torch.tensor([gradient])
+        torch.optim.SGD([weight], lr=0.1).step()
+        steps.append(1 - weight.item())
+    return round(steps[1] / steps[0], 4)
+
+
+def param_groups_2(n):
+    dimensions = n.part[n.part.index("(") :].strip("()").rstrip(",").count(",") + 1
+    params = [nn.Parameter(torch.ones([3] * dimensions)), nn.Parameter(torch.ones(2, 2))]
+    params.append(nn.Parameter(torch.ones(2)))
+    config = SimpleNamespace(weight_decay=0.1, beta1=0.9, beta2=0.95, lr=1e-3)
+    model = SimpleNamespace(parameters=lambda: iter(params))
+    trainer = SimpleNamespace(config=config, plain_model=model)
+    groups = DistributedTrainer._setup_optimizer(trainer).param_groups
+    (own,) = [g for g in groups if any(p is params[0] for p in g["params"])]
+    return yes(own["weight_decay"] > 0)
+
+
+def param_groups_3(n):
+    model = nn.LayerNorm(4)
+    params = eval(n.made, {"model": model})
+    first = [p for p in params if p.dim() >= 2]
+    return yes([p for p in params if p.dim() < 2] and not first)
+
+
+def get_lr_2(n):
+    config = SimpleNamespace(lr=n.lr, warmup_steps=n.W, max_steps=10 * n.W, min_lr=0.0)
+    return DistributedTrainer.get_lr(SimpleNamespace(config=config), n.s)
+
+
+def get_lr_4(n):
+    steps = np.arange(n.M, 3 * n.M)
+    rates = np.cos(np.pi * (steps - n.W) / (n.M - n.W))
+    return steps[np.argmax(rates > 1 - 1e-12)]
+
+
+def train_step_2(n):
+    for factor, acts in ((0.99, False), (1.01, True)):
+        weight = nn.Parameter(torch.zeros(1))
+        weight.grad = torch.tensor([n.A * factor * n.limit / n.A])
+        before = weight.grad.clone()
+        nn.utils.clip_grad_norm_([weight], n.limit)
+        assert (weight.grad < 0.9999 * before).item() == acts
+    return n.limit / n.A
+
+
+def train_step_3(n):
+    weight = nn.Parameter(torch.zeros(4))
+    weight.grad = torch.tensor([1.0, float(n.bad), 2.0, 3.0])
+    nn.utils.clip_grad_norm_([weight], 1.0)
+    left = weight.grad[1] if n.where == "that entry" else weight.grad[0]
+    return str(left.item()).removesuffix(".0")
+
+
+def save_checkpoint_3(n):
+    model = nn.Linear(100, 100, bias=False)
+    optimizer = torch.optim.AdamW(model.parameters())
+    model(torch.ones(1, 100)).sum().backward()
+    optimizer.step()
+    held = counted_state_bytes(model, optimizer)
+    return n.n * 1e6 * (held["weights"] + held["optimizer"]) / 10_000 / 1e9
+
+
+def load_checkpoint_1(n):
+    class DDP(nn.Module):  # holds the model under the same name, and needs no other rank
+        def __init__(self, module):
+            super().__init__()
+            self.module = module
+
+    plain = nn.ModuleDict({"norm": RMSNorm(4)})
+    made = {
+        "a compiled model inside DDP": DDP(torch.compile(plain)),
+        "DDP alone": DDP(plain),
+        "torch.compile alone": torch.compile(plain),
+        "DDP inside torch.compile": torch.compile(DDP(plain)),
+    }
+    assert list(checkpoint.plain_names({n.name: 0})) == ["norm.weight"]
+    (found,) = [how for how, model in made.items() if list(model.state_dict()) == [n.name]]
+    return found
+
+
+FACTS = {
+    "bytes-1": bytes_1, "bytes-2": bytes_2, "bytes-3": bytes_3,
+    "rmsnorm-1": rmsnorm_1, "rmsnorm-2": rmsnorm_2, "rmsnorm-3": rmsnorm_3, "rmsnorm-4": rmsnorm_4,
+    "rotate-half-1": rotate_half_1, "rotate-half-2": rotate_half_2, "rotate-half-3": rotate_half_3,
+    "apply-rope-1": apply_rope_1, "apply-rope-2": apply_rope_2, "apply-rope-4": apply_rope_4,
+    "swiglu-1": lambda n: sum(p.numel() for p in MLP(n.D, n.F).parameters()),
+    "swiglu-2": lambda n: round(F.silu(torch.tensor(float(n.g))).item() * n.u, 1) + 0.0,
+    "swiglu-3": swiglu_3,
+    "swiglu-4": lambda n: round((F.silu(a := torch.tensor(float(n.a))) - F.silu(-a)).item(), 4),
+    "attention-1": attention_1, "attention-2": attention_2, "attention-3": attention_3,
+    "attention-4": attention_4,
+    "init-weights-1": lambda n: yes(n.loss > F.cross_entropy(
+        torch.zeros(1, n.V), torch.tensor([0])).item() + 1),
+    "init-weights-2": init_weights_2,
+    "gpt-forward-1": gpt_forward_1, "count-flops-2": count_flops_2,
+    "pretokenize-1": lambda n: int(np.array(n.token).astype(np.int16)),
+    "pretokenize-2": pretokenize_2, "pretokenize-3": pretokenize_3,
+    "get-batch-1": get_batch_1, "get-batch-2": get_batch_2, "get-batch-3": get_batch_3,
+    "shard-batch-1": shard_batch_1,
+    "shard-batch-2": lambda n: len(shard_of_rank(np.arange(n.B), rank=0, world_size=n.R)),
+    "adamw-step-1": adamw_step_1, "adamw-step-2": adamw_step_2, "adamw-step-3": adamw_step_3,
+    "param-groups-1": lambda n: moved(0.0, n.lr, w=float(n.w), decay=n.decay),
+    "param-groups-2": param_groups_2, "param-groups-3": param_groups_3,
+    "get-lr-1": lambda n: moved(n.g, n.lr), "get-lr-2": get_lr_2,
+    "get-lr-3": lambda n: [n.M // n.a, round(100 * n.W / (n.M // n.a))], "get-lr-4": get_lr_4,
+    "train-step-1": lambda n: np.mean([n.l1] * n.n1 + [n.l2] * n.n2),
+    "train-step-2": train_step_2, "train-step-3": train_step_3,
+    "save-checkpoint-3": save_checkpoint_3, "load-checkpoint-1": load_checkpoint_1,
+}  # fmt: skip
+
+
+def test_every_item_is_computed_or_argued():
+    assert set(FACTS) | set(ARGUED) == set(items()) and not set(FACTS) & set(ARGUED)
+
+
+@pytest.mark.parametrize("name", FACTS)
+def test_the_answer_is_what_torch_and_the_library_say(name):
+    item = items()[name]
+    for index in range(item.variants):
+        accept = item.rendered(index).accept
+        found = FACTS[name](SimpleNamespace(**item.names(index)))
+        typed = ", ".join(map(str, found)) if isinstance(found, list) else str(found)
+        assert accept.holds(typed), f"{name}, {item.names(index)}: {accept.right}, not {typed}"
+
+
+@pytest.mark.parametrize("item", items().values(), ids=lambda i: i.id)
+def test_an_item_is_short_and_clean(item):
+    for index in range(item.variants):
+        question, answer, accept = item.rendered(index)
+        assert question.endswith("?") and len(question.split()) <= 45, question
+        for text in (question, answer):
+            assert not {"{", "}"} & set(text) and "  " not in text, text
+
+
+def test_each_exercise_has_two_to_four_items():
+    for exercise in registry.exercises():
+        own = [i for i in items().values() if i.exercise == exercise]
+        assert 2 <= len(own) <= 4, exercise
+        assert {i.lesson for i in own} == {registry.exercise(exercise).lesson}
+
+
+def test_a_seed_gives_one_variant_and_neighbours_differ():
+    for item in items().values():
+        asked = [item.variant(seed).question for seed in range(item.variants)]
+        assert len(set(asked)) == item.variants, item.id
+        assert item.variant(3) == item.variant(3) and item.variant(-1) and item.variant(2**70)
+
+
+def test_options_change_their_places_and_the_right_one_stays():
+    item = items()["load-checkpoint-1"]
+    drawn = [item.variant(seed) for seed in range(0, 40, item.variants)]
+    assert len({d.question for d in drawn}) == 1
+    assert len({d.accept.options for d in drawn}) > 3
+    assert all(d.accept.right in d.accept.options for d in drawn)
+
+
+def test_without_its_file_the_lab_says_what_to_run(tmp_path, monkeypatch):
+    monkeypatch.setattr(items_module, "FILE", tmp_path / "reviews.json")
+    items.cache_clear()
+    with pytest.raises(ValueError, match="course build"):
+        items()
+    items.cache_clear()
