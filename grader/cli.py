@@ -63,6 +63,8 @@ def parser() -> argparse.ArgumentParser:
     reset.add_argument("lesson", help='"01", "rmsnorm" or "01_rmsnorm"')
     update = command("update", "grader.answers:run_update", "carry your answers into this release")
     update.add_argument("--from", dest="source", type=Path, help="folder with the older notebooks")
+    journal = command("journal", "course_lib.lab.journal.command:run", "your learning journal")
+    import_module("course_lib.lab.journal.command").add_arguments(journal)
     built = command(
         "build", "grader.cli:run_build", "write notebooks, solutions and grader sources"
     )
