@@ -23,8 +23,3 @@ def journal(line: str) -> None:
         return
     except (ValueError, OSError) as problem:
         print(f"%journal: {problem}", file=sys.stderr)
-
-
-def register(shell) -> None:
-    """Make `%journal` known to an IPython shell."""
-    shell.register_magic_function(journal, magic_kind="line", magic_name="journal")
