@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 
@@ -54,9 +55,16 @@ def parser() -> argparse.ArgumentParser:
     checked.add_argument(
         "--file", type=Path, help="file that holds the answer (default: your notebook)"
     )
+    checked.add_argument(
+        "--confidence", type=int, metavar="N", help="how sure you are, 1 (a guess) to 5 (certain)"
+    )
     hinted = command("hint", "course_lib.lab.terminal:hint", "the next hint of an exercise")
     hinted.add_argument("id", help="exercise id")
     hinted.add_argument("--level", type=int, choices=(1, 2, 3), help="open this hint now")
+    _add_ledger(command)
+    reviewed = command("review", "course_lib.lab.review.asking:run", "questions that are due")
+    reviewed.add_argument("--list", action="store_true", help="what is due and when; ask nothing")
+    reviewed.add_argument("--limit", type=int, metavar="N", help="at most N questions")
     reset = command(
         "reset", "grader.answers:run_reset", "a lesson back to its stub; the old one is kept"
     )
@@ -99,6 +107,26 @@ def parser() -> argparse.ArgumentParser:
     )
     report.add_argument("--html", type=Path, default=Path("report.html"), help="file to write")
     return top
+
+
+def _add_ledger(command: Callable[[str, str, str], argparse.ArgumentParser]) -> None:
+    """`course ledger` with its own subcommands, and `course end-session`."""
+    room = "course_lib.lab.ledger"
+    ended = command("end-session", f"{room}.ending:run", "what this session came to, and its end")
+    ended.add_argument("--note", metavar="TEXT", help="your sentence about it; else it is asked")
+    ledger = command("ledger", f"{room}.terminal:run", "what you know, what is due, blind spots")
+    ledger.add_argument("--html", type=Path, metavar="FILE", help="write it as one page")
+    inside = ledger.add_subparsers(dest="action", metavar="ACTION")
+    rebuilt = inside.add_parser("rebuild", help="learning/learning_ledger.md from the record")
+    rebuilt.set_defaults(run=f"{room}.terminal:rebuild")
+    forgot = inside.add_parser("forget", help="remove the record; asks first")
+    forgot.set_defaults(run=f"{room}.forgetting:run")
+    forgot.add_argument("--everything", action="store_true", help="what you wrote in it too")
+    forgot.add_argument("--yes", action="store_true", help="do not ask")
+    exported = inside.add_parser("export", help="the record for another program")
+    exported.set_defaults(run=f"{room}.exports:run")
+    exported.add_argument("format", choices=("anki", "obsidian", "csv", "xapi"))
+    exported.add_argument("file", nargs="?", type=Path, help="default: in learning/export")
 
 
 def run_doctor(args: argparse.Namespace) -> int:

@@ -1,4 +1,5 @@
-"""What a notebook uses: `check`, `hint`, `solution`, `predict`, `reveal`, `figure`, and `mine`.
+"""What a notebook uses: `check`, `hint`, `solution`, `predict`, `reveal`, `figure`, `review`,
+`end_session`, and `mine`.
 
 Each name is imported when it is first asked for, so that `course lab` and `course doctor`, which
 need none of them, do not wait for torch.
@@ -9,6 +10,7 @@ from importlib import import_module
 
 _HOME = {
     "check": "checking",
+    "end_session": "ledger.ending",
     "figure": "figures",
     "hint": "hinting",
     "predict": "prediction",
@@ -16,12 +18,22 @@ _HOME = {
     "solution": "hinting",
 }
 
-__all__ = ["check", "figure", "hint", "mine", "predict", "reveal", "solution"]
+__all__ = [
+    "check",
+    "end_session",
+    "figure",
+    "hint",
+    "mine",
+    "predict",
+    "reveal",
+    "review",
+    "solution",
+]
 
 
 def __getattr__(name: str):
-    if name == "mine":
-        return import_module("course_lib.lab.mine")
+    if name in ("mine", "review"):  # a module, and a package that can be called
+        return import_module(f"course_lib.lab.{name}")
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"course_lib.lab.{_HOME[name]}"), name)

@@ -16,7 +16,7 @@ from datetime import datetime
 
 MARK = r"<!--\s*ledger:(?:begin|end)\b"
 HASH = re.compile(r"<!--\s*ledger:hash (\w+)\s*-->\r?\n?")
-TICKED = re.compile(r"^(\s*[-*] )\[[xX]\]( .*?)\r?$", re.M)
+TICKED = re.compile(r"^([ \t]*[-*] )\[[xX]\]( .*?)\r?$", re.M)
 SIDES = {"<<<<<<<": "ours", "|||||||": "base", "=======": "theirs", ">>>>>>>": ""}
 
 
