@@ -201,6 +201,13 @@ def test_the_state_at_a_glance(recent, capsys):
     assert "1 of its lines are no events" in capsys.readouterr().err and page.path().exists()
 
 
+def test_a_clock_that_ran_ahead_is_explained(recent, capsys):
+    recent.review(NOW + timedelta(days=400), "rmsnorm-1")
+    store(recent)
+    assert main(["ledger"]) == 0
+    assert "dated after now" in capsys.readouterr().err
+
+
 def test_forgetting_asks_first(recent, monkeypatch, capsys):
     assert main(["ledger", "forget"]) == 2
     assert "--yes" in capsys.readouterr().err and len(kinds()) == 2
@@ -213,12 +220,14 @@ def test_forgetting_asks_first(recent, monkeypatch, capsys):
 
 def test_forgetting_keeps_what_the_learner_wrote(recent, course_home, capsys):
     end_session("mein Satz 句")
+    assert main(["ledger", "export", "csv"]) == 0
     page.path().write_text(page.path().read_text() + "eigene Zeile\n")
     (course_home / "learning/journal").mkdir()
     (course_home / "learning/journal/entry.md").write_text("Eintrag")
     assert main(["ledger", "forget", "--yes"]) == 0
     said = capsys.readouterr().out
     assert "Removed 2 events" in said and "1 of your sentences" in said
+    assert "still in learning/export" in said
     assert kinds() == ["note", "forget"]
     state = ending.now_state()
     assert set(state.levels.values()) == {0} and state.sessions[-1].notes == ["mein Satz 句"]

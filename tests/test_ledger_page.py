@@ -1,5 +1,6 @@
 """The page is the learner's: parts are rebuilt, every other byte stays, edits are never dropped."""
 
+import random
 import re
 import subprocess
 import xml.etree.ElementTree as ElementTree
@@ -102,6 +103,14 @@ def test_a_lost_mark_does_not_swallow_what_follows(learner):
     text = page.updated("", learner.state(at(1)))
     lost = text.replace("<!-- ledger:end now -->", "mine") + "\n<!-- ledger:end now -->\n"
     assert page.updated(lost, learner.state(at(1))).startswith(lost)
+
+
+def test_a_page_cut_short_loses_nothing_that_is_left(learner):
+    text = page.updated("", learner.state(at(1)))
+    state = learner.state(at(1))
+    for cut in random.Random(4).sample(range(1, len(text)), 100):
+        new = page.updated(text[:cut], state)
+        assert new.startswith(text[:cut]) and page.updated(new, state) == new, cut
 
 
 def test_what_was_written_inside_a_part_is_moved_below_it(learner):

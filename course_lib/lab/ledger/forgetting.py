@@ -58,6 +58,8 @@ def _remove_record() -> int:
     kept = sum(1 for event in events.read() if event["kind"] == "note")
     print(f"Removed {gone} events from {events.path().relative_to(home())}; {kept} of your "
           "sentences stay in it.")  # fmt: skip
+    if any(folder().glob("export/*")):
+        print("Copies that you exported are still in learning/export.")
     if page.path().exists():
         page.write(now_state())
         print(f"{page.path().name} is rebuilt from what is left; your own lines stand.")

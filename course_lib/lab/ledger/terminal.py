@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+from datetime import datetime
 
 from course_lib.lab import events, registry
 from course_lib.lab.home import home
@@ -10,6 +11,7 @@ from course_lib.lab.ledger.ending import now_state
 from course_lib.lab.ledger.levels import NAMES
 from course_lib.lab.ledger.state import State, passed
 from course_lib.lab.ledger.summary import count
+from course_lib.lab.review.schedule import set_aside
 
 
 def run(args: argparse.Namespace) -> int:
@@ -22,15 +24,15 @@ def run(args: argparse.Namespace) -> int:
         print(f"written to {args.html}")
     else:
         print(shown(state))
-    _explain()
+    _explain(state.now)
     return 0
 
 
 def rebuild(args: argparse.Namespace) -> int:
     """Bring the ledger page up to date from the record."""
-    written = page.write(now_state())
-    print(f"written to {written.relative_to(home())}")
-    _explain()
+    state = now_state()
+    print(f"written to {page.write(state).relative_to(home())}")
+    _explain(state.now)
     return 0
 
 
@@ -60,6 +62,7 @@ def progress(state: State) -> str:
     )
 
 
-def _explain() -> None:
-    for sentence in events.problems():
+def _explain(now: datetime) -> None:
+    """What of the record does not count, and why."""
+    for sentence in [*events.problems(), *set_aside(events.read(), now)]:
         print(sentence, file=sys.stderr)
