@@ -407,6 +407,18 @@ def test_without_a_terminal_the_flags_are_named(monkeypatch):
         journal("feedback")
 
 
+def test_answers_given_before_the_input_ended_are_kept(monkeypatch):
+    def reply(question):
+        if "missing" in question:
+            raise EOFError
+        return "ganz viel"
+
+    monkeypatch.setattr(feedback.ask, "__defaults__", (reply,))
+    monkeypatch.setattr(feedback.choose, "__defaults__", (reply,))
+    assert journal("feedback") == 0
+    assert events.read()[-1]["helped"] == "ganz viel"
+
+
 def test_a_section_of_ones_own():
     args = argparse.Namespace(entry=None, helped=None, missing=None, change=None, suggest=None,
                               rule=None, section="Was mich überrascht hat")  # fmt: skip
@@ -464,6 +476,15 @@ def test_a_template_that_cannot_be_read_is_explained_and_left_alone(text, said):
             journal(line)
         assert said in str(problem.value)
     assert (folder() / "template.yaml").read_text(encoding="utf-8") == text
+
+
+def test_line_ends_of_a_template_stay_as_they_are():
+    file = write("template.yaml", "")
+    file.write_bytes(b"\xef\xbb\xbf" + HAND.replace("\n", "\r\n").encode())
+    before = file.read_bytes()
+    assert templates.load().sections[1].title == "Kontext"
+    journal("feedback --rule flow")
+    assert file.read_bytes().startswith(before) and "flow" in required()
 
 
 def test_a_change_from_a_later_course_is_passed_over_and_kept():

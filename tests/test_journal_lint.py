@@ -6,12 +6,16 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from course_lib.lab.journal import template as templates
 from course_lib.lab.journal.dimensions import has_shape
 from course_lib.lab.journal.entry import read
+from course_lib.lab.journal.export import page
 from course_lib.lab.journal.lint import Desk, lint
 from course_lib.lab.journal.new import new
+from course_lib.lab.journal.search import search
 from course_lib.lab.journal.subject import subject
 from course_lib.lab.journal.sums import amount
 
@@ -155,9 +159,18 @@ def test_fault_10_a_tensor_without_dimensions():
     assert only(edit(written(), " of shape (D, 4 D)", ""), "DIMS").line > 40
 
 
-@pytest.mark.parametrize("link", ["[x](2026-11-18-none.md)", "[[swiglu]]", "[x](<no such.md>)"])
+@pytest.mark.parametrize(
+    "link", ["[x](2026-11-18-none.md)", "[[swiglu]]", "[x](<no such.md>)", "[x](<rope.md>)"]
+)
 def test_fault_11_a_link_to_an_entry_that_does_not_exist(link):
-    assert only(edit(written(), "[[rope]]", link), "LINK").got in (link, "[x](<no such.md>)")
+    assert only(edit(written(), "[[rope]]", link), "LINK").got == link
+
+
+def test_links_that_lead_somewhere(journal):
+    (journal / "with blanks.md").touch()
+    links = ("[x](<with blanks.md>) [y](with%20blanks.md#part) [z](https://example.org/a.md)"
+             " [w](#here) [v](../journal/2026-11-19-rope.md) `[u](no.md)` [[2026-11-19-rope|it]]")  # fmt: skip
+    assert findings(edit(written(), "[[rope]]", links)) == []
 
 
 def test_fault_12_no_tags_or_bad_ones():
@@ -310,6 +323,10 @@ Count votes as they come in; nobody keeps the ballots. Tensor cores do the rest.
 
 * 134 MB become 0.
 
+#### Example
+
+A detail of the insights, under a title that names a section.
+
 ### Toy Example
 
 ```text
@@ -389,6 +406,7 @@ def test_a_reference_into_code_elsewhere_needs_its_folder(journal, tmp_path):
         (["90 s", "30 s"], "2 min", True),
         (["90 s", "30 s"], "3 min", False),
         (["5", "-2"], "3", True),
+        (["1e9999", "9" * 400], "3", True),
         (["5", ""], "6", True),  # one number is no sum
         (["4 bytes x 7e9", "2"], "9", True),  # a calculation, not an amount
         (["3 GB", "2 apples"], "9 GB", True),  # cannot be compared
@@ -428,3 +446,28 @@ def test_amounts_are_read_as_written():
 )  # fmt: skip
 def test_what_counts_as_a_shape(text, shape):
     assert has_shape(text) is shape
+
+
+PIECES = st.sampled_from(
+    ["---\n", "date: 2026-11-20\n", "tags: [a", "# ", "## Context\n", "### Example\n", "```", "~~~\n",
+     "> [ ] ", "<!-- ", "-->", "<!-- section: math -->\n", "<!-- journal:begin x -->\n",
+     "<!-- journal:end x -->\n", "| a | b |\n", "| - | - |\n", "| total | 3 |\n", "| x | 1e9 |\n",
+     "tensor", "(B, ", "gpt.py:3", "[x](", "[[", "]]", "\n", "\r", "\x00", "\u2028", "===\n",
+     "{code-cell}\n", ":::", "#", "&a [*a]\n"]
+)  # fmt: skip
+
+
+@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(PIECES | st.text(max_size=5), max_size=40))
+def test_no_text_is_too_strange_to_be_read(journal, pieces):
+    """Linter, search and export say something about any file, and change nothing in it."""
+    path = journal / "2026-11-20-own.md"
+    path.write_bytes("".join(pieces).encode("utf-8", "replace"))
+    before = path.read_bytes()
+    found = findings(path)
+    entry = read(path, templates.load())
+    assert all(1 <= finding.line <= len(entry.lines) + 1 for finding in found)
+    assert len(entry.kinds) == len(entry.lines)
+    page(entry, [entry])
+    search("tensor \u5f20\u91cf\u5f62", [entry])
+    assert path.read_bytes() == before

@@ -83,12 +83,13 @@ def _new(args: argparse.Namespace) -> int:
 def _check(args: argparse.Namespace) -> int:
     from course_lib.lab import events
     from course_lib.lab.journal import template as templates
-    from course_lib.lab.journal.entry import files, read
+    from course_lib.lab.journal.entry import files, folder, read
     from course_lib.lab.journal.index import written_in
     from course_lib.lab.journal.lint import lint
 
     template = templates.load()
-    paths = [_entry_file(args.path)] if args.path else files()
+    whole = not args.path or Path(args.path).resolve() == folder().resolve()
+    paths = files() if whole else [_entry_file(args.path)]
     desk, count = _desk(template), 0
     for path in paths:
         entry = read(path, template)
@@ -99,11 +100,11 @@ def _check(args: argparse.Namespace) -> int:
         total = len(template.on(entry.day))
         print(f"{_relative(path)}: {_findings(len(found))}, {len(written_in(entry))} of {total} "
               "sections written")  # fmt: skip
-        if args.path:
+        if not whole:
             events.record("journal", item=path.stem, action="check", findings=len(found))
     if not paths:
         print("No entry yet. The first one: course journal new SUBJECT")
-    if args.path and not count:
+    if not whole and not count:
         _offer_feedback(paths[0].stem)
     return 1 if count else 0
 
@@ -209,18 +210,13 @@ def _feedback(args: argparse.Namespace) -> int:
     silent = any(given.values()) or args.rule or args.section
     path = _entry_file(args.entry) if args.entry else next(reversed(files()), None)
     chosen = feedback.named(args.rule or [])
-    try:
-        answers = given if silent else feedback.ask()
-        found = feedback.proposed(answers, templates.load().sections)
-        chosen += [rule for rule in (found if silent else feedback.choose(found))
-                   if rule not in chosen]  # fmt: skip
-    except EOFError:
-        raise ValueError(
-            "the questions need a terminal; or answer with "
-            '--helped "..." --missing "..." --change "..." --suggest "..."'
-        ) from None
+    sections = templates.load().sections
+    answers = given if silent else feedback.ask()
     said = {key: text for key, text in answers.items() if text}
     events.record("journal", item=path.stem if path else None, action="feedback", **said)
+    found = feedback.proposed(answers, sections)
+    chosen += [rule for rule in (found if silent else feedback.choose(found))
+               if rule not in chosen]  # fmt: skip
     changes = feedback.adapt(answers, chosen, today=_today())
     if args.section:
         changes.append(feedback.add_section(args.section, today=_today()))
@@ -240,8 +236,8 @@ def _template(args: argparse.Namespace) -> int:
             raise ValueError("there is no change to take back")
         before = current.sections
         current = templates.add({"rule": "undo" if args.undo else "reset"}, today=_today())
-        same = "as before" if current.sections == before else "changed back"
-        print(f"The template is {same}; {_relative(templates.file())} keeps the history.")
+        done = "is as before" if current.sections == before else "was changed back"
+        print(f"The template {done}; {_relative(templates.file())} keeps the history.")
     for section in current.sections:
         print(f"  {'required' if section.required else '        '}  {section.key:<12} "
               f"{section.mark} {section.title}")  # fmt: skip

@@ -10,7 +10,7 @@ TECHNICAL = ("math", "code", "example", "diagrams", "flow", "cost")
 """Elsewhere a tensor may be a word in a story."""
 TENSOR = re.compile(
     r"\btens(?:or|eur|ore)s?\b(?![ -](?:parallel|core|paral))|\btensor(?:en|es)\b"
-    r"|\u5f20\u91cf|\u5f35\u91cf|\u30c6\u30f3\u30bd\u30eb|\ud150\uc11c|\u0442\u0435\u043d\u0437\u043e\u0440",
+    r"|(?:\u5f20\u91cf|\u5f35\u91cf)(?!\u5e76\u884c|\u4e26\u884c)|\u30c6\u30f3\u30bd\u30eb|\ud150\uc11c|\u0442\u0435\u043d\u0437\u043e\u0440",
     re.IGNORECASE,
 )
 TUPLE = re.compile(r"[(\[\uff08]\s*([^()\[\]\uff08\uff09]{1,60}?)[,\uff0c]?\s*[)\]\uff09]")

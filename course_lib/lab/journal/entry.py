@@ -51,7 +51,10 @@ def write_whole(path: Path, text: str) -> None:
     path = path.resolve()  # a link stays a link
     temporary = path.with_name(f".{path.name}.tmp")
     try:
-        temporary.write_text(text, encoding="utf-8", newline="")
+        with open(temporary, "w", encoding="utf-8", newline="") as handle:
+            handle.write(text)
+            handle.flush()
+            os.fsync(handle.fileno())  # or a power cut leaves the new name on an empty file
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
@@ -188,15 +191,27 @@ class Entry:
             match = HEADING.match(line)
             level = len(match[1]) if match else 1 if "=" in self.lines[number] else 2
             title = KEY.sub("", match[2] if match else line).strip()
-            found.append(Part(self._key(number, title, level), title, level, number))
+            found.append(Part(self._marked(number), title, level, number))
+        self._name(found)
         return found
 
-    def _key(self, number: int, title: str, level: int) -> str | None:
+    def _marked(self, number: int) -> str | None:
+        """The key in a comment on the heading's line or on the next that is not blank."""
         after = next((line for line in self.lines[number : number + 3] if line.strip()), "")
         marked = KEY.search(self.lines[number - 1]) or KEY.search(after)
-        if marked:
-            return marked[1]
-        return self.names.get(same(title)) if level > 1 else None
+        return marked[1] if marked else None
+
+    def _name(self, headings: list[Part]) -> None:
+        """Sections known by their title, at the level where most are: deeper ones are details.
+
+        "Example" under "Mathematics" is a part of it, not the section of that name.
+        """
+        named = {h.line: self.names.get(same(h.title)) for h in headings if h.level > 1}
+        levels = [h.level for h in headings if h.key or named.get(h.line)]
+        usual = max(levels, key=lambda level: (levels.count(level), level), default=0)
+        for heading in headings:
+            if heading.key is None and heading.level <= usual:
+                heading.key = named.get(heading.line)
 
     @cached_property
     def parts(self) -> list[Part]:

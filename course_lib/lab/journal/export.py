@@ -78,9 +78,11 @@ def _linked(line: str, entries: list[Entry]) -> str:
     own = {e.path.name for e in entries}
 
     def moved(match: re.Match) -> str:
-        if ADDRESS.match(match[1]) or match[1].partition("#")[0] in own:
+        target = match["spaced"] or match["plain"]
+        if ADDRESS.match(target) or target.partition("#")[0] in own:
             return match[0]
-        return match[0].replace(match[1], f"../{match[1]}", 1)
+        at = match.start("spaced" if match["spaced"] else "plain") - match.start()
+        return f"{match[0][:at]}../{match[0][at:]}"
 
     return WIKI.sub(lambda match: _wiki(match[1].strip(), entries), LINK.sub(moved, line))
 

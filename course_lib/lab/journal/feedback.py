@@ -16,9 +16,20 @@ QUESTIONS = {
 
 
 def ask(read: Callable[[str], str] = input) -> dict[str, str]:
-    """The four answers from a terminal; an empty one is an answer."""
+    """The four answers from a terminal; an empty one is an answer. ValueError without any."""
     print("Four questions about this entry; Enter passes one over.")
-    return {key: clean(read(f"  {question} ")) for key, question in QUESTIONS.items()}
+    answers: dict[str, str] = {}
+    try:
+        for key, question in QUESTIONS.items():
+            answers[key] = clean(read(f"  {question} "))
+    except (EOFError, NotImplementedError):  # NotImplementedError: a notebook that runs by itself
+        if not any(answers.values()):
+            raise ValueError(
+                "the questions need a terminal; or answer with "
+                '--helped "..." --missing "..." --change "..." --suggest "..."'
+            ) from None
+        print()  # what was answered before the end counts
+    return {key: answers.get(key, "") for key in QUESTIONS}
 
 
 def clean(text: str) -> str:
@@ -33,7 +44,10 @@ def choose(found: list[Rule], read: Callable[[str], str] = input) -> list[Rule]:
         mark = "*" if rule in found else " "
         print(f"  {mark} {number}  {rule.when}: {rule.does}")
     default = "the marked ones" if found else "none"
-    said = read(f"  Numbers, 0 for none, Enter for {default}: ").replace(",", " ").split()
+    try:
+        said = read(f"  Numbers, 0 for none, Enter for {default}: ").replace(",", " ").split()
+    except (EOFError, NotImplementedError):
+        return []
     if not said:
         return found
     chosen = [RULES[int(n) - 1] for n in said if n.isdecimal() and 1 <= int(n) <= len(RULES)]

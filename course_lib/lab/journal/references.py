@@ -10,9 +10,9 @@ from course_lib.lab.journal.finding import Finding
 
 SOURCES = "py|pyi|md|ipynb|json|yaml|yml|toml|cfg|ini|txt|sh|c|h|cc|cpp|hpp|cu|cuh|mjs|js|ts|rs|go"
 REFERENCE = re.compile(
-    rf"(?<![\w/.:\\-])((?:~|[A-Za-z]:)?[\w./\\+-]*[\w+-]\.(?:{SOURCES})):(\d+)(?:-(\d+))?(?!\w)"
+    rf"(?<![\w/.:\\-])((?:~|[A-Za-z]:)?[\w./\\+-]*[\w+-]\.(?:{SOURCES})):(\d{{1,7}})(?:-(\d{{1,7}}))?(?!\w)"
 )
-LINK = re.compile(r"(?<!\\)\[[^\]\n]*\]\(\s*<?([^)\s>]+)>?[^)\n]*\)")
+LINK = re.compile(r"(?<!\\)\[[^\]\n]*\]\(\s*(?:<(?P<spaced>[^>\n]+)>|(?P<plain>[^)\s<]+))[^)\n]*\)")
 WIKI = re.compile(r"\[\[([^\]|#\n]+)(?:#[^\]|\n]*)?(?:\|[^\]\n]*)?\]\]")
 ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*:|//|#", re.IGNORECASE)
 
@@ -44,8 +44,8 @@ def links(entry: Entry, entries: frozenset[str], concepts: frozenset[str]) -> It
     names = entries | {match[2] for match in map(NAME.fullmatch, entries) if match} | concepts
     for number, line in _searched(entry, code=False):
         for match in LINK.finditer(line):
-            target = unquote(match[1]).partition("#")[0]
-            if ADDRESS.match(match[1]) or not target:
+            target = unquote(match["spaced"] or match["plain"]).partition("#")[0]
+            if ADDRESS.match(target) or not target:
                 continue
             if not _there(entry.path.parent / target):
                 yield _dangling(number, match[0], target)

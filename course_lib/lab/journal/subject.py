@@ -61,8 +61,9 @@ def subject(text: str, *, own: bool = False) -> Subject:
 def latest(events: list[dict]) -> str:
     """The exercise that was last checked, hinted or solved; ValueError before any was."""
     for event in reversed(events):
-        if event["kind"] in ("check", "hint", "solution") and event.get("item") in exercises():
-            return event["item"]
+        item = str(event.get("item"))  # of a record edited by hand, anything
+        if event["kind"] in ("check", "hint", "solution") and item in exercises():
+            return item
     raise ValueError("what about? Name an exercise, a concept, a lesson or a subject of your own, "
                      "as in: course journal new rmsnorm")  # fmt: skip
 

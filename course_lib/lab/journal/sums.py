@@ -25,7 +25,7 @@ SUBTOTAL = re.compile(
 )
 NUMBER = re.compile(
     r"(?P<about>[~\u2248]|about |ca\.? )?\s*(?P<sign>[-+\u2212])?\s*"
-    r"(?P<digits>\d[\d.,'_\u00a0\u202f\u2009 ]*\d|\d)(?:e(?P<power>[-+]?\d+))?\s*"
+    r"(?P<digits>\d[\d.,'_\u00a0\u202f\u2009 ]*\d|\d)(?:e(?P<power>[-+]?\d{1,2}))?\s*"
     r"(?P<unit>[^\d\s,.;|]{1,12})?",
     re.IGNORECASE,
 )

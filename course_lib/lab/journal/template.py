@@ -106,12 +106,18 @@ def file() -> Path:
 def load() -> Template:
     """The learner's template, the default one without a file; ValueError when it is unreadable."""
     try:
-        text = file().read_text(encoding="utf-8-sig")
+        return parse(_read())
     except FileNotFoundError:
         return Template(SECTIONS)
+
+
+def _read() -> str:
+    """The file as it is, line ends included."""
+    try:
+        with open(file(), encoding="utf-8", newline="") as handle:
+            return handle.read()
     except UnicodeDecodeError:
         raise ValueError(f"{file()} is not UTF-8 text; save it as UTF-8") from None
-    return parse(text)
 
 
 def parse(text: str) -> Template:
@@ -154,13 +160,20 @@ def _overridden(chosen: dict) -> tuple[Section, ...]:
     for key, fields in chosen.items():
         if not isinstance(fields, dict):
             raise ValueError(f"{file()}: write `{key}: {{title: ...}}`, got {fields!r}")
-        old = found.get(key) or Section(key=slug(key), title=str(key), prompt="")
+        old = found.get(key) or Section(key=_named(key), title=str(key), prompt="")
         title, prompt = str(fields.get("title", old.title)), str(fields.get("prompt", old.prompt))
         required = str(fields.get("required", old.required)).lower() in ("true", "yes", "on")
         found[key] = replace(
             old, title=" ".join(title.split()), prompt=" ".join(prompt.split()), required=required
         )
     return tuple(found.values())
+
+
+def _named(key) -> str:
+    try:
+        return slug(str(key))
+    except ValueError as problem:
+        raise ValueError(f"{file()}: {problem}") from None
 
 
 def _ordered(sections: tuple[Section, ...], order) -> tuple[Section, ...]:
@@ -179,7 +192,7 @@ def add(change: dict, *, today: date) -> Template:
     """Append one change and return the template that follows; the lines above stay as they are."""
     current = load()
     change = {"on": today.isoformat(), **change}
-    before = file().read_text(encoding="utf-8") if file().exists() else HEAD
+    before = _read() if file().exists() else HEAD
     line = f"- {json.dumps(change, ensure_ascii=False)}\n"
     text = before.removesuffix("\n") + "\n" + line
     try:
