@@ -38,6 +38,7 @@ EXPECTED = {
     "course hint rmsnorm": (0, "hint 1 of 3"),
     "python -m course_lib.gpt --mine": (1, "is open"),
     "course doctor": (0, "torch"),
+    "course journal new rope": (0, "02-rope.md"),
     "course reset 01_rmsnorm": (0, "01_rmsnorm"),
     "course update": (0, ""),
     "python -m course_lib.ddp_trainer --model_size tiny --max_steps 50": (0, "step 50: loss"),
