@@ -601,6 +601,7 @@ def test_the_assistants_files_have_the_usual_layout_and_the_courses_structure(le
     helper = (learner / ".claude/agents/learning-journal.md").read_text(encoding="utf-8")
     import yaml
 
+    assert all(len(text.split("---\n")[1].splitlines()) in (1, 3) for text in (learn, helper))
     fronts = [yaml.safe_load(text.split("---\n")[1]) for text in (learn, helper)]
     assert list(fronts[0]) == ["description"]
     assert fronts[1]["name"] == "learning-journal" and len(fronts[1]["description"]) > 80
@@ -683,6 +684,19 @@ def test_the_magic_takes_what_the_command_takes(capsys):
     said = capsys.readouterr()
     assert "2026-11-20-rmsnorm.md" in said.out
     assert "%journal: no entry is called 'nothing'" in said.err and "usage" in said.err
+
+
+def test_the_magic_is_there_wherever_the_lab_is_imported_in_a_notebook():
+    program = (
+        "from IPython.core.interactiveshell import InteractiveShell\n"
+        "shell = InteractiveShell.instance()\n"
+        "shell.run_cell('from course_lib.lab import check\\n%journal new rmsnorm')\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True,
+        env={**os.environ, "COURSE_HOME": str(folder().parents[1])},
+    )  # fmt: skip
+    assert "-rmsnorm.md\nA new entry" in done.stdout, done.stdout + done.stderr
 
 
 def test_nothing_of_the_journal_waits_for_torch():

@@ -21,6 +21,10 @@ GROUPS = {
     "analysis": "Analysis",
     "extension": "Going further",
 }
+WHEN = (  # on one line of the front matter: not every tool reads YAML in full
+    "Writes an entry in the learning journal while other work goes on. Use it to document a concept, "
+    "how a piece of code works, or what an experiment showed, when the entry may take a while."
+)
 PRINCIPLES = """\
 ## What an entry is for
 
@@ -65,8 +69,8 @@ def write(into: Path) -> list[Path]:
     wanted = {into / COMMAND: command(), into / HELPER: helper()}
     there = [str(path) for path in wanted if os.path.lexists(path)]
     if there:
-        raise ValueError(f"{' and '.join(there)} exists and stays as it is; nothing was written. "
-                         "Rename it, or choose another folder with --into.")  # fmt: skip
+        raise ValueError(f"already there, and left as it is: {', '.join(there)}; nothing was "
+                         "written. Rename it, or choose another folder with --into.")  # fmt: skip
     written: list[Path] = []
     try:
         for path, text in wanted.items():
@@ -118,8 +122,7 @@ def helper() -> str:
     return f"""\
 ---
 name: learning-journal
-description: Writes an entry in the learning journal while other work goes on. Use it to document a
-  concept, how a piece of code works, or what an experiment showed, when the entry may take a while.
+description: {WHEN}
 tools: Read, Write, Edit, Grep, Glob, Bash
 ---
 
