@@ -36,6 +36,7 @@ ELSEWHERE = {
 EXPECTED = {
     "course check rmsnorm": (1, "[STUB]"),
     "course hint rmsnorm": (0, "hint 1 of 3"),
+    "course review": (0, "Reviews come with the exercises"),
     "python -m course_lib.gpt --mine": (1, "is open"),
     "course doctor": (0, "torch"),
     "course journal new rope": (0, "02-rope.md"),

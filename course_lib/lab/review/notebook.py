@@ -1,0 +1,147 @@
+"""`review()`: the questions in a notebook, as a form; as text where no form can be shown."""
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from course_lib.lab.review.answers import Unreadable
+from course_lib.lab.review.asking import ask
+from course_lib.lab.review.listing import listing, notes
+from course_lib.lab.review.sitting import AGAIN, EASY, Question, Sitting
+
+MODULE = Path(__file__).with_name("form.mjs")
+
+
+def review(limit: int | None = None) -> None:
+    """Ask what is due, at most `limit` questions. In a plain Python or IPython it asks by line; a
+    notebook run without its reader (nbconvert, the book) shows what is due. Nothing while grading.
+    """
+    if "NBGRADER_EXECUTION" in os.environ:
+        return
+    sitting = Sitting(limit)
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    if shell is None or not hasattr(shell, "kernel"):
+        ask(sitting)
+        return
+    from IPython.display import display
+
+    text = "\n".join(listing(sitting.events, sitting.now, sitting.levels))
+    display(_bundle(sitting, text), raw=True)
+
+
+def _bundle(sitting: Sitting, text: str) -> dict[str, Any]:
+    shown: dict[str, Any] = {"text/plain": text}
+    if os.environ.get("COURSE_FIGURES") == "static":
+        return shown
+    try:
+        form = Form(sitting).widget
+    except ImportError:
+        return {"text/plain": f"{text}\nAsk them in a terminal: course review"}
+    made = form._repr_mimebundle_()
+    return {**(made[0] if isinstance(made, tuple) else made or {}), **shown}
+
+
+class Form:
+    """A sitting as a widget: Python chooses and judges, the page shows and sends what is typed."""
+
+    def __init__(self, sitting: Sitting):
+        self.sitting = sitting
+        self.secs: float | None = None
+        self.sure: int | None = None
+        self.notes = notes(sitting.events, sitting.now, sitting.levels)
+        self.widget = _widget_class()()
+        self.widget.on_msg(lambda _, message, __: self.receive(message))
+        self.ask()
+
+    def ask(self) -> None:
+        """Show the next question, or the end."""
+        self.question = self.sitting.question()
+        self.secs = self.sure = None
+        if self.question is None:
+            self._show(phase="end", text=self.sitting.summary())
+        else:
+            self._show(phase="ask", **_asked(self.question))
+
+    def receive(self, message: dict) -> None:
+        """One message of the page: {"do": answer, unknown, reveal, grade, later or next, ...}.
+
+        One that does not fit what is shown (a second click, another window) is passed over.
+        """
+        do, phase = message.get("do"), self.widget.card.get("phase")
+        if do == "next" and phase == "told":
+            self.ask()
+        elif self.question is None or phase not in ("ask", "grade"):
+            return
+        elif do == "later":
+            self.sitting.skip()
+            self.ask()
+        elif do == "grade" and phase == "grade":
+            self._graded(message.get("rating"))
+        elif phase == "ask":
+            self.secs = self.sitting.elapsed()
+            self.sure = _scale(message.get("confidence"), 1, 5)
+            {"answer": self._typed, "unknown": self._unknown, "reveal": self._reveal}.get(
+                do, lambda message: None
+            )(message)
+
+    def _typed(self, message: dict) -> None:
+        accept = self.question.variant.accept
+        if accept is None:
+            return
+        try:
+            passed = accept.holds(str(message.get("typed", "")))
+        except Unreadable as problem:
+            self._change(problem=f"{problem}.")
+            return
+        self._tell("Right." if passed else "Not this time.", passed=passed)
+
+    def _unknown(self, message: dict) -> None:
+        self.sure = None
+        self._tell("The answer:", rating=AGAIN)
+
+    def _reveal(self, message: dict) -> None:
+        self._change(phase="grade", problem="", answer=self.question.variant.answer)
+
+    def _graded(self, rating: Any) -> None:
+        if (rating := _scale(rating, AGAIN, EASY)) is not None:
+            self._tell("", rating=rating)
+
+    def _tell(self, verdict: str, **how: Any) -> None:
+        outcome = self.sitting.answer(self.question, secs=self.secs, confidence=self.sure, **how)
+        answer = self.question.variant.answer
+        self._change(
+            phase="told", problem="", verdict=verdict, answer=answer, coming=outcome.coming
+        )
+
+    def _change(self, **parts: Any) -> None:
+        self._show(**{**self.widget.card, **parts})
+
+    def _show(self, **card: Any) -> None:
+        self.widget.card = {**card, "notes": self.notes}
+
+
+def _asked(question: Question) -> dict[str, Any]:
+    accept = question.variant.accept
+    choices = list(accept.options) if accept else []
+    if accept and accept.kind == "yes-no":
+        choices = ["yes", "no"]
+    return {
+        "title": question.title,
+        "question": question.variant.question,
+        "choices": choices,
+        "format": accept.format if accept else "",
+        "problem": "",
+    }
+
+
+def _scale(value: Any, low: int, high: int) -> int | None:
+    return value if isinstance(value, int) and low <= value <= high else None
+
+
+def _widget_class() -> type:
+    import anywidget  # late: text must work where the widget stack is missing
+    import traitlets
+
+    traits = {"_esm": MODULE.read_text(encoding="utf-8"), "card": traitlets.Dict().tag(sync=True)}
+    return type("ReviewForm", (anywidget.AnyWidget,), traits)
