@@ -195,8 +195,9 @@ def _export(args: argparse.Namespace) -> int:
         return 0
     pages = export.export(entries(templates.load()))
     print(f"{_relative(export.target())}: {len(pages)} pages, ignored by git.")
-    print("`course book` now builds a private site with them, apart from the public one. "
-          "`course journal export --remove` ends that.")  # fmt: skip
+    if (home() / "_toc.yml").is_file():
+        print("`course book` now builds a private site with them, apart from the public one. "
+              "`course journal export --remove` ends that.")  # fmt: skip
     return 0
 
 

@@ -24,7 +24,7 @@ UNDERLINE = re.compile(r" {0,3}(=+|-{2,})[ \t]*$")
 KEY = re.compile(r"<!--\s*section:\s*([\w-]+)\s*-->")
 BEGIN, END = re.compile(r"<!--\s*journal:begin\b"), re.compile(r"<!--\s*journal:end\b")
 PROMPT = "> [ ] "
-NOT_ENTRIES = ("INDEX.md", "README.md")
+NOT_ENTRIES = ("index.md", "readme.md")
 
 
 def folder() -> Path:
@@ -34,7 +34,9 @@ def folder() -> Path:
 
 def files() -> list[Path]:
     """The entries' files, oldest first."""
-    return sorted(p for p in folder().glob("*.md") if p.name not in NOT_ENTRIES and p.is_file())
+    return sorted(
+        p for p in folder().glob("*.md") if p.name.casefold() not in NOT_ENTRIES and p.is_file()
+    )
 
 
 def slug(text: str) -> str:
