@@ -62,6 +62,10 @@ def plain(field: str) -> str:
     return html.unescape(field.replace("<br>", "\n"))
 
 
+def test_a_tab_does_not_end_a_field():
+    assert exports._html("a\tb\n<c>") == "a    b<br>&lt;c&gt;"
+
+
 def test_obsidian_reads_back(state):
     text = exports.obsidian(state)
     head, body = re.match(r"---\n(.*?)---\n(.*)", text, re.DOTALL).groups()

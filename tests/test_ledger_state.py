@@ -9,6 +9,7 @@ import pytest
 from course_lib.lab import events
 from course_lib.lab.ledger import state as ledger
 from course_lib.lab.ledger.blind_spots import BlindSpot
+from course_lib.lab.ledger.concepts import weakest_needed
 from tests.learner import Learner, at
 
 NORM, CASTS = "rms-normalization", "upcasting"
@@ -96,6 +97,12 @@ def test_transferred_is_passed_alone_where_another_lesson_uses_it(learner):
     assert learner.state(at(5)).levels[CASTS] == 4
 
 
+def test_a_neighbour_in_the_same_lesson_transfers_nothing(learner):
+    learner.check(at(1), "adamw-step")
+    learner.check(at(2), "param-groups")
+    assert learner.state(at(3)).levels["adamw"] == 3
+
+
 def test_help_transfers_nothing(learner):
     learner.check(at(1), "rmsnorm")
     learner.hint(at(2), "attention")
@@ -179,6 +186,14 @@ def test_a_remedy_names_the_weakest_thing_below(learner):
     learner.check(at(2), "rmsnorm")
     again = 'write 4.1 causal_attention again without looking, then check("attention")'
     assert learner.state(at(3)).blind_spots[0].remedy == again
+
+
+def test_the_weakest_below_is_the_lowest_and_of_equals_the_first():
+    levels = {NORM: 3, "rotation": 1, "half-split-layout": 1, "silu": 2}
+    assert weakest_needed(["rotary-embedding"], levels) == "half-split-layout"
+    assert weakest_needed(["gating"], levels) == "silu"
+    assert weakest_needed(["next-token-loss"], levels) == "rotary-embedding"
+    assert weakest_needed([NORM], levels) is None
 
 
 def test_sessions_end_with_a_pause_or_when_they_are_ended(learner):

@@ -28,8 +28,12 @@ from course_lib.lab.home import home
 VERSION = 1
 CLOCK = "%Y-%m-%dT%H:%M:%SZ"
 LONG_AGO = "1970-01-01T00:00:00Z"
-TEXTS = ("item", "result", "code", "exercise", "preset", "note", "text", "started", "ended")
-NUMBERS = ("attempt", "hint", "rating", "number")
+TYPES = {
+    **dict.fromkeys(("item", "result", "code", "exercise", "preset", "note", "text"), str),
+    **dict.fromkeys(("started", "ended"), str),
+    **dict.fromkeys(("attempt", "hint", "rating", "number", "confidence"), int),
+    "concepts": list,
+}
 CONFLICT = (b"<<<<<<<", b"|||||||", b"=======", b">>>>>>>")
 
 
@@ -58,7 +62,7 @@ def record(kind: str, /, **fields) -> bool:
 
 
 def read() -> list[dict]:
-    """All events, oldest first, each with a usable `t` and fields of the types named above.
+    """All events, oldest first, each with a usable `t` and fields of the types in `TYPES`.
 
     Passed over: lines that are no event, copies that joining two files has left, and events of a
     newer version of the course, which is said once.
@@ -74,11 +78,10 @@ def in_order(found: Iterable[dict]) -> list[dict]:
     """
     latest, clean = None, []
     for event in found:
-        time = _time(event.get("t")) or latest
-        clean.append(_typed(event) | {"t": time})
-        latest = time
+        latest = _time(event.get("t")) or latest
+        clean.append(_at(_typed(event), latest))
     first = next((e["t"] for e in clean if e["t"]), LONG_AGO)
-    return sorted((e | {"t": e["t"] or first} for e in clean), key=lambda e: e["t"])
+    return sorted((_at(e, e["t"] or first) for e in clean), key=lambda e: e["t"])
 
 
 def when(event: dict) -> datetime:
@@ -237,23 +240,26 @@ def _time(text) -> str | None:
     """A time in the form of `CLOCK`; without a zone it is taken as UTC. None when it is no time."""
     try:
         time = datetime.fromisoformat(text)
+        if len(text) == 20 and text[10::9] == "TZ":  # as we write it; the long way costs ten times
+            return text
         return stamp(time if time.tzinfo else time.replace(tzinfo=UTC)).rjust(20, "0")
     except (ValueError, TypeError, OverflowError):
         return None
 
 
 def _typed(event: dict) -> dict:
-    """Without known fields of a type that would break who reads them."""
-    bad = {k for k in TEXTS if not isinstance(event.get(k, ""), str)}
-    bad |= {k for k in NUMBERS if type(event.get(k, 0)) is not int}
-    confidence = event.get("confidence", 1)
-    if type(confidence) is not int or confidence not in range(1, 6):
-        bad.add("confidence")
-    kept = {k: v for k, v in event.items() if k not in bad}
-    if "concepts" in kept:
-        names = kept["concepts"] if isinstance(kept["concepts"], list) else []
-        kept["concepts"] = [name for name in names if isinstance(name, str)]
-    return kept
+    """Without known fields of a type or size that would break who reads them."""
+    bad = [k for k, v in event.items() if type(v) is not TYPES.get(k, type(v))]
+    if event.get("confidence", 1) not in (1, 2, 3, 4, 5):
+        bad.append("confidence")
+    kept = {k: v for k, v in event.items() if k not in bad} if bad else event
+    if not all(isinstance(name, str) for name in kept.get("concepts", ())):
+        kept = kept | {"concepts": [name for name in kept["concepts"] if isinstance(name, str)]}
+    return kept | {"concepts": []} if "concepts" in bad else kept
+
+
+def _at(event: dict, time: str | None) -> dict:
+    return event if event.get("t", "") == time else event | {"t": time}
 
 
 @functools.cache  # the cache is what makes it once: the same sentence is never said twice
