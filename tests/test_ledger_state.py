@@ -184,8 +184,9 @@ def test_a_remedy_names_the_weakest_thing_below(learner):
     assert state.blind_spots[0].remedy == "what it stands on: upcasting, lesson 01 RMSNorm"
     assert state.levels[CASTS] == 0, "its level is left alone"
     learner.check(at(2), "rmsnorm")
-    again = 'write 4.1 causal_attention again without looking, then check("attention")'
-    assert learner.state(at(3)).blind_spots[0].remedy == again
+    assert learner.state(at(3)).blind_spots[0].remedy == (
+        "read what comes before causal_attention in lesson 04 Attention, then say what went wrong"
+    )
 
 
 def test_the_weakest_below_is_the_lowest_and_of_equals_the_first():

@@ -148,7 +148,7 @@ def _fading(levels: dict, recall: dict, now: datetime) -> Iterable[BlindSpot]:
 
 
 def remedy(event: dict, levels: dict[str, int]) -> str:
-    """One thing to do in five minutes: a figure's preset, what it stands on, or the exercise."""
+    """One thing to do in five minutes: a figure's preset, what it stands on, or its pages."""
     figure, _, preset = event.get("preset", "").partition(":")
     if figure and preset:
         return f'figure("{figure}"), preset {preset}'
@@ -156,8 +156,11 @@ def remedy(event: dict, levels: dict[str, int]) -> str:
     if needed:
         lesson = concepts.lessons()[concepts.concepts()[needed].lesson]
         return f"what it stands on: {concepts.title(needed)}, lesson {lesson.title}"
-    again = _exercise(event)
-    return f'write {_titles([again])} again without looking, then check("{again}")'
+    card = registry.exercises().get(_exercise(event))
+    if not card:
+        return "course review"
+    lesson = concepts.lessons()[card.lesson].title
+    return f"read what comes before {card.title} in lesson {lesson}, then say what went wrong"
 
 
 def _titles(items: list[str]) -> str:
