@@ -24,6 +24,7 @@ from torch.nn.parallel import DistributedDataParallel
 from course_lib import checkpoint
 from course_lib.batches import BatchLoader
 from course_lib.gpt import GPT
+from course_lib.heartbeat import beat
 from course_lib.measure.flops import flops_per_token
 from course_lib.measure.speed import Speed
 from course_lib.options import parse
@@ -187,6 +188,7 @@ class DistributedTrainer:
                 before = self.tokens_seen
                 found = self.train_step(self.next_batches())
                 speed.stop(self.tokens_seen - before)
+                beat(self.step, c.max_steps, loss=found["loss"], tokens=self.tokens_seen)
                 self._refuse_nan(found)
                 last = self.step == c.max_steps
                 row = {"step": self.step, **found, "tokens": self.tokens_seen}

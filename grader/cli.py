@@ -101,6 +101,14 @@ def parser() -> argparse.ArgumentParser:
     graded.add_argument("--unsafe", action="store_true", help="run answers without a sandbox")
     graded.add_argument("--dask", action="store_true", help="on a Dask cluster on this machine")
     graded.add_argument("--scheduler", metavar="A", help="on a Dask cluster, as tcp://host:port")
+    launched = command(
+        "launch", "course_lib.lab.launch.terminal:run", "a script on several ranks, watched"
+    )
+    launched.add_argument("-m", "--module", action="store_true", help="SCRIPT is a module's name")
+    launched.add_argument("--ranks", default="auto", help="a number, auto, gpu or cpu (auto)")
+    launched.add_argument("--limit", metavar="S", help="seconds after which it is ended")
+    launched.add_argument("script", metavar="SCRIPT", help="file that every rank runs")
+    launched.add_argument("arguments", nargs="...", metavar="...", help="options of the script")
     report = command("report", "grader.judge.report:run", "one page on a class's results")
     report.add_argument(
         "results", nargs="?", type=Path, default=Path("grades.jsonl"), help="from `course grade`"

@@ -44,11 +44,17 @@ def _journal(line: str) -> None:
     import_module("course_lib.lab.journal.magic").journal(line)
 
 
+def _torchrun(line: str):
+    """`%torchrun --nproc_per_node=auto train.py`: a script on several ranks, watched."""
+    return import_module("course_lib.lab.launch.magic").torchrun(line)
+
+
 def _register() -> None:
-    """Make `%journal` known where this runs in IPython, which is not imported for it."""
+    """Make the magics known where this runs in IPython, which is not imported for it."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     if shell is not None:
         shell.register_magic_function(_journal, magic_name="journal")
+        shell.register_magic_function(_torchrun, magic_name="torchrun")
 
 
 _register()

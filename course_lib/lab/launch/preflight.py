@@ -1,0 +1,136 @@
+"""Everything that is looked at before a launch: under a second, and nothing has started yet.
+
+What it is: the machine and the script, asked for what would make the launch fail or surprise. What
+it leaves out: what to make of the answers (plan.py).
+"""
+
+import os
+import socket
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from course_lib.lab.launch import folder, gpus, plan, processes, script
+from course_lib.lab.launch.plan import Asked, Plan
+from course_lib.lab.launch.script import Refused, Script
+
+
+def look(asked: Asked, names: Mapping | None = None) -> tuple[Plan, Script]:
+    """The plan for this launch on this machine, with what a person should know, and the script.
+
+    `names` is the notebook's namespace: a name that the script lacks and the notebook has is said
+    so. Refused when the launch could only fail.
+    """
+    found = script.read(asked.script, module=asked.module)
+    _refuse_taken_port(asked)
+    left = _end_leftovers()
+    there, why_none = gpus.usable()
+    chosen = plan.decide(
+        asked, gpus=len(there), why_none=why_none, cores=_cores(), free_gb=free_memory_gb()
+    )
+    notes = [*chosen.notes, *_missing_names(found, names or {}), *left]
+    if chosen.backend == "nccl":
+        notes += _held_gpus(there[: chosen.ranks])
+    return replace(chosen, notes=tuple(notes)), found
+
+
+def free_memory_gb() -> float | None:
+    """Memory that new processes could take, in 10^9 bytes; None where nobody says."""
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        return next(float(x.split()[1]) * 1024 / 1e9 for x in lines if x.startswith("MemAvailable"))
+    except (OSError, StopIteration):
+        return None
+
+
+def _cores() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _missing_names(found: Script, names: Mapping) -> list[str]:
+    """One sentence on names that the script uses and nowhere defines."""
+    missing = script.undefined(found)
+    here = [name for name in missing if name in names]
+    said = []
+    if here:
+        said.append(
+            f"{found.name} uses {_listed(here)}, which this notebook has and the ranks do not: "
+            f"define {'it' if len(here) == 1 else 'them'} in the script, or import there"
+        )
+    if others := [name for name in missing if name not in names]:
+        said.append(f"{found.name} uses {_listed(others)} and nowhere defines "
+                    f"{'it' if len(others) == 1 else 'them'}")  # fmt: skip
+    return said
+
+
+def _held_gpus(there: list[gpus.Gpu]) -> list[str]:
+    """Who else holds memory of the GPUs that will be used."""
+    said = []
+    for number, gpu in enumerate(there):
+        if gpu.holders:
+            who = [("this notebook" if pid == os.getpid() else
+                    f"{processes.name_of(pid)} ({pid})") for pid in gpu.holders]  # fmt: skip
+            said.append(f"GPU {number}: {gpu.text()}, held by {', '.join(who[:4])}")
+    return said
+
+
+def _end_leftovers() -> list[str]:
+    """End the processes of runs whose launcher is gone; a sentence when there were some."""
+    killed = 0
+    for place in processes.runs_with_processes():
+        if place != os.environ.get("COURSE_RUN") and not folder.is_going_on(Path(place)):
+            killed += processes.sweep(place)
+    return [f"ended {killed} processes that an earlier run had left"] if killed else []
+
+
+def _refuse_taken_port(asked: Asked) -> None:
+    """A port that was asked for must be free; without one torchrun finds a free one itself."""
+    text = asked.option("master-port")
+    if text is None or asked.option("standalone") is not None:
+        return
+    if not text.isdecimal() or not 0 < int(text) < 65536:
+        raise Refused(
+            f"--master-port must be 1 to 65535, got {text!r}; without it a free one is used"
+        )
+    if asked.option("node-rank") not in (None, "0"):
+        return  # it is a port of another machine
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("", int(text)))
+        except OSError:
+            raise Refused(
+                f"port {text} is taken{_port_holder(int(text))}. Without --master-port torchrun "
+                "finds a free one"
+            ) from None
+
+
+def _port_holder(port: int) -> str:
+    """ " by jupyter-lab (1234)", as far as that can be seen."""
+    inodes = set()
+    for table in ("tcp", "tcp6"):
+        for line in _lines(Path("/proc/net") / table)[1:]:
+            parts = line.split()
+            if int(parts[1].rpartition(":")[2], 16) == port and parts[3] == "0A":  # listening
+                inodes.add(f"socket:[{parts[9]}]")
+    for entry in Path("/proc").glob("[0-9]*/fd/*"):
+        try:
+            if os.readlink(entry) in inodes:
+                pid = int(entry.parts[2])
+                return f" by {processes.name_of(pid)} ({pid})"
+        except OSError:  # gone, or not ours to see
+            continue
+    return ""
+
+
+def _lines(file: Path) -> list[str]:
+    try:
+        return file.read_text().splitlines()
+    except OSError:
+        return []
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names[:6]) + (", ..." if len(names) > 6 else "")
