@@ -250,3 +250,24 @@ def test_the_picture(learner):
     assert len({(box.x, box.y) for box in found}) == 37, "boxes on top of each other"
     assert all(len(box.lines) <= 2 and max(map(len, box.lines)) <= 15 for box in found)
     assert len(graph.text_list({})) == 37
+
+
+def luminance(colour: str) -> float:
+    parts_ = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts_]
+    return sum(weight * c for weight, c in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+
+def contrast(one: str, other: str) -> float:
+    low, high = sorted((luminance(one), luminance(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_the_picture_can_be_read_in_both_schemes(dark):
+    rules = graph.STYLE.partition("@media")[2 if dark else 0]
+    fills = dict(re.findall(r"\.concepts (\S+) {.*?fill: (#\w{6})", rules))
+    lines = dict(re.findall(r"\.concepts (\S+) {.*?stroke: (#\w{6})", rules))
+    boxes = [fill for name, fill in fills.items() if name != "text"]
+    assert len(boxes) == 7 and min(contrast(fills["text"], box) for box in boxes) >= 4.5
+    assert min(contrast(line, fills[".paper"]) for line in lines.values()) >= 3

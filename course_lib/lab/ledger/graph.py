@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from course_lib.lab.ledger import concepts
 from course_lib.lab.ledger.levels import NAMES
 
-BOX_W, BOX_H, GAP_X, GAP_Y, LEFT, TOP = 112, 54, 18, 34, 112, 44
+BOX_W, BOX_H, GAP_X, GAP_Y, LEFT, TOP = 112, 54, 18, 34, 136, 44
 STYLE = """
 .concepts text { font: 12px system-ui, sans-serif; fill: #1b1f24 }
 .concepts .small { font-size: 11px }
