@@ -9,6 +9,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from fsrs import Rating
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from course_lib.lab import registry
 from course_lib.lab.events import stamp
@@ -274,6 +276,29 @@ def test_an_event_edited_by_hand_never_stops_a_sitting(odd):
     now = START + 9 * DAY
     assert len(schedule.schedule(events, now)) == 4
     assert queue.due(events, now, EVERYTHING) and schedule.set_aside(events, now) is not None
+
+
+JUNK = st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.lists(st.text())
+ITEM = st.sampled_from(["rmsnorm", "rmsnorm-1", "bytes-2", "attention", "gone-1"]) | JUNK
+EVENT = st.fixed_dictionaries(
+    {"kind": st.sampled_from(["check", "hint", "solution", "review", "session"])},
+    optional={
+        "t": st.sampled_from([stamp(START + n * DAY) for n in (-9, 0, 3, 400)]) | JUNK,
+        "item": ITEM, "result": st.sampled_from(["pass", "fail"]) | JUNK, "code": JUNK,
+        "rating": st.integers(0, 5) | JUNK, "hint": JUNK, "confidence": JUNK, "v": JUNK,
+    },
+)  # fmt: skip
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(EVENT, max_size=12))
+def test_no_record_is_a_crash(events):
+    now = START + 5 * DAY
+    found = schedule.schedule(events, now)
+    assert all(one.due.tzinfo and 0 <= one.retrievability <= 1 for one in found.values())
+    assert all(now - one.due >= timedelta(-181) for one in found.values())
+    assert len(queue.due(events, now, EVERYTHING)) <= queue.A_DAY
+    assert all(isinstance(line, str) for line in schedule.set_aside(events, now))
 
 
 def test_empty():
