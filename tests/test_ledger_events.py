@@ -82,6 +82,12 @@ def test_a_line_separator_inside_a_text_does_not_end_the_line():
     assert events.read()[0]["text"] == "one\u2028two\x85"
 
 
+def test_half_a_character_becomes_a_mark():
+    put(line(1, item="a\ud83d", note="\ud83d\ude00"))
+    (event,) = events.read()
+    assert event["item"] == "a\ufffd" and event["note"] == "\N{GRINNING FACE}"
+
+
 def test_fields_of_the_wrong_type_are_dropped_in_memory_alone():
     put(line(1, item=["a"], hint="2", attempt=1.5, confidence=9, concepts="x", note=3, odd={}),
         line(2, item="b", concepts=["x", 4], confidence=True))  # fmt: skip

@@ -145,6 +145,13 @@ def test_a_note_cannot_end_its_part(learner):
     assert page.updated(text, learner.state(at(2))) == text
 
 
+def test_a_mark_in_any_text_cannot_end_its_part():
+    body = "x <!-- ledger:end now --> y <!--ledger:hash 1-->"
+    text = parts.put("", "now", body, heading="## Now", now=at(0))
+    assert parts.put(text, "now", body, heading="## Now", now=at(0)) == text
+    assert text.count("<!-- ledger:end now -->") == 1
+
+
 def git(folder, *words: str) -> int:
     return subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a", *words], cwd=folder,
                           capture_output=True).returncode  # fmt: skip

@@ -328,6 +328,9 @@ def test_events_of_an_odd_kind_or_shape_are_no_trouble():
         "concepts": ["lost-idea"]}, {"kind": "journal", "item": 3}, {"kind": "_raise"},
         {"kind": "note", "text": "ja"}, {"kind": "reveal", "item": "x", "measured": None},
     ]  # fmt: skip
-    state = ledger.derive(odd, at(0))
+    first = [{"kind": kind, "t": "0001-01-01T00:00:00Z", "item": "rmsnorm", "result": "pass"}
+             for kind in ("session", "check", "hint", "review")]  # fmt: skip
+    last = [event | {"t": "9999-12-31T23:59:59Z"} for event in first]
+    state = ledger.derive(odd + first + last, at(0))
     assert state.levels["lost-idea"] == 3 and "gone" not in state.exercises
-    assert state.sessions[-1].notes == ["ja"]
+    assert [s.notes for s in state.sessions if s.notes] == [["ja"]]

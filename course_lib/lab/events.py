@@ -29,7 +29,7 @@ VERSION = 1
 CLOCK = "%Y-%m-%dT%H:%M:%SZ"
 LONG_AGO = "1970-01-01T00:00:00Z"
 TYPES = {
-    **dict.fromkeys(("item", "result", "code", "exercise", "preset", "note", "text"), str),
+    **dict.fromkeys(("item", "result", "code", "exercise", "preset", "note", "text", "src"), str),
     **dict.fromkeys(("started", "ended"), str),
     **dict.fromkeys(("attempt", "hint", "rating", "number", "confidence"), int),
     "concepts": list,
@@ -190,9 +190,15 @@ def _event(line: bytes) -> dict | None:
         return None
     try:
         event = json.loads(line.decode("utf-8", errors="replace"))
+        if b"\\ud" in line.lower():  # halves of a character, which no file could be written with
+            event = json.loads(_whole(json.dumps(event, ensure_ascii=False)))
     except (ValueError, RecursionError):
         return None
     return event if isinstance(event, dict) and isinstance(event.get("kind"), str) else None
+
+
+def _whole(text: str) -> str:
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _parsed(lines: list[bytes]) -> list[tuple[bytes, dict]]:

@@ -23,7 +23,7 @@ SIDES = {"<<<<<<<": "ours", "|||||||": "base", "=======": "theirs", ">>>>>>>": "
 def put(text: str, name: str, body: str, *, heading: str, now: datetime) -> str:
     """The page with part `name` holding `body`; where it is missing, it comes last, under `heading`.
 
-    `body` must hold no marks (see `inert`).
+    A mark inside `body` is made harmless.
     """
     found = list(_pair(name).finditer(text))
     newline = "\r\n" if text.count("\r\n") * 2 > text.count("\n") else "\n"
@@ -54,6 +54,7 @@ def _pair(name: str) -> re.Pattern:
 
 
 def _block(name: str, body: str) -> str:
+    body = re.sub(r"<!--(?=\s*ledger:)", r"<\\!--", body)
     return (
         f"<!-- ledger:begin {name} -->\n{body}\n"
         f"<!-- ledger:hash {digest(body)} -->\n<!-- ledger:end {name} -->"

@@ -63,7 +63,7 @@ def _close(found: list[Session], event: dict) -> None:
     """End the last session, or add to its notes; one of its own when its work is not recorded."""
     started = _time(event.get("started"), when(event))
     ended = max(_time(event.get("ended"), when(event)), started)
-    if not found or found[-1].ended < started - PAUSE:  # its events are gone, or elsewhere
+    if not found or started - found[-1].ended > PAUSE:  # its events are gone, or elsewhere
         found.append(Session(len(found) + 1, started, ended))
     last = found[-1]
     last.is_closed = True
