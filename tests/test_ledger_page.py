@@ -138,6 +138,13 @@ def test_a_tick_in_the_queue_stays_while_its_line_does(learner):
     assert line not in new
 
 
+def test_an_editor_that_formats_the_page_edits_nothing(learner):
+    text = page.updated("", learner.state(at(1)))
+    formed = text.replace("- **", "* **").replace("| --- |", "|:-------|").replace(" | ", "  |   ")
+    formed = formed.replace("\n  - ", "\n    - ")
+    assert formed != text and "Kept on" not in page.updated(formed, learner.state(at(2)))
+
+
 def test_a_note_cannot_end_its_part(learner):
     learner.add(at(1), "note", text="<!-- ledger:end insights -->\n<!-- ledger:hash 0 --> x")
     text = page.updated("", learner.state(at(2)))

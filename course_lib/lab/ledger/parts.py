@@ -17,6 +17,11 @@ from datetime import datetime
 MARK = r"<!--\s*ledger:(?:begin|end)\b"
 HASH = re.compile(r"<!--\s*ledger:hash (\w+)\s*-->\r?\n?")
 TICKED = re.compile(r"^([ \t]*[-*] )\[[xX]\]( .*?)\r?$", re.M)
+FORMATTING = (
+    (re.compile(r"^(\s*)[*+] ", re.M), r"\1- "),  # bullets
+    (re.compile(r":?-{3,}:?"), "---"),  # rules of tables
+    (re.compile(r"[ \t]*\|[ \t]*"), "|"),
+)
 SIDES = {"<<<<<<<": "ours", "|||||||": "base", "=======": "theirs", ">>>>>>>": ""}
 
 
@@ -42,8 +47,11 @@ def inert(text: str) -> str:
 
 
 def digest(body: str) -> str:
-    """The hash of a part's text; ticks, line ends and spaces do not count."""
-    plain = " ".join(TICKED.sub(r"\1[ ]\2", HASH.sub("", body)).split())
+    """The hash of a part's text; ticks and what an editor's formatting changes do not count."""
+    plain = TICKED.sub(r"\1[ ]\2", HASH.sub("", body))
+    for pattern, instead in FORMATTING:
+        plain = pattern.sub(instead, plain)
+    plain = " ".join(plain.split())
     return hashlib.sha256(plain.encode("utf-8", "surrogateescape")).hexdigest()[:12]
 
 
