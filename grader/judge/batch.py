@@ -229,7 +229,7 @@ def _tell(results: Iterable[Result], store: Store, *, as_json: bool) -> int:
         count, bad = count + 1, bad + (result.status == UNGRADABLE)
         people += any(row.person for row in result.exercises.values()) or bool(result.texts)
         tiers |= {result.tier} - {""}
-        print(json.dumps(result.json()) if as_json else _line(result), flush=True)
+        print(json.dumps(result.json()) if as_json else _line(result))
     if not as_json:
         print(f"{count} notebooks, {bad} ungradable, {people} with something for a person to read; "
               f"sandbox tier {', '.join(sorted(tiers)) or 'not used'}; results in {store.path}")  # fmt: skip
