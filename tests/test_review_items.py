@@ -393,6 +393,7 @@ FACTS = {
     "shard-batch-1": shard_batch_1,
     "shard-batch-2": lambda n: len(shard_of_rank(np.arange(n.B), rank=0, world_size=n.R)),
     "adamw-step-1": adamw_step_1, "adamw-step-2": adamw_step_2, "adamw-step-3": adamw_step_3,
+    "adamw-step-4": lambda n: moved(float(n.g), n.lr, w=float(n.w), decay=n.decay),
     "param-groups-1": lambda n: moved(0.0, n.lr, w=float(n.w), decay=n.decay),
     "param-groups-2": param_groups_2, "param-groups-3": param_groups_3,
     "get-lr-1": lambda n: moved(n.g, n.lr), "get-lr-2": get_lr_2,
@@ -424,6 +425,11 @@ def test_an_item_is_short_and_clean(item):
         assert question.endswith("?") and len(question.split()) <= 45, question
         for text in (question, answer):
             assert not {"{", "}"} & set(text) and "  " not in text, text
+
+
+def test_every_concept_that_is_taught_is_asked_about():
+    taught = {c for card in registry.exercises().values() for c in card.teaches}
+    assert taught <= {c for item in items().values() for c in item.concepts}
 
 
 def test_each_exercise_has_two_to_four_items():
