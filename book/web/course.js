@@ -58,6 +58,24 @@
     });
   }
 
+  // A box is ticked by its reader, and stays so in this browser; its name is the line it stands in.
+  function checklists() {
+    const known = (name) => `ticked:${location.pathname}:${name}`;
+    document.querySelectorAll(".task-list-item-checkbox").forEach((box, index) => {
+      const line = box.closest("li");
+      const name = known(line.textContent.trim().slice(0, 80));
+      line.id ||= `line-${index}`;
+      box.setAttribute("aria-labelledby", line.id);
+      box.disabled = false;
+      try {
+        box.checked = localStorage.getItem(name) === "1";
+        box.addEventListener("change", () => localStorage.setItem(name, box.checked ? "1" : "0"));
+      } catch {
+        // no storage here: the box works until the page is left
+      }
+    });
+  }
+
   // On paper nothing can be unfolded, so everything is.
   function unfoldForPrint() {
     let folded = [];
@@ -77,6 +95,7 @@
   function start() {
     dropFalseNames();
     emptyHeadings();
+    checklists();
     watchScrollers();
     unfoldForPrint();
   }

