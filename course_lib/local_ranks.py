@@ -27,7 +27,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
+
+from course_lib.measure.traffic import Traffic, held_now
 
 GRACE_S = 1.0  # after one rank has failed, for the others to say that they failed first
 
@@ -39,7 +40,7 @@ class Rank:
     value: Any
     """What the function returned."""
     collectives: list[tuple[str, int]] = field(default_factory=list)
-    """(name, bytes of the tensors handed over) of each, in order: "allreduce", "send", ..."""
+    """(name, bytes of the whole tensor) of each, in order: "allreduce", "send", ... (`Traffic`)."""
     held_bytes: int = 0
     """Bytes of tensors that the call has made and that are alive after it, the result included."""
 
@@ -155,27 +156,7 @@ def _failure(error: BaseException) -> tuple[str, str, int | None]:
     return kinds[0], str(error)[:600], cells[-1] if cells else None
 
 
-class Traffic(TorchDispatchMode):
-    """Notes every operation of torch's process groups, by hand or from a wrapper."""
-
-    def __init__(self):
-        super().__init__()
-        self.seen: list[tuple[str, int]] = []
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        if func.namespace == "c10d":
-            self.seen.append((func._opname.strip("_"), sum(map(_bytes, args))))
-        return func(*args, **(kwargs or {}))
-
-
-def _bytes(value: Any) -> int:
-    if isinstance(value, Tensor):
-        return value.numel() * value.element_size()
-    return sum(map(_bytes, value)) if isinstance(value, (list, tuple)) else 0
-
-
 def _held_bytes() -> int:
     """Bytes of the distinct storages of tensors made since `gc.freeze`, and still alive."""
     gc.collect()
-    storages = [x.untyped_storage() for x in gc.get_objects() if isinstance(x, Tensor)]
-    return sum({s._cdata: s.nbytes() for s in storages}.values())
+    return held_now(x for x in gc.get_objects() if isinstance(x, Tensor))

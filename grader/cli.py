@@ -105,7 +105,7 @@ def parser() -> argparse.ArgumentParser:
         "launch", "course_lib.lab.launch.terminal:run", "a script on several ranks, watched"
     )
     launched.add_argument("-m", "--module", action="store_true", help="SCRIPT is a module's name")
-    launched.add_argument("--ranks", default="auto", help="a number, auto, gpu or cpu (auto)")
+    launched.add_argument("--ranks", help="a number, gpu, cpu or auto (default auto)")
     launched.add_argument("--limit", metavar="S", help="seconds after which it is ended")
     launched.add_argument("script", metavar="SCRIPT", help="file that every rank runs")
     launched.add_argument("arguments", nargs="...", metavar="...", help="options of the script")

@@ -147,9 +147,9 @@ def _root(ends: Sequence[End], places: Sequence[Place]) -> tuple[int, str, str]:
     if own:
         first = min(own, key=lambda end: end.when)
         return first.rank, first.text, ""
-    waited = f"{ranks_text([e.rank for e in ends if e.victim])} waited for it"
     if odd := stacks.odd_ones(places):
-        return odd[0].rank, f"it did not come, it stood {odd[0].text}", f"{waited}, in vain."
+        first = odd[0]
+        return first.rank, f"it did not come, it stood {first.text}", _waited(ends, first.rank)
     groups = stacks.grouped(places)
     if len(groups) > 1:
         where = "; ".join(f"{ranks_text([p.rank for p in g])} {g[0].text}" for g in groups)
@@ -158,14 +158,19 @@ def _root(ends: Sequence[End], places: Sequence[Place]) -> tuple[int, str, str]:
     gone = [end for end in ends if end.fine and end.when < NEVER]
     if gone:
         first = min(gone, key=lambda end: end.when)
-        return first.rank, "it ended, without an error, while others still needed it", (
-            f"{waited}: look for a collective that this rank does not make, or a loop that is "
-            "shorter on it.")  # fmt: skip
+        means = (f"{_waited(ends, first.rank)} Look for a collective that this rank does not make, "
+                 "or a loop that is shorter on it.")  # fmt: skip
+        return first.rank, "it ended, without an error, while others still needed it", means
     silent = [end for end in ends if end.text == "stopped by torchrun"]
     if silent and len(silent) < len(ends):
         return silent[0].rank, "it never came to a collective that the others were in", ""
     first = min(ends, key=lambda end: end.when)
     return first.rank, first.text, ""
+
+
+def _waited(ends: Sequence[End], root: int) -> str:
+    victims = [end.rank for end in ends if end.victim and end.rank != root]
+    return f"{ranks_text(victims)} waited for it, in vain." if victims else ""
 
 
 def _others(ends: Sequence[End], root: int) -> list[str]:

@@ -89,7 +89,7 @@ def folders() -> list[Path]:
 @contextmanager
 def created() -> Iterator[Path]:
     """A new folder with the next number, locked as long as the block lasts; old ones go."""
-    prune()
+    prune(KEPT - 1)
     where = runs_folder()
     numbers = [int(p.name) for p in where.glob("[0-9]*") if NUMBER.fullmatch(p.name)]
     number = max(numbers, default=0) + 1
@@ -120,9 +120,10 @@ def is_going_on(folder: Path) -> bool:
     return False
 
 
-def prune(keep: int = KEPT) -> None:
-    """Remove all but the newest runs; those that are going on stay."""
-    for folder in folders()[:-keep]:
+def prune(keep: int) -> None:
+    """Remove all but the newest `keep` runs; those that are going on stay."""
+    found = folders()
+    for folder in found[: max(len(found) - keep, 0)]:
         if not is_going_on(folder):
             shutil.rmtree(folder, ignore_errors=True)
 

@@ -11,7 +11,8 @@ def run(args: argparse.Namespace) -> int:
     """`course launch [-m] SCRIPT [--ranks N] [--limit S] [options of the script]`.
 
     Exit status 1 when a rank failed, 2 for what was asked wrongly, 130 after Ctrl-C. The options
-    of this command stand before the script or right behind it; what follows is the script's.
+    of this command stand before the script or right behind it; what follows is the script's, and
+    so is one that was given before.
     """
     ranks, limit, rest = _own(args)
     words = [f"--nproc_per_node={ranks}", *["-m"] * args.module, args.script, *rest]
@@ -26,15 +27,13 @@ def _own(args: argparse.Namespace) -> tuple[str, float | None, list[str]]:
     """(ranks, limit, the script's words)."""
     found = {"--ranks": args.ranks, "--limit": args.limit}
     rest = list(args.arguments)
-    while rest and rest[0].partition("=")[0] in found:
+    while rest and found.get(rest[0].partition("=")[0], "") is None:
         name, equals, value = rest.pop(0).partition("=")
         if not equals and not rest:
             raise Refused(f"{name} needs a value")
         found[name] = value if equals else rest.pop(0)
-    if rest[:1] == ["--"]:
-        rest = rest[1:]
+    ranks, limit = found["--ranks"] or "auto", found["--limit"]
     try:
-        limit = magic.limit_s(True) if found["--limit"] is None else float(found["--limit"])
+        return ranks, magic.limit_s(True) if limit is None else float(limit), rest
     except ValueError:
-        raise Refused(f"--limit takes seconds, got {found['--limit']!r}") from None
-    return str(found["--ranks"]), limit, rest
+        raise Refused(f"--limit takes seconds, got {limit!r}") from None

@@ -1,0 +1,187 @@
+"""Data parallelism by hand: one model on every rank, and one gradient among them.
+
+What it is: the same weights for all, gradients averaged after backward, and the same in buckets that
+are reduced while backward still computes. What it leaves out: what torch's
+DistributedDataParallel does beyond it (gradients as views of the buckets, unequal numbers of batches,
+communication hooks, a first bucket that is smaller).
+
+Source: Li et al. 2020 ("PyTorch Distributed: Experiences on Accelerating Data Parallel Training"),
+sections 3.2 and 4.2.
+
+R ranks. A group of None is the default group; where there is none, the world has one rank.
+"""
+
+import contextlib
+from collections.abc import Iterable, Iterator
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from course_lib.collectives import place
+
+BUCKET_BYTES = 25 * 2**20
+"""Bytes of gradients that travel together, as in torch: large enough that latency is small beside
+the transfer, small enough that the first bucket leaves while most of backward is still to come."""
+
+
+def broadcast_state(module: nn.Module, group: dist.ProcessGroup | None = None) -> None:
+    """Overwrite parameters and buffers with those of rank 0, in place.
+
+    One broadcast of its bytes per tensor, frozen ones too; a tied one travels once.
+    """
+    if not dist.is_initialized():
+        return
+    with torch.no_grad():
+        for tensor in (*module.parameters(), *module.buffers()):
+            dist.broadcast(tensor, group=group, group_src=0)
+
+
+def sync_gradients(params: Iterable[Tensor], group: dist.ProcessGroup | None = None) -> None:
+    """Make every `p.grad` the mean over the R ranks of what it is on each; after backward.
+
+    Every rank calls it with the same `params` in the same order, and every rank issues one all-reduce
+    for each one that `requires_grad`, of the bytes of its gradient: a rank on which a parameter
+    was not used (`p.grad` is None) takes part with zeros. Frozen parameters are passed over.
+    `p.grad` keeps its dtype. Sends 2 (R - 1) / R times the bytes of the gradients.
+    """
+    _, world_size = place(group)
+    for p in params:
+        if not p.requires_grad:
+            continue
+        if p.grad is None:  # others may have one, and a collective that one rank skips hangs
+            p.grad = torch.zeros_like(p)
+        if dist.is_initialized():
+            dist.all_reduce(p.grad, group=group)
+        p.grad /= world_size
+
+
+def assign_buckets(params: Iterable[Tensor], bucket_bytes: int) -> list[list[Tensor]]:
+    """The parameters that take a gradient, last first, in lists of at most `bucket_bytes` bytes.
+
+    Backward runs from the end of the model to its beginning, so that is the order in which gradients
+    are ready. A bucket holds one dtype on one device, and at least one parameter however large.
+    ValueError for bucket_bytes below 1.
+    """
+    if bucket_bytes < 1:
+        raise ValueError(f"bucket_bytes must be at least 1, got {bucket_bytes}")
+    buckets: list[list[Tensor]] = []
+    room, last = 0, None
+    for p in reversed([p for p in params if p.requires_grad]):
+        num_bytes, kind = p.numel() * p.element_size(), (p.dtype, p.device)
+        if num_bytes > room or kind != last:
+            buckets.append([])
+            room, last = bucket_bytes, kind
+        buckets[-1].append(p)
+        room -= num_bytes
+    return buckets
+
+
+class DataParallel(nn.Module):
+    """`module` on every rank, with gradients that are averaged while backward runs.
+
+    Call it as the module; after the last `backward()` of an update call `finish()`, then the
+    optimizer. All ranks begin with rank 0's weights. Collectives: a broadcast per parameter and
+    buffer when it is made; per update one all-reduce per bucket, together of the bytes of the
+    gradients, 2 (R - 1) / R of which a rank sends.
+
+    The protocol, on every rank:
+    1. backward calls `gradient_ready(p)` as soon as the gradient of p is final;
+    2. a bucket whose gradients are all ready is copied into one flat tensor, and its all-reduce is
+       started, not waited for: backward goes on meanwhile;
+    3. buckets start strictly in their order, since every rank must issue the same collectives in
+       the same order, whatever it used;
+    4. `finish()` starts the buckets that are left, waits for all, and writes the means back.
+
+    Args: `module`; `bucket_bytes`, see `assign_buckets`; `group`.
+    """
+
+    def __init__(self, module: nn.Module, *, bucket_bytes: int = BUCKET_BYTES,
+                 group: dist.ProcessGroup | None = None):  # fmt: skip
+        super().__init__()
+        self.module, self.group = module, group
+        self.world_size = place(group)[1]
+        broadcast_state(module, group)
+        self.buckets = assign_buckets(module.parameters(), bucket_bytes)
+        self.bucket_of = {p: i for i, bucket in enumerate(self.buckets) for p in bucket}
+        self.syncing = True
+        """False inside `no_sync`."""
+        self.start_over()
+        for p in self.bucket_of:
+            p.register_post_accumulate_grad_hook(self.gradient_ready)
+
+    def start_over(self) -> None:
+        """Forget what is under way: no gradient is ready, no bucket is started."""
+        self.missing = [set(bucket) for bucket in self.buckets]
+        """By bucket: the parameters whose gradient is not ready yet."""
+        self.started: list[tuple[Tensor, dist.Work | None]] = []
+        """By bucket, for those started: the flat gradients and the all-reduce to wait for."""
+
+    def forward(self, *args, **kwargs):
+        """What `module` returns."""
+        return self.module(*args, **kwargs)
+
+    def gradient_ready(self, p: Tensor) -> None:
+        """Called in the backward pass, once `p.grad` is final; starts every bucket that may start.
+
+        `self.missing[i]` holds the parameters of bucket i that are still to come, `self.bucket_of[p]`
+        is the bucket of p, `len(self.started)` the next bucket to start: it starts
+        (`start_bucket`) when nothing of it is missing, and so may the ones behind it. Does nothing
+        inside `no_sync`. ValueError when p's bucket has started: a backward pass without `finish()`.
+        """
+        if not self.syncing:
+            return
+        bucket = self.bucket_of[p]
+        if bucket < len(self.started):
+            raise ValueError("a second backward pass before finish(): its gradients would be lost; "
+                             "call finish() after each, or make all but the last in no_sync()")  # fmt: skip
+        self.missing[bucket].discard(p)
+        while len(self.started) < len(self.buckets) and not self.missing[len(self.started)]:
+            self.start_bucket()
+
+    def start_bucket(self) -> None:
+        """Start the all-reduce of the next bucket and note it in `self.started`; does not wait.
+
+        What travels is one new flat tensor of the gradients in the bucket's order, zeros for a
+        parameter that has none.
+        """
+        bucket = self.buckets[len(self.started)]
+        flat = torch.cat([(torch.zeros_like(p) if p.grad is None else p.grad).reshape(-1)
+                          for p in bucket])  # fmt: skip
+        work = None
+        if dist.is_initialized():
+            work = dist.all_reduce(flat, group=self.group, async_op=True)
+        self.started.append((flat, work))
+
+    def finish(self) -> None:
+        """After backward: every `p.grad` becomes the mean over the ranks; ready for the next update.
+
+        Buckets that have not started, because this rank did not use one of their parameters, start
+        now; then each is waited for, divided by R, and copied back, into parameters without
+        a gradient too. One that no rank used thus gets zeros: freeze it if the optimizer must not
+        decay it.
+        """
+        while len(self.started) < len(self.buckets):
+            self.start_bucket()
+        for bucket, (flat, work) in zip(self.buckets, self.started, strict=True):
+            if work is not None:
+                work.wait()
+            flat /= self.world_size
+            for p, mean in zip(bucket, flat.split([p.numel() for p in bucket]), strict=True):
+                if p.grad is None:
+                    p.grad = torch.empty_like(p)
+                p.grad.copy_(mean.view_as(p))
+        self.start_over()
+
+    @contextlib.contextmanager
+    def no_sync(self) -> Iterator[None]:
+        """Backward passes inside only add to `p.grad`: no collective is issued, no bucket starts.
+
+        For all micro-batches of an update but the last, whose backward pass then sends the sum of
+        all of them, once. Ends as it began, after an error too, and where contexts are nested.
+        """
+        before, self.syncing = self.syncing, False
+        try:
+            yield
+        finally:
+            self.syncing = before
