@@ -57,12 +57,15 @@ def of_home(home: Path) -> list[int]:
     return [pid for place in runs for pid in processes.of_run(place)]
 
 
-def gone(home: Path, seconds: float = SOON_S) -> bool:
+def gone(home: Path, seconds: float = 2 * SOON_S) -> bool:
     """Whether all processes of that home are gone within so many seconds."""
     deadline = time.monotonic() + seconds
     while of_home(home) and time.monotonic() < deadline:
         time.sleep(0.1)
-    return not of_home(home)
+    left = of_home(home)
+    for pid in left:  # what a failed test shows
+        print(pid, Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode())
+    return not left
 
 
 def begun(home: Path, ranks: int, seconds: float = 60) -> Path:
@@ -225,7 +228,7 @@ def test_a_hang_in_a_collective_is_reported_while_it_lasts_and_named_at_the_end(
     """The real torchrun: it names the victim; we name the rank that did not come."""
     lines, error = failed("""
         import datetime, os, time, torch, torch.distributed as dist
-        dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=8))
+        dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=6))
         dist.barrier()
         if dist.get_rank() == 1:
             time.sleep(100)

@@ -19,8 +19,8 @@ from course_lib.lab.launch.start import Agent
 from course_lib.lab.launch.watch import Watch
 
 TICK_S = 0.1
-PROBE_S = 5.0  # without a sign of life, then the ranks are asked where they are, for their state
-QUIET_S = 20.0  # then it is said
+PROBE_S = 5.0  # without a sign of life, then the ranks are asked where they are, again and again
+QUIET_S = 20.0  # then it is said; again after twice the time, if they are somewhere else by then
 ENDING_S = 6.0  # for torchrun to end the others once a rank has failed, then they are killed
 
 
@@ -70,7 +70,8 @@ class _Launch:
         self.limit_s, self.quiet_s = limit_s, quiet_s
         self.watch = Watch(place, plan.ranks)
         self.places: list[stacks.Place] = []
-        self.probed = self.reported = False
+        self.next_ask = self.next_report = 0.0
+        self.reported: list[stacks.Place] = []
         self.ending: float | None = None
         self.killed: set[int] = set()
         self.began = time.monotonic()
@@ -113,17 +114,21 @@ class _Launch:
     def _look(self) -> None:
         """Take in what is new, show it, and ask where the ranks are if there is nothing new."""
         new = self.watch.read()
-        quiet = self.watch.quiet_s()
-        if quiet < min(PROBE_S, self.quiet_s):
-            self.probed = self.reported = False
-        elif not self.probed and self.ending is None:
-            self.probed = True
-            self._ask()
-        if quiet >= self.quiet_s and not self.reported and self.ending is None:
-            self.reported = True
-            self._ask()
-            self.view.say(stacks.report(self.places, quiet))
+        self._look_for_a_hang(self.watch.quiet_s())
         self.view.update(self.watch, new, self._seconds())
+
+    def _look_for_a_hang(self, quiet_s: float) -> None:
+        """A rank may be importing, compiling, or waiting for ever: it says where it is."""
+        pause = min(PROBE_S, self.quiet_s)
+        if quiet_s < pause or self.ending is not None:
+            self.next_ask, self.next_report, self.reported = pause, self.quiet_s, []
+            return
+        if quiet_s >= self.next_ask:
+            self.next_ask = quiet_s + pause
+            self._ask()
+        if quiet_s >= self.next_report and self.places != self.reported:
+            self.next_report, self.reported = 2 * quiet_s, self.places
+            self.view.say(stacks.report(self.places, quiet_s))
 
     def _ask(self) -> None:
         """Where the ranks are, for the panel, and for the cause if this ends badly."""
