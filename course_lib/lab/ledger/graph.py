@@ -11,13 +11,16 @@ from dataclasses import dataclass
 from course_lib.lab.ledger import concepts
 from course_lib.lab.ledger.levels import NAMES
 
-BOX_W, BOX_H, GAP_X, GAP_Y, LEFT, TOP = 112, 54, 18, 34, 136, 44
+BOX_W, BOX_H, GAP_X, GAP_Y, LEFT, TOP = 112, 56, 26, 46, 160, 56
+LANE = 4
+"""Pixels between two lines that run down the same gap."""
 STYLE = """
 .concepts text { font: 12px system-ui, sans-serif; fill: #1b1f24 }
 .concepts .small { font-size: 11px }
 .concepts .paper { fill: #ffffff }
 .concepts rect { stroke: #57606a; stroke-width: 1 }
 .concepts path { fill: none; stroke: #6e7781; stroke-width: 1 }
+.concepts .tip { fill: #6e7781 }
 .concepts .l0 { fill: #ffffff; stroke-dasharray: 3 3 }
 .concepts .l1 { fill: #eef1f4 }
 .concepts .l2 { fill: #dcebf9 }
@@ -29,6 +32,7 @@ STYLE = """
   .concepts .paper { fill: #14181d }
   .concepts rect { stroke: #9aa4ae }
   .concepts path { stroke: #8b949e }
+  .concepts .tip { fill: #8b949e }
   .concepts .l0 { fill: #14181d }
   .concepts .l1 { fill: #272e36 }
   .concepts .l2 { fill: #1d3550 }
@@ -77,12 +81,6 @@ def svg(levels: dict[str, int]) -> str:
     places = {box.slug: box for box in found}
     width = max(box.x for box in found) + BOX_W + GAP_X
     height = max(box.y for box in found) + BOX_H + GAP_Y
-    edges = [
-        _edge(places[need], box)
-        for box in found
-        for need in concepts.concepts()[box.slug].requires
-        if need in places
-    ]
     names = " \N{MIDDLE DOT} ".join(f"{level} {name}" for level, name in enumerate(NAMES))
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" '
@@ -92,7 +90,9 @@ def svg(levels: dict[str, int]) -> str:
         f"<style>{STYLE}</style>",
         f'<rect class="paper" width="{width}" height="{height}" style="stroke:none"/>',
         f'<text x="{GAP_X}" y="24">Level: {names}</text>',
-        *edges,
+        '<marker id="concepts-end" viewBox="0 0 6 6" refX="6" refY="3" markerWidth="6" '
+        'markerHeight="6" orient="auto"><path class="tip" d="M0 0 L6 3 L0 6 z"/></marker>',
+        *_edges(places),
         *(_label(title, y) for title, y in labels),
         *(_drawn(box, levels.get(box.slug, 0)) for box in found),
         "</svg>",
@@ -120,12 +120,31 @@ def _described(levels: dict[str, int]) -> str:
     return f"A row for each lesson; lines lead from a concept to those that stand on it. {told}."
 
 
-def _edge(start: Box, end: Box) -> str:
-    if start.y == end.y:  # a neighbour, or over one: an arc above the row
-        x1, x2, y = start.x + BOX_W // 2, end.x + BOX_W // 2, start.y
-        return f'<path d="M{x1} {y} C{x1} {y - 22} {x2} {y - 22} {x2} {y}"/>'
-    x1, y1, x2, y2 = start.x + BOX_W // 2, start.y + BOX_H, end.x + BOX_W // 2, end.y
-    return f'<path d="M{x1} {y1} C{x1} {y1 + 30} {x2} {y2 - 30} {x2} {y2}"/>'
+def _edges(places: dict[str, Box]) -> list[str]:
+    """The lines. A long one runs down a gap between columns: behind boxes it would look like a
+    chain of them."""
+    drawn, long = [], 0
+    for box in places.values():
+        for need in concepts.concepts()[box.slug].requires:
+            if need in places:
+                start, below = places[need], BOX_H + GAP_Y
+                long += box.y - start.y > below
+                drawn.append(_edge(start, box, lane=long if box.y - start.y > below else None))
+    return drawn
+
+
+def _edge(start: Box, end: Box, lane: int | None) -> str:
+    x1, x2, y2 = start.x + BOX_W // 2, end.x + BOX_W // 2, end.y
+    if start.y == end.y:  # an arc above the row
+        path = f"M{x1} {y2} C{x1} {y2 - 24} {x2} {y2 - 24} {x2} {y2}"
+    elif lane is None:
+        y1 = start.y + BOX_H
+        path = f"M{x1} {y1} C{x1} {y1 + 26} {x2} {y2 - 26} {x2} {y2}"
+    else:
+        shift = LANE * (lane % 5)
+        gap = start.x - GAP_X + 5 + shift
+        path = f"M{x1} {start.y + BOX_H} v{4 + shift // 2} H{gap} V{y2 - 16 - shift} H{x2} V{y2}"
+    return f'<path d="{path}" marker-end="url(#concepts-end)"/>'
 
 
 def _label(title: str, y: int) -> str:
@@ -134,7 +153,7 @@ def _label(title: str, y: int) -> str:
 
 def _drawn(box: Box, level: int) -> str:
     middle = box.x + BOX_W // 2
-    first = box.y + (30 if len(box.lines) == 1 else 20) - 8
+    first = box.y + (26 if len(box.lines) == 1 else 19)
     spans = "".join(
         f'<text x="{middle}" y="{first + 14 * n}" text-anchor="middle">{html.escape(line)}</text>'
         for n, line in enumerate(box.lines)

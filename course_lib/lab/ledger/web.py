@@ -16,9 +16,10 @@ body { font: 16px/1.5 system-ui, sans-serif; color: var(--ink); background: var(
   max-width: 60rem; margin: 0 auto; padding: 1rem }
 table { border-collapse: collapse } caption { text-align: left; padding: .3rem 0 }
 th, td { border: 1px solid var(--line); padding: .3rem .6rem; text-align: left;
-  vertical-align: top; overflow-wrap: anywhere }
+  vertical-align: top }
 blockquote { border-left: 3px solid var(--line); margin: .5rem 0; padding-left: 1rem;
   white-space: pre-wrap; overflow-wrap: anywhere }
+li, p, summary { overflow-wrap: anywhere }
 summary { padding: .3rem 0; min-height: 24px; cursor: pointer }
 .scroll { overflow-x: auto } .scroll svg { min-width: 52rem }
 @media print { details > *:not(summary) { display: block } }
@@ -60,14 +61,16 @@ def _progress(state: State) -> str:
     following = f"<p>Next: {escape(f'{card.number} {card.title}')}.</p>" if card else ""
     caption = f"{count(len(passed(state)), 'exercise')} passed"
     return _section(
-        "Goals", _table(caption, ("Goal", "Exercises passed", "Reached"), rows) + following
+        "Goals", _table("Goals", caption, ("Goal", "Exercises passed", "Reached"), rows) + following
     )
 
 
 def _blind_spots(state: State) -> str:
     rows = [(spot.name, spot.kind, spot.why, spot.remedy) for spot in state.blind_spots]
     head = ("Blind spot", "Kind", "Why", "In five minutes")
-    return _section("Blind spots", _table("", head, rows) if rows else "<p>None known.</p>")
+    return _section(
+        "Blind spots", _table("Blind spots", "", head, rows) if rows else "<p>None known.</p>"
+    )
 
 
 def _queue(state: State) -> str:
@@ -76,7 +79,9 @@ def _queue(state: State) -> str:
         for name, queued in reviews.horizons(state.schedule, state.now).items()
         for when in queued
     ]
-    body = _table("", ("When", "Due", "Question"), rows) if rows else "<p>Empty.</p>"
+    body = (
+        _table("Review queue", "", ("When", "Due", "Question"), rows) if rows else "<p>Empty.</p>"
+    )
     return _section("Review queue", body)
 
 
@@ -95,10 +100,7 @@ def _levels(state: State) -> str:
 
 def _picture(state: State) -> str:
     drawn = graph.svg(state.levels)
-    return _section(
-        "Concepts", f'<div class="scroll" tabindex="0" role="region" aria-label="Picture of the '
-        f'concepts">{drawn}</div>'
-    )  # fmt: skip
+    return _section("Concepts", _scrolling("Picture of the concepts", drawn))
 
 
 def _sessions(state: State) -> str:
@@ -107,7 +109,8 @@ def _sessions(state: State) -> str:
         for s in reversed(state.sessions)
     ]
     head = ("Date", "Session", "Minutes", "Passed", "Open")
-    return _section("Sessions", _table("Newest first", head, rows) if rows else "<p>None yet.</p>")
+    body = _table("Sessions", "Newest first", head, rows) if rows else "<p>None yet.</p>"
+    return _section("Sessions", body)
 
 
 def _insights(state: State) -> str:
@@ -124,8 +127,13 @@ def _section(title: str, body: str) -> str:
     return f"<section><h2>{title}</h2>\n{body}</section>"
 
 
-def _table(caption: str, head: tuple[str, ...], rows: list[tuple]) -> str:
-    """Rows whose first cell names them; wide tables scroll by themselves, with the keyboard too."""
+def _scrolling(name: str, body: str) -> str:
+    """What is wider than a phone scrolls by itself, with the keyboard too."""
+    return f'<div class="scroll" tabindex="0" role="region" aria-label="{name}">{body}</div>'
+
+
+def _table(name: str, caption: str, head: tuple[str, ...], rows: list[tuple]) -> str:
+    """Rows whose first cell names them."""
     top = "".join(f'<th scope="col">{cell}</th>' for cell in head)
     body = "".join(
         f'<tr><th scope="row">{escape(str(row[0]))}</th>'
@@ -134,4 +142,5 @@ def _table(caption: str, head: tuple[str, ...], rows: list[tuple]) -> str:
         for row in rows
     )
     shown = f"<caption>{escape(caption)}</caption>" if caption else ""
-    return f"<table>{shown}<thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"
+    table = f"<table>{shown}<thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"
+    return _scrolling(f"Table: {name}", table)
