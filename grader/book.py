@@ -17,13 +17,13 @@ import shutil
 import subprocess
 import sys
 import webbrowser
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from grader import formulas, light
+from grader import chapter, formulas, light
 
 MATHJAX = ("sphinx-mathjax-offline", "0.0.2")  # holds MathJax 3.2.2 and its fonts
 MATHJAX_SHA256 = "6052f4f5ba13d98f3eca468bb6c6fa99754ec8414926c01c1ba7a18fe8dc948f"
@@ -50,22 +50,24 @@ class BookError(ValueError):
 def run(args: argparse.Namespace) -> int:
     """The subcommand, with `args.root` and `args.serve`. Returns 0, or 1 when a page fails."""
     root = Path(args.root).resolve()
-    status = build(root)
+    private = chapter.present(root) and not args.public
+    status = build(root, strict=not private, private=private)
     if status == 0 and args.serve:
-        serve(site(root))
+        serve(site(root, private=private))
     return status
 
 
-def site(root: Path) -> Path:
-    """Folder of the finished site."""
-    return root / "_build" / "html"
+def site(root: Path, *, private: bool = False) -> Path:
+    """Folder of the finished site, or of the one that holds the learner's journal."""
+    return (chapter.folder(root) if private else root) / "_build" / "html"
 
 
-def build(root: Path, *, strict: bool = True) -> int:
+def build(root: Path, *, strict: bool = True, private: bool = False) -> int:
     """Builds the site of the course in `root`; returns 0, or 1 when a page or a cell fails.
 
     With `strict` every warning counts as a failure. Executed cells are kept and only run again
     when a cell or the library has changed. Raises BookError when a part is missing.
+    `private` builds the site with the learner's journal, apart from the other.
     """
     if not (root / "_toc.yml").is_file():
         raise BookError(f"no _toc.yml in {root}; run it in the course's folder")
@@ -74,23 +76,25 @@ def build(root: Path, *, strict: bool = True) -> int:
     copy_mathjax(web / "mathjax", packages=root / "_build" / "packages")
     copy_figures(web / "figures")
     forget_stale_outputs(root)
-    shutil.rmtree(site(root) / "reports", ignore_errors=True)  # tracebacks of earlier failures
+    into = site(root, private=private)
+    shutil.rmtree(into / "reports", ignore_errors=True)  # tracebacks of earlier failures
+    options = chapter.options(root) if private else []
     print(
         "Building the pages; the first time every lesson runs, which takes minutes ...", flush=True
     )
-    status = run_jupyter_book(root, strict=strict)
+    status = run_jupyter_book(root, strict=strict, options=options)
     if status:
-        show_failures(root)
+        show_failures(into)
         print("The site has errors: see the lines marked WARNING or ERROR.", file=sys.stderr)
         return 1
     for assets in (root / "book" / "web", web):  # Sphinx copies them only when a page changed
         if assets.is_dir():
-            shutil.copytree(assets, site(root) / "_static", dirs_exist_ok=True)
+            shutil.copytree(assets, into / "_static", dirs_exist_ok=True)
     toc = yaml.safe_load((root / "_toc.yml").read_text(encoding="utf-8"))
-    remove_old_pages(site(root), toc)
-    write_start_page(root, toc)
-    finish(site(root), web / "mathjax")
-    print(f"Done: {site(root) / 'index.html'}")
+    remove_old_pages(into, chapter.contents(root) if private else toc)
+    write_start_page(root, toc, into)
+    finish(into, web / "mathjax")
+    print(f"Done: {into / 'index.html'}")
     return 0
 
 
@@ -106,10 +110,10 @@ def finish(folder: Path, mathjax: Path) -> None:
     light.lighten(folder)
 
 
-def run_jupyter_book(root: Path, *, strict: bool) -> int:
+def run_jupyter_book(root: Path, *, strict: bool, options: Sequence[str] = ()) -> int:
     """Runs jupyter-book in a process of its own, with a course home inside `_build`."""
     start = "from jupyter_book.cli.main import main; main()"
-    command = [sys.executable, "-c", start, "build", str(root)]
+    command = [sys.executable, "-c", start, "build", str(root), *options]
     if strict:
         command += ["-W", "--keep-going", "-n"]
     home = root / "_build" / "home"  # where the pages' checks write their record
@@ -146,9 +150,9 @@ def plain_line(line: str, root: Path) -> str:
     return f"  {line}" if ("WARNING" in line or "ERROR" in line) and not known else ""
 
 
-def show_failures(root: Path) -> None:
-    """Prints the end of every traceback the pages left."""
-    for report in sorted((site(root) / "reports").rglob("*.err.log")):
+def show_failures(folder: Path) -> None:
+    """Prints the end of every traceback that the pages of a site left."""
+    for report in sorted((folder / "reports").rglob("*.err.log")):
         text = COLOR.sub("", report.read_text(encoding="utf-8", errors="replace"))
         print(f"\n{report.stem.removesuffix('.err')}:", file=sys.stderr)
         print("\n".join(text.rstrip().splitlines()[-12:]), file=sys.stderr)
@@ -236,11 +240,11 @@ def toc_files(toc: Any) -> Iterator[str]:
             yield from toc_files(toc.get(key))
 
 
-def write_start_page(root: Path, toc: dict[str, Any]) -> None:
+def write_start_page(root: Path, toc: dict[str, Any], folder: Path) -> None:
     """Replaces the bare redirect at the top of the site by a page with language and title."""
     title = yaml.safe_load((root / "_config.yml").read_text(encoding="utf-8"))["title"]
     text = INDEX.format(title=title, page=f"{toc['root']}.html")
-    (site(root) / "index.html").write_text(text, encoding="utf-8")
+    (folder / "index.html").write_text(text, encoding="utf-8")
 
 
 def list_files(folder: Path) -> dict[str, Path]:

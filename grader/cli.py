@@ -81,6 +81,7 @@ def parser() -> argparse.ArgumentParser:
     )
     book = command("book", "grader.book:run", "build the static site")
     book.add_argument("--serve", action="store_true", help="serve it on this machine afterwards")
+    book.add_argument("--public", action="store_true", help="without your journal's chapter")
     graded = command("grade", "grader.judge.batch:run", "judge notebooks, without a course folder")
     graded.add_argument("path", nargs="+", type=Path, help="notebooks, or folders of notebooks")
     graded.add_argument("--json", action="store_true", help="one JSON object per notebook")

@@ -9,6 +9,8 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.config import Config
 
+from grader.chapter import PAGES
+
 CODE_CELL = "```{code-cell}"
 DESCRIPTION_LENGTH = 155  # search engines cut longer ones
 
@@ -22,11 +24,14 @@ def setup(app: Sphinx) -> dict[str, bool]:
 
 
 def skip_prose(app: Sphinx, config: Config) -> None:
-    """Keeps pages without code cells out of the execution: they need no kernel."""
+    """Keeps pages without code cells out of the execution: they need no kernel.
+
+    The journal's pages (chapter.py) are among them: what a learner wrote is shown, never run.
+    """
     root = Path(app.srcdir)
     prose = [
         path.relative_to(root).as_posix()
-        for path in sorted(root.glob("book/**/*.md"))
+        for path in sorted([*root.glob("book/**/*.md"), *root.glob(f"{PAGES.as_posix()}/*.md")])
         if CODE_CELL not in path.read_text(encoding="utf-8")
     ]
     config.nb_execution_excludepatterns = [*config.nb_execution_excludepatterns, *prose]

@@ -504,10 +504,14 @@ def test_changes_of_two_machines_join_line_by_line():
     assert {"flow", "practice"} <= required()
 
 
-def test_a_file_where_no_line_can_be_added_says_what_to_do():
-    write("template.yaml", "v: 1\nchanges: []\nsections: {}\n")
+@pytest.mark.parametrize(
+    "text", ["v: 1\nchanges: []\nsections: {}\n", "v: 1\nchanges:\n- {rule: flow}\nmine:\n- one\n"]
+)
+def test_a_file_where_no_line_can_be_added_says_what_to_do(text):
+    file = write("template.yaml", text)
     with pytest.raises(ValueError, match="make `changes:` the last"):
-        journal("feedback --rule flow")
+        journal("feedback --rule practice")
+    assert file.read_text(encoding="utf-8") == text
 
 
 def test_a_full_disk_keeps_the_old_template(monkeypatch):

@@ -357,6 +357,14 @@ def test_a_clean_entry_in_another_language_or_style_has_no_findings(journal, tex
     assert findings(path) == []
 
 
+def test_a_shape_given_further_up_counts_and_one_further_down_does_not():
+    path = edit(written(), "See `course", "The tensor of above. See `course")
+    assert findings(path) == []
+    edit(path, "A gradient is a tensor of shape (D, 4 D), as is its weight.", "Sizes (2 GB, more).")
+    assert only(path, "DIMS").got.startswith("The tensor of above")
+    assert findings(edit(path, "I read lesson 20", "With x of (B, T, 8)")) == []
+
+
 def test_titles_of_the_learners_template_name_sections(journal):
     titles = {"context": "背景", "question": "我的问题", "problem": "困难", "intuition": "直觉",
               "insights": "要点"}  # fmt: skip
@@ -442,6 +450,8 @@ def test_amounts_are_read_as_written():
     [("(B, T, 768)", True), ("[2, 3]", True), ("(768,)", False), ("x_BTD", True),
      ("8 x 256", True), (r"\mathbb{R}^{D}", True), ("(batch, seq, 64)", True),
      ("(Zhang, 2019)", False), ("(words, and more)", False), ("f(first, second)", False),
+     ("(2 GB, more)", False), ("(Norm, Rope)", False),
+     ("(B, 4 D)", True), ("(n_heads, T/2)", True), ("(batch, H * K)", True),
      ("（批，序列，768）", True), ("B × T", True)],
 )  # fmt: skip
 def test_what_counts_as_a_shape(text, shape):
@@ -457,7 +467,9 @@ PIECES = st.sampled_from(
 )  # fmt: skip
 
 
-@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(st.lists(PIECES | st.text(max_size=5), max_size=40))
 def test_no_text_is_too_strange_to_be_read(journal, pieces):
     """Linter, search and export say something about any file, and change nothing in it."""

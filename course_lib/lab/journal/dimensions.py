@@ -20,7 +20,9 @@ OTHER = re.compile(
     r"|\\mathbb\{R\}\^|\u211d"  # a space that the symbol lives in
     r"|\b(?:scalar|skalar|0-d)\b",
 )
-AXIS = re.compile(r"-?\d+|[A-Z]\w{0,5}|[a-z]|.*\d.*|[^\W\d_]\s*[*/+-]\s*\w+")
+SYMBOL = r"(?:\d+|[A-Za-z](?:_\w{1,6}|\d{0,2}))"
+AXIS = re.compile(rf"-?\d+|[A-Z]{{1,4}}|{SYMBOL}(?:(?:\s*[*/+\u00d7\u00b7-]\s*|\s+){SYMBOL})*")
+"""A number, a symbol, or an expression of those: 768, T, n_heads, T/2, 4 D, H * K."""
 
 
 def dimensions(entry: Entry) -> Iterator[Finding]:
