@@ -20,6 +20,9 @@ from nbgrader.api import Gradebook
 
 from benchmarks.record import record
 from grader.cli import ROOT
+from grader.judge import batch
+from grader.judge.hand import Options
+from grader.judge.store import Store
 from tests.answers import answers
 
 LESSON = "02_rope"
@@ -50,18 +53,19 @@ def write_class(folder: Path, students: int, source: str | None = None) -> None:
         path.write_text(json.dumps(book), encoding="utf-8")
 
 
-def judged(folder: Path, workers: int, out: str = "grades.jsonl") -> tuple[list, dict]:
-    """`course grade` as it is typed: seconds at which each row came and at its end, and the scores."""
+def judged(folder: Path, workers: int, out: str) -> tuple[float, dict[str, dict]]:
+    """Seconds of `course grade` as it is typed, start included, and its rows by student."""
     command = ["course", "grade", "submitted", "--json", "--workers", str(workers), "--out", out]
-    began, seconds, scores = time.perf_counter(), [], {}
-    quiet = dict(stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-    with subprocess.Popen(command, cwd=folder, **quiet) as process:
-        for line in process.stdout:
-            row = json.loads(line)
-            seconds.append(time.perf_counter() - began)
-            scores[Path(row["notebook"]).parts[-3]] = row["score"]
-    assert process.returncode == 0, f"course grade ended with {process.returncode}"
-    return [*seconds, time.perf_counter() - began], scores
+    began = time.perf_counter()
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
+    seconds = time.perf_counter() - began
+    rows = map(json.loads, done.stdout.splitlines())
+    return seconds, {Path(row["notebook"]).parts[-3]: row for row in rows}
+
+
+def alone(row: dict) -> bool:
+    """Whether a right answer stands behind a wrong one of the same learner: stock gives it nothing."""
+    return any("ALONE" in one["flags"] for one in row["exercises"].values())
 
 
 def stock(folder: Path) -> tuple[float, dict[str, float]]:
@@ -83,21 +87,23 @@ def stock(folder: Path) -> tuple[float, dict[str, float]]:
 
 
 def side_by_side(students: int, workers: int, source: str | None = None) -> dict:
-    """Submissions per minute, the judge before and after stock nbgrader, and whether scores agree."""
+    """Submissions per minute, the judge before and after stock nbgrader; the scores must agree."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write_class(folder, students, source)
-        (*_, before_s), ours = judged(folder, workers, "before.jsonl")
+        before_s, ours = judged(folder, workers, "before.jsonl")
         stock_s, theirs = stock(folder)
-        (*_, after_s), again = judged(folder, workers, "after.jsonl")
-        assert ours == again and len(ours) == len(theirs) == students
-        odd = {s for s in ours if ours[s] != theirs.get(s)}
+        after_s, again = judged(folder, workers, "after.jsonl")
+    assert len(ours) == len(again) == len(theirs) == students
+    for student, row in ours.items():
+        same = row["score"] == again[student]["score"]
+        assert same and (alone(row) or row["score"] == theirs[student]), (student, row, theirs)
     ours_s = (before_s + after_s) / 2  # the machine's speed drifts while stock nbgrader works
     return {"submissions": students, "workers": workers,
             "judge_s": [round(before_s, 1), round(after_s, 1)], "stock_s": round(stock_s, 1),
             "judge_per_min": round(60 * students / ours_s, 1),
-            "stock_per_min": round(60 * students / stock_s, 1),
-            "ratio": round(stock_s / ours_s, 1), "scores_that_differ": len(odd)}  # fmt: skip
+            "stock_per_min": round(60 * students / stock_s, 1), "ratio": round(stock_s / ours_s, 1),
+            "scored_alone": sum(map(alone, ours.values()))}  # fmt: skip
 
 
 def latency(rounds: int = 20) -> dict:
@@ -124,18 +130,22 @@ def latency(rounds: int = 20) -> dict:
 
 
 def large_class(students: int, workers: int) -> dict:
-    """Seconds, the first and the last quarter of the rows, and the most memory one process held."""
+    """Seconds, how fast the first and the last quarter went, and the most memory one process held."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write_class(folder, students)
-        seconds, scores = judged(folder, workers)
-    assert len(scores) == students
+        with Store(folder / "grades.jsonl", seed=None) as store:
+            jobs = batch.waiting(batch.find([folder / "submitted"]), store, Options())
+            results = batch.grade_all(jobs, store, Options(), workers=workers)
+            came = [time.perf_counter() for _ in results]
+    assert len(came) == students
     quarter = students // 4
-    most = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
-    return {"submissions": students, "seconds": round(seconds[-1], 1),
-            "per_min": round(60 * students / seconds[-1]),
-            "first_quarter_s": round(seconds[quarter] - seconds[0], 1),
-            "last_quarter_s": round(seconds[students - 1] - seconds[students - 1 - quarter], 1),
+    most = max(resource.getrusage(who).ru_maxrss
+               for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))  # fmt: skip
+    return {"submissions": students, "seconds": round(came[-1] - came[0], 1),
+            "per_min": round(60 * (students - 1) / (came[-1] - came[0])),
+            "first_quarter_s": round(came[quarter] - came[0], 1),
+            "last_quarter_s": round(came[-1] - came[-1 - quarter], 1),
             "largest_process_mb": round(most / 1e3)}  # fmt: skip
 
 
