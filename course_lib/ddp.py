@@ -12,7 +12,7 @@ R ranks. A group of None is the default group; where there is none, the world ha
 """
 
 import contextlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import torch
 import torch.distributed as dist
@@ -37,23 +37,25 @@ def broadcast_state(module: nn.Module, group: dist.ProcessGroup | None = None) -
             dist.broadcast(tensor, group=group, group_src=0)
 
 
-def sync_gradients(params: Iterable[Tensor], group: dist.ProcessGroup | None = None) -> None:
-    """Make every `p.grad` the mean over the R ranks of what it is on each; after backward.
+def sync_gradients(
+    params: Sequence[Tensor], grads: Sequence[Tensor | None], group: dist.ProcessGroup | None = None
+) -> list[Tensor]:
+    """For each parameter the mean of its gradient over the R ranks: new tensors, in order.
 
-    Every rank calls it with the same `params` in the same order, and every rank issues one all-reduce
-    for each one that `requires_grad`, of the bytes of its gradient: a rank on which a parameter
-    was not used (`p.grad` is None) takes part with zeros. Frozen parameters are passed over.
-    `p.grad` keeps its dtype. Sends 2 (R - 1) / R times the bytes of the gradients.
+    `params` and `grads` are of one length and order on every rank; grads[i] has the shape and dtype of
+    params[i], which the mean keeps, or is None on a rank that did not use the parameter: it counts
+    as zeros. The arguments stay as they are. Every rank issues one all-reduce per parameter, of the
+    bytes of its gradient. Sends 2 (R - 1) / R times the bytes of the gradients, after backward.
     """
     _, world_size = place(group)
-    for p in params:
-        if not p.requires_grad:
-            continue
-        if p.grad is None:  # others may have one, and a collective that one rank skips hangs
-            p.grad = torch.zeros_like(p)
+    means = []
+    for p, grad in zip(params, grads, strict=True):
+        # a collective that one rank leaves out hangs the others, or meets their next one
+        total = torch.zeros_like(p) if grad is None else grad.clone()
         if dist.is_initialized():
-            dist.all_reduce(p.grad, group=group)
-        p.grad /= world_size
+            dist.all_reduce(total, group=group)
+        means.append(total / world_size)
+    return means
 
 
 def assign_buckets(params: Iterable[Tensor], bucket_bytes: int) -> list[list[Tensor]]:
