@@ -391,12 +391,12 @@ def test_the_four_questions_are_asked_and_answered_by_number(monkeypatch, capsys
     monkeypatch.setattr("builtins.input", reply)
     monkeypatch.setattr(feedback.ask, "__defaults__", (reply,))
     monkeypatch.setattr(feedback.choose, "__defaults__", (reply,))
-    write("2026-11-19-a.md", "# A\n")
+    write("2026-11-19-a.md", "---\nconcepts: [rope]\n---\n# A\n")
     assert journal("feedback") == 0
     assert len(asked) == 5 and "Which sections helped you most?" in asked[0]
     assert [change["rule"] for change in templates.load().changes] == ["practice", "math-last"]
     assert events.read()[-1] == {**events.read()[-1], "action": "feedback", "item": "2026-11-19-a",
-                                 "suggest": "schön"}  # fmt: skip
+                                 "suggest": "schön", "concepts": ["rope"]}  # fmt: skip
     assert "template  practice" in capsys.readouterr().out
 
 

@@ -101,7 +101,8 @@ def _check(args: argparse.Namespace) -> int:
         print(f"{_relative(path)}: {_findings(len(found))}, {len(written_in(entry))} of {total} "
               "sections written")  # fmt: skip
         if not whole:
-            events.record("journal", item=path.stem, action="check", findings=len(found))
+            events.record("journal", item=path.stem, action="check", findings=len(found),
+                          concepts=entry.concepts)  # fmt: skip
     if not paths:
         print("No entry yet. The first one: course journal new SUBJECT")
     if not whole and not count:
@@ -205,17 +206,18 @@ def _feedback(args: argparse.Namespace) -> int:
     from course_lib.lab import events
     from course_lib.lab.journal import feedback
     from course_lib.lab.journal import template as templates
-    from course_lib.lab.journal.entry import files
+    from course_lib.lab.journal.entry import files, read
 
     given = {key: feedback.clean(getattr(args, key) or "") for key in feedback.QUESTIONS}
     silent = any(given.values()) or args.rule or args.section
     path = _entry_file(args.entry) if args.entry else next(reversed(files()), None)
     chosen = feedback.named(args.rule or [])
-    sections = templates.load().sections
+    template = templates.load()
     answers = given if silent else feedback.ask()
     said = {key: text for key, text in answers.items() if text}
-    events.record("journal", item=path.stem if path else None, action="feedback", **said)
-    found = feedback.proposed(answers, sections)
+    about = {"item": path.stem, "concepts": read(path, template).concepts} if path else {}
+    events.record("journal", **about, action="feedback", **said)
+    found = feedback.proposed(answers, template.sections)
     chosen += [rule for rule in (found if silent else feedback.choose(found))
                if rule not in chosen]  # fmt: skip
     changes = feedback.adapt(answers, chosen, today=_today())

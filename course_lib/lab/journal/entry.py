@@ -253,8 +253,16 @@ class Entry:
 
     @property
     def tags(self) -> list[str]:
-        found = self.front.get("tags", [])
-        return [str(tag).lstrip("#") for tag in (found if isinstance(found, list) else [found])]
+        return [tag.lstrip("#") for tag in self._listed("tags")]
+
+    @property
+    def concepts(self) -> list[str]:
+        return self._listed("concepts")
+
+    def _listed(self, key: str) -> list[str]:
+        """A list of the front matter; one value alone counts as a list of it."""
+        found = self.front.get(key, [])
+        return [str(one) for one in (found if isinstance(found, list) else [found])]
 
 
 def read(path: Path, template) -> Entry:

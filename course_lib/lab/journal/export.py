@@ -29,7 +29,10 @@ def export(entries: list[Entry]) -> list[Path]:
     target().mkdir(parents=True, exist_ok=True)
     write_whole(target() / ".gitignore", "*\n")
     for name, text in wanted.items():
-        write_whole(target() / name, f"{text.rstrip()}\n\n{MARK.format(digest(text))}\n")
+        marked = f"{text.rstrip()}\n\n{MARK.format(digest(text))}\n"
+        path = target() / name
+        if not path.exists() or path.read_text(encoding="utf-8") != marked:
+            write_whole(path, marked)
     for file in target().glob("*.md"):
         if file.name not in wanted:
             file.unlink()
