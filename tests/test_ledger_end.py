@@ -226,7 +226,7 @@ def test_forgetting_keeps_what_the_learner_wrote(recent, course_home, capsys):
     (course_home / "learning/journal/entry.md").write_text("Eintrag")
     assert main(["ledger", "forget", "--yes"]) == 0
     said = capsys.readouterr().out
-    assert "Removed 2 events" in said and "1 of your sentences" in said
+    assert "Removed 2 events" in said and "1 sentence of yours" in said
     assert "still in learning/export" in said
     assert kinds() == ["note", "forget"]
     state = ending.now_state()

@@ -136,7 +136,7 @@ def test_two_copies_joined_by_hand_are_one_history():
 def test_events_of_a_newer_course_wait(capsys):
     put(line(1, item="a"), line(2, v=2, item="later"), line(3, v="?", item="b"))
     assert items() == ["a", "b"]
-    assert "1 events are from a newer version" in capsys.readouterr().err
+    assert "from a newer version of the course: 1." in capsys.readouterr().err
     (said,) = events.problems()
     assert "newer version" in said
     events.record("check", item="c")

@@ -237,8 +237,8 @@ def _is_newer(event: dict) -> bool:
 
 def _newer_text(count: int) -> str:
     return (
-        f"{path().name}: {count} events are from a newer version of the course and are passed "
-        "over here. They stay in the file; update the course to see them."
+        f"{path().name}: passed over, from a newer version of the course: {count}. What it wrote "
+        "stays in the file; update the course to see it."
     )
 
 

@@ -9,6 +9,7 @@ from course_lib.lab import events
 from course_lib.lab.home import home
 from course_lib.lab.ledger import page
 from course_lib.lab.ledger.ending import now_state
+from course_lib.lab.ledger.summary import count
 
 
 def run(args: argparse.Namespace) -> int:
@@ -18,11 +19,11 @@ def run(args: argparse.Namespace) -> int:
     refuses; then everything is as it was.
     """
     found = sorted(folder().iterdir()) if args.everything and folder().is_dir() else []
-    count = sum(1 for event in events.read() if _prose(event) is None)
-    if not found and not count:
+    number = sum(1 for event in events.read() if _prose(event) is None)
+    if not found and not number:
         print("There is nothing to forget.")
         return 0
-    if not args.yes and not _agreed(_question(found, count, everything=args.everything)):
+    if not args.yes and not _agreed(_question(found, number, everything=args.everything)):
         print("Nothing was removed.")
         return 1
     return _remove_all(found) if args.everything else _remove_record()
@@ -33,12 +34,12 @@ def folder() -> Path:
     return home() / "learning"
 
 
-def _question(found: list[Path], count: int, *, everything: bool) -> str:
+def _question(found: list[Path], number: int, *, everything: bool) -> str:
     if everything:
         names = ", ".join(path.name for path in found)
         return f"Remove all of {folder().name}/ with what you wrote in it ({names})?"
     return (
-        f"Remove {count} events (checks, hints, reviews, sessions), and with them all levels and "
+        f"Remove {count(number, 'event')} (checks, hints, reviews, sessions), and with them all levels and "
         "due dates? Your sentences, your page and your journal stay."
     )
 
@@ -56,8 +57,10 @@ def _remove_record() -> int:
     gone = events.prune(_prose)
     events.record("forget", what="record")
     kept = sum(1 for event in events.read() if event["kind"] == "note")
-    print(f"Removed {gone} events from {events.path().relative_to(home())}; {kept} of your "
-          "sentences stay in it.")  # fmt: skip
+    print(
+        f"Removed {count(gone, 'event')} from {events.path().relative_to(home())}; "
+        f"{count(kept, 'sentence')} of yours kept in it."
+    )
     if any(folder().glob("export/*")):
         print("Copies that you exported are still in learning/export.")
     if page.path().exists():
