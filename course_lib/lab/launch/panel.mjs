@@ -9,8 +9,8 @@ const STYLE = `
 .course-launch th, .course-launch td { text-align: left; padding: 3px 8px; overflow: hidden;
   text-overflow: ellipsis; white-space: nowrap; color: inherit;
   border-bottom: 1px solid var(--jp-border-color1, GrayText); }
-.course-launch .num { text-align: right; font-variant-numeric: tabular-nums; }
-.course-launch progress { width: 100%; height: 8px; }
+.course-launch .num, .course-launch thead .num { text-align: right; font-variant-numeric: tabular-nums; }
+.course-launch progress { display: block; width: 100%; height: 8px; }
 .course-launch pre { max-height: 15em; overflow: auto; margin: 4px 0; padding: 6px;
   font-family: var(--jp-code-font-family, monospace); font-size: 12px; white-space: pre-wrap;
   color: inherit; background: var(--jp-layout-color1, Canvas);
@@ -29,6 +29,8 @@ function make(tag, text, attributes = {}) {
   return element;
 }
 
+const kind = (column) => (column === 1 ? "state" : column > 1 && column < 6 ? "num" : "text");
+
 function stepCell(cell, row) {
   const [label, bar] = cell.children;
   label.textContent = row.cells[2];
@@ -41,7 +43,7 @@ function makeRow(number) {
   const row = make("tr", "");
   row.append(make("th", number, { scope: "row" }));
   for (let i = 1; i < HEADINGS.length; i++) {
-    row.append(make("td", "", { class: i === 1 ? "state" : i > 1 && i < 6 ? "num" : "last" }));
+    row.append(make("td", "", { class: kind(i) }));
   }
   const label = `Steps of rank ${number}`;
   row.children[2].append(make("span", ""), make("progress", "", { "aria-label": label }));
@@ -53,10 +55,10 @@ function render({ model, el }) {
   const status = make("p", "", { role: "status" });
   const gauges = make("p", "");
   const table = make("table", "", { "aria-label": "Ranks" }), head = make("tr", ""), body = make("tbody", "");
-  const widths = ["3.5em", "9em", "7em", "5em", "6em", "6em", ""];
+  const widths = ["4.5em", "9em", "8em", "6em", "7.5em", "7em", ""];
   const columns = make("colgroup", "");
   for (const width of widths) columns.append(make("col", "", width ? { style: `width:${width}` } : {}));
-  for (const name of HEADINGS) head.append(make("th", name, { scope: "col" }));
+  HEADINGS.forEach((name, i) => head.append(make("th", name, { scope: "col", class: kind(i) })));
   const top = make("thead", "");
   top.append(head);
   table.append(columns, top, body);
