@@ -72,7 +72,7 @@ def sharded(model) -> list[ShardedModule]:
     return [m for m in model.modules() if isinstance(m, ShardedModule)]
 
 
-def train(wrap, steps: int = 3, **options):
+def train(wrap, steps: int = 2, **options):
     """Losses over `steps` updates of AdamW, collectives and bytes of the last, weights at the end."""
     rank, R = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
     model = wrap(gpt(), **options)
