@@ -1,21 +1,15 @@
-"""Batches from a warm file, and tokenizing of an input that need not fit in memory.
+"""Batches from a warm file, beside the usual loop.
 
-    python -m benchmarks.batches                      # 100 million tokens, 5 GB of text: minutes
-    python -m benchmarks.batches --tokens 1e6 --text-mb 8 --dry-run
+    python -m benchmarks.batches                      # a file of 100 million tokens
+    python -m benchmarks.batches --tokens 1e6 --dry-run
 
-Gathering: million tokens per second of `get_batch` and of `BatchLoader`, beside the loop that opens
-the map anew for each batch and slices one row at a time, as nanoGPT does (`np.memmap` in
-`get_batch`, `torch.stack` over slices). All take turns, so a busy moment hits each of them.
-
-Tokenizing: text made by repeating the default corpus, tokens per second of processor time, and the
-peak memory of the process that does it, which runs alone.
+Million tokens per second of `get_batch` and of `BatchLoader`, beside the loop that opens the map
+anew for each batch and slices one row at a time, as nanoGPT does (`np.memmap` in `get_batch`,
+`torch.stack` over slices). All take turns, so a busy moment hits each of them.
 """
 
 import argparse
 import json
-import resource
-import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -25,9 +19,6 @@ import torch
 
 from benchmarks.record import record
 from course_lib.batches import BatchLoader, get_batch
-from course_lib.corpus import Corpus
-from course_lib.shards import pretokenize
-from course_lib.tokenizer import Tokenizer
 
 BATCH_SIZE, SEQ_LEN = 64, 512
 ROUNDS = 15
@@ -77,64 +68,13 @@ def gathering(folder: Path, num_tokens: int) -> dict:
     }  # fmt: skip
 
 
-def tokenizing(folder: Path, text_mb: int, threads: int) -> dict:
-    """What a fresh process needs to tokenize `text_mb` MB, kept in files of at most 1,000 MB."""
-    text = folder / "text"
-    text.mkdir()
-    once = Corpus.default().text().encode()
-    left, number = int(text_mb * 1e6), 0
-    while left > 0:
-        with (text / f"{number:04}.txt").open("wb") as stream:
-            for _ in range(max(1, round(1e9 / len(once)))):
-                if left > 0:
-                    left -= stream.write(once)
-        number += 1
-    args = [str(text), str(folder / "tokens"), str(threads)]
-    command = [sys.executable, "-m", "benchmarks.batches", "--alone", *args]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    return json.loads(done.stdout)
-
-
-def alone(text: str, folder: str, threads: str) -> dict:
-    """Tokenize in this process; its figures."""
-    corpus, tokenizer = Corpus.folder(text), Tokenizer.course()
-    before = peak_mb()
-    wall, cpu = time.perf_counter(), time.process_time()
-    found = pretokenize(corpus, tokenizer, folder, threads=int(threads))
-    wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-    return {
-        "text_mb": round(corpus.num_bytes / 1e6, 1),
-        "tokens": found.num_tokens,
-        "mtokens_per_cpu_s": round(found.num_tokens / cpu / 1e6, 2),
-        "mtokens_per_s": round(found.num_tokens / wall / 1e6, 2),
-        "threads": int(threads),
-        "peak_memory_mb": peak_mb(),
-        "memory_before_mb": before,
-    }
-
-
-def peak_mb() -> float:
-    """Largest memory of this process so far; ru_maxrss is in KiB, on macOS in bytes."""
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return round(peak / 1e6 if sys.platform == "darwin" else peak * 1024 / 1e6, 1)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.batches")
     parser.add_argument("--tokens", type=float, default=1e8, help="tokens in the file [1e8]")
-    parser.add_argument("--text-mb", type=float, default=5000, help="MB of text [5000]")
-    parser.add_argument("--threads", type=int, default=1, help="threads that tokenize [1]")
     parser.add_argument("--dry-run", action="store_true", help="print, record nothing")
-    parser.add_argument("--alone", nargs=3, help=argparse.SUPPRESS)
     args = parser.parse_args()
-    if args.alone:
-        print(json.dumps(alone(*args.alone)))
-        return
     with tempfile.TemporaryDirectory() as folder:
-        figures = {
-            "gathering": gathering(Path(folder), int(args.tokens)),
-            "tokenizing": tokenizing(Path(folder), args.text_mb, args.threads),
-        }
+        figures = gathering(Path(folder), int(args.tokens))
     print(json.dumps(figures, indent=2))
     if not args.dry_run:
         print(f"wrote {record('batches', figures)}")
