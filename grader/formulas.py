@@ -45,20 +45,23 @@ def node() -> Path | None:
 def draw_pages(folder: Path, mathjax: Path) -> int:
     """Draws what is still TeX on the pages of the site in `folder`; how many pages had some.
 
-    `mathjax` is MathJax's folder. A drawn page carries its styles and asks for no script of
-    MathJax; its formulas hold MathML for screen readers. Pages drawn before are left alone.
+    `mathjax` is MathJax's folder. A drawn page carries its styles, and its formulas hold MathML for
+    screen readers; no page asks for a script of MathJax. Pages drawn before are left alone.
     """
     program = node()
     if program is None:
         return 0
     pages = {page: page.read_text(encoding="utf-8") for page in sorted(folder.rglob("*.html"))}
-    pages = {page: text for page, text in pages.items() if SPOT.search(text)}
-    spots = [SPOT.findall(text) for text in pages.values()]
-    asked = [[(html.unescape(tex), kind == "[") for _, _, kind, tex in found] for found in spots]
-    for (page, text), drawn in zip(pages.items(), ask(program, mathjax, asked), strict=True):
+    spots = {page: found for page, text in pages.items() if (found := SPOT.findall(text))}
+    asked = [[(html.unescape(tex), kind == "[") for _, _, kind, tex in s] for s in spots.values()]
+    drawn = dict(zip(spots, ask(program, mathjax, asked), strict=True))
+    for page, text in pages.items():
         to_root = "../" * len(page.relative_to(folder).parent.parts)
-        page.write_text(drawn_page(text, drawn, f"{to_root}{FONTS}"), encoding="utf-8")
-    return len(pages)
+        if page in drawn:
+            text = drawn_page(text, drawn[page], f"{to_root}{FONTS}")
+        if (text := SCRIPTS.sub("", text)) != pages[page]:
+            page.write_text(text, encoding="utf-8")
+    return len(drawn)
 
 
 def ask(program: Path, mathjax: Path, pages: list[list[tuple[str, bool]]]) -> list[dict]:
@@ -75,8 +78,8 @@ def ask(program: Path, mathjax: Path, pages: list[list[tuple[str, bool]]]) -> li
 
 
 def drawn_page(text: str, drawn: dict, fonts: str) -> str:
-    """The page with drawings in place of TeX, with their styles, without MathJax's scripts."""
+    """The page with drawings in place of TeX, and with their styles."""
     ready = iter(drawn["html"])
     text = SPOT.sub(lambda spot: spot[1] + next(ready), text)
     css = re.sub(r"\s*\n\s*", "", drawn["css"]).replace("FONTS", fonts)
-    return SCRIPTS.sub("", text).replace("</head>", f"<style>{css}</style>\n</head>", 1)
+    return text.replace("</head>", f"<style>{css}</style>\n</head>", 1)

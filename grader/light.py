@@ -1,14 +1,18 @@
 """The finished site, made light: what a page loads and does not need is taken out.
 
 What it is: the theme's icon program (half a megabyte) gives way to a few drawings, stylesheets lose
-the rules that nothing on the site matches, pictures of plots become palettes, and the search's
-index loads on the search page alone. What it leaves out: formulas (formulas.py).
+the rules that nothing on the site matches and become one file, pictures of plots become palettes,
+the search's index loads on the search page alone, and scripts wait until the page is there. What it
+leaves out: formulas (formulas.py).
 
 Every step can run again over pages it has done: Sphinx rewrites only those that changed.
 """
 
 from __future__ import annotations
 
+import hashlib
+import os
+import posixpath
 import re
 from pathlib import Path
 
@@ -39,7 +43,17 @@ ICON_PROGRAM = re.compile(r"\s*<script[^>]*/fontawesome\.js[^>]*></script>")
 SEARCH = re.compile(
     r'\s*<script[^>]*["/](?:searchtools|language_data|searchindex)\.js[^>]*></script>'
 )
+BLOCKING = re.compile(
+    r'<script((?![^>]*\b(?:defer|async|type)\b)[^>]*\ssrc="(?![^"]*documentation_options)[^"]+"[^>]*)>'
+)
 PICTURE = re.compile(r'<img(?![^>]*\swidth=)([^>]*\ssrc="([^"]+\.png)"[^>]*?)(\s*/?)>')
+SHEET = re.compile(
+    r'<link (?=[^>]*rel="stylesheet")(?![^>]*\smedia=)[^>]*?href="([^"?]+)[^"]*"'
+    r'(?:[^>]*?data-parts="([^"]+)")?[^>]*>\s*'
+)
+ADDRESS = re.compile(r"""url\(["']?(?!data:|#|[a-z]+:|/)([^"')]+)["']?\)""")
+IMPORT = re.compile(r"""@import\s*["']([^"']+)["']\s*;""")
+PRELOAD = re.compile(r'<link rel="preload" as="script"[^>]*>\s*')
 WORD = re.compile(r"[\w-]+")
 COLOURS = 128  # a plot has a dozen, and their blends at edges
 
@@ -53,18 +67,23 @@ def lighten(folder: Path) -> None:
     pages = [page for page in sorted(folder.rglob("*.html")) if "_static" not in page.parts]
     for page in pages:
         text = page.read_text(encoding="utf-8")
-        found = ICON_PROGRAM.sub("", ICON.sub(draw_icon, text))
-        if page.name != "search.html":
-            found = SEARCH.sub("", found)
+        found = PRELOAD.sub("", ICON_PROGRAM.sub("", ICON.sub(draw_icon, text)))
+        if page.name != "search.html":  # that one talks to its scripts while it is read
+            found = BLOCKING.sub(r"<script defer\1>", SEARCH.sub("", found))
         found = PICTURE.sub(lambda picture, page=page: with_size(picture, page.parent), found)
         if found != text:
             page.write_text(found, encoding="utf-8")
     for picture in sorted((folder / "_images").glob("*.png")):
         shrink(picture)
+    for old in (folder / "_static").glob("pages-*.css"):
+        old.unlink()
     words = used_words(folder, pages)
     for sheet in sorted((folder / "_static").rglob("*.css")):
         text = sheet.read_text(encoding="utf-8")
         sheet.write_text(prune(text, words), encoding="utf-8")
+    for page in pages:
+        text = page.read_text(encoding="utf-8")
+        page.write_text(with_one_sheet(text, page.parent, folder / "_static"), encoding="utf-8")
 
 
 def draw_icon(icon: re.Match) -> str:
@@ -96,6 +115,42 @@ def shrink(path: Path) -> None:
         small = image.convert("RGBA").quantize(COLOURS, Image.Quantize.FASTOCTREE,
                                                dither=Image.Dither.NONE)  # fmt: skip
     small.save(path, optimize=True)
+
+
+def with_one_sheet(text: str, folder: Path, static: Path) -> str:
+    """The page with one stylesheet in place of many: the first paint waits for each of them.
+
+    The link names its parts, so that a page which has it already gets a fresh one.
+    """
+    links = list(SHEET.finditer(text))
+    if not links:
+        return text
+    parts = [
+        (folder / name).resolve().relative_to(static.resolve()).as_posix()
+        for link in links
+        for name in (link[2].split() if link[2] else [link[1]])
+    ]
+    css = "".join(_moved(part, static) for part in parts)
+    name = f"pages-{hashlib.sha256(css.encode()).hexdigest()[:10]}.css"
+    (static / name).write_text(css, encoding="utf-8")
+    to_static = Path(os.path.relpath(static, folder)).as_posix()
+    listed = " ".join(f"{to_static}/{part}" for part in parts)
+    link = f'<link rel="stylesheet" href="{to_static}/{name}" data-parts="{listed}" />\n'
+    for found in reversed(links[1:]):
+        text = text[: found.start()] + text[found.end() :]
+    return text[: links[0].start()] + link + text[links[0].end() :]
+
+
+def _moved(part: str, static: Path) -> str:
+    """A stylesheet as it must stand in `static` itself: addresses begin there, imports are done."""
+    home = posixpath.dirname(part)
+    css = (static / part).read_text(encoding="utf-8").removeprefix('@charset "UTF-8";')
+
+    def place(address: str) -> str:
+        return posixpath.normpath(posixpath.join(home, address))
+
+    css = ADDRESS.sub(lambda found: f'url("{place(found[1])}")', css)
+    return IMPORT.sub(lambda found: _moved(place(found[1]), static), css)
 
 
 def used_words(folder: Path, pages: list[Path]) -> set[str]:

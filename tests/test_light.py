@@ -131,3 +131,30 @@ def test_only_the_search_page_loads_the_index(tmp_path: Path) -> None:
     assert "searchindex" in (tmp_path / "search.html").read_text(encoding="utf-8")
     text = (tmp_path / "a.html").read_text(encoding="utf-8")
     assert "searchindex" not in text and "course.js" in text
+
+
+def test_a_page_has_one_stylesheet_and_stays_with_it(tmp_path: Path) -> None:
+    static, page = tmp_path / "_static", tmp_path / "book" / "a.html"
+    (static / "styles").mkdir(parents=True)
+    page.parent.mkdir()
+    theme = '@import "../first.css";p{background:url(../dot.svg)}'
+    (static / "styles" / "theme.css").write_text(theme, encoding="utf-8")
+    (static / "first.css").write_text("b{color:red}", encoding="utf-8")
+    (static / "own.css").write_text("p{color:red}q{background:url(data:,x)}", encoding="utf-8")
+    page.write_text(
+        '<head><link href="../_static/styles/theme.css?v=1" rel="stylesheet" />'
+        '<link rel="stylesheet" type="text/css" href="../_static/own.css" /></head>',
+        encoding="utf-8",
+    )
+
+    def sheet() -> str:
+        light.lighten(tmp_path)
+        links = light.SHEET.findall(page.read_text(encoding="utf-8"))
+        assert [parts for _, parts in links] == ["../_static/styles/theme.css ../_static/own.css"]
+        return (page.parent / links[0][0]).read_text(encoding="utf-8")
+
+    wanted = 'b{color:red}p{background:url("dot.svg")}p{color:red}q{background:url(data:,x)}'
+    assert sheet() == wanted == sheet()
+    (static / "own.css").write_text("p{color:blue}", encoding="utf-8")
+    assert sheet().endswith("p{color:blue}"), "a page that has it gets the fresh one"
+    assert len(list(static.glob("pages-*.css"))) == 1, "and the old one is gone"

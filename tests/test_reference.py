@@ -25,7 +25,7 @@ TEXT = {page.stem: page.read_text(encoding="utf-8") for page in PAGES}
 PROGRAMS = sorted((BOOK / "reference" / "programs").glob("*.py"))
 LESSONS = sorted(page.stem for page in BOOK.glob("[0-9][0-9]_*.md"))
 LINK = re.compile(r"\]\(([^)\s]+)\)")
-FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
+FENCE = re.compile(r"^```([^\n`]*)\n(.*?)^```$", re.M | re.S)
 
 page = pytest.mark.parametrize("name", TEXT)
 

@@ -22,39 +22,47 @@
   }
 
   // What scrolls sideways can be reached by keyboard, and only while it scrolls.
-  function reachable(element) {
-    if (element.localName === "mjx-container" && !element.hasAttribute("display")) {
-      element.toggleAttribute("data-wide", element.scrollWidth > element.closest("p, li, dd, td, div").clientWidth + 1);
-      if (!("wide" in element.dataset)) return;
-    }
-    const scrolls = element.scrollWidth > element.clientWidth + 1;
-    if (scrolls && !element.hasAttribute("tabindex")) {
-      element.dataset.scrolls = "";
-      element.tabIndex = 0;
-      if (element.localName === "mjx-container") {
-        element.setAttribute("role", "group");
-        element.setAttribute("aria-label", "formula, scrolls sideways");
+  // All is measured before anything is changed: a page is laid out once, not once for each formula.
+  function reachable(elements) {
+    const measured = elements.map((element) => {
+      const inline = element.localName === "mjx-container" && !element.hasAttribute("display");
+      const room = inline ? element.closest("p, li, dd, td, div").clientWidth : element.clientWidth;
+      return { element, inline, scrolls: element.scrollWidth > room + 1 };
+    });
+    for (const { element, inline, scrolls } of measured) {
+      if (inline) element.toggleAttribute("data-wide", scrolls);
+      if (scrolls && !element.hasAttribute("tabindex")) {
+        element.dataset.scrolls = "";
+        element.tabIndex = 0;
+        if (element.localName === "mjx-container") {
+          element.setAttribute("role", "group");
+          element.setAttribute("aria-label", "formula, scrolls sideways");
+        }
+      } else if (!scrolls && "scrolls" in element.dataset) {
+        delete element.dataset.scrolls;
+        for (const name of ["tabindex", "role", "aria-label"]) element.removeAttribute(name);
       }
-    } else if (!scrolls && "scrolls" in element.dataset) {
-      delete element.dataset.scrolls;
-      for (const name of ["tabindex", "role", "aria-label"]) element.removeAttribute(name);
     }
   }
 
   function watchScrollers() {
-    const sizes = new ResizeObserver((entries) => entries.forEach((entry) => reachable(entry.target)));
+    // a new element is reported at once, and again whenever its size changes
+    const sizes = new ResizeObserver((entries) => reachable(entries.map((entry) => entry.target)));
     const known = new WeakSet();
     const scan = () => {
-      for (const element of document.querySelectorAll(SCROLLERS)) {
-        if (!known.has(element)) sizes.observe(element);
+      const found = [...document.querySelectorAll(SCROLLERS)];
+      for (const element of found.filter((one) => !known.has(one))) {
         known.add(element);
-        reachable(element);
+        sizes.observe(element);
       }
+      return found;
     };
     scan();
+    // letters of formulas arrive late, and what they change need not be the size of a box
+    const again = () => reachable(scan());
     addEventListener("load", () => {
-      scan();
-      window.MathJax?.startup?.promise?.then(scan);
+      document.fonts?.ready.then(again);
+      window.MathJax?.startup?.promise?.then(again);
     });
   }
 

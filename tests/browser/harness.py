@@ -161,6 +161,7 @@ class QuietHandler(http.server.SimpleHTTPRequestHandler):
 class PackingHandler(QuietHandler):
     """Sends text packed with gzip, as static servers do."""
 
+    protocol_version = "HTTP/1.1"  # one connection for many files
     PACKED = {".html", ".css", ".js", ".mjs", ".json", ".svg"}
 
     def do_GET(self) -> None:  # noqa: N802  the name that the base class calls
