@@ -3,7 +3,8 @@
 What it is: two files per checkpoint. `step_00000050.pt` is what `torch.save` writes, so `torch.load`
 opens it anywhere. `step_00000050.json` has its size and sha256; it is written last, and a checkpoint
 without it does not exist. A folder whose name begins with "memory:" is kept in this process alone,
-for checks and experiments. What it leaves out: sharded checkpoints of many ranks (lesson 22).
+for checks and experiments. What it leaves out: checkpoints that many ranks write, each its part
+(sharded_checkpoint.py).
 
 The order of a save, each step safe against a kill after it:
 1. write the tensors under a temporary name, fsync, rename;
@@ -17,6 +18,7 @@ import io
 import json
 import os
 import random
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -49,10 +51,10 @@ def save(state: dict, folder: str | Path, step: int, *, keep: int = 2) -> Path:
         part.unlink(missing_ok=True)
     path = folder / f"step_{step:08d}.pt"
     path.with_suffix(".json").unlink(missing_ok=True)  # while it is rewritten it does not count
-    digest = _write(path, lambda stream: torch.save(state, stream))
+    digest = write_file(path, lambda stream: torch.save(state, stream))
     record = {"step": step, "bytes": path.stat().st_size, "sha256": digest}
-    _write(path.with_suffix(".json"), lambda stream: stream.write(json.dumps(record).encode()))
-    _sync_folder(folder)
+    write_file(path.with_suffix(".json"), lambda stream: stream.write(json.dumps(record).encode()))
+    sync_folder(folder)
     for old in steps(folder)[keep:]:
         for suffix in (".json", ".pt"):
             (folder / f"step_{old:08d}{suffix}").unlink(missing_ok=True)
@@ -71,9 +73,14 @@ def load(path: str | Path, *, check: bool = True) -> dict:
     """The state in one checkpoint file, its tensors on the CPU. CheckpointError when it is not good.
 
     A file without a record, such as one from elsewhere, is read unchecked. Never runs code from the
-    file: `weights_only` refuses everything but tensors and plain values.
+    file: `weights_only` refuses everything but tensors and plain values. A folder of shards is read
+    whole (sharded_checkpoint.py), and always checked.
     """
     path = Path(path)
+    if path.is_dir():
+        from course_lib import sharded_checkpoint  # it stands on this module
+
+        return sharded_checkpoint.whole_state(path)
     kept = _memory.get(str(path.parent), {}).get(path.name)
     if kept is None and not path.is_file():
         raise CheckpointError(f"no checkpoint at {path}: pass the path of a .pt file")
@@ -186,8 +193,11 @@ class _Hashing:
         self.stream.flush()
 
 
-def _write(path: Path, fill) -> str:
-    """Fill a file under a temporary name, put it on the disk, then give it its name; its sha256."""
+def write_file(path: Path, fill: Callable) -> str:
+    """Fill a file under a temporary name, put it on the disk, then give it its name; its sha256.
+
+    `fill(stream)` writes. OSError when the disk is full; nothing is left of the file then.
+    """
     temporary = path.with_name(path.name + ".part")
     stream = temporary.open("wb")
     hashing = _Hashing(stream)
@@ -203,7 +213,8 @@ def _write(path: Path, fill) -> str:
     return hashing.digest.hexdigest()
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
+    """Put the names of a folder's files on the disk, as fsync puts their bytes there."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -56,10 +56,10 @@ class DistributedTrainer:
         self.accumulation = config.accumulation(self.world.world_size)
         self.dtype = compute_dtype(config.precision, self.device)
         torch.manual_seed(config.seed)  # the same weights on every rank
-        self.plain_model = GPT(config.model_config(vocab_size)).to(self.device)
+        self.plain_model = GPT(config.model_config(vocab_size))
+        self.model = self._wrapped()  # before the optimizer: sharding puts new parameters in place
         self.optimizer = self._setup_optimizer()
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.dtype == torch.float16)
-        self.model = self._wrapped()
         self.loader = self._loader(tokens, config.seed)
         self.valid_tokens = valid_tokens
 
@@ -140,7 +140,7 @@ class DistributedTrainer:
     def _mean_loss(self, idx: Tensor, targets: Tensor) -> Tensor:
         """The model's mean loss in nats over the targets that count, 0 where none does."""
         counts = (targets != IGNORED).any()
-        with autocast(self.dtype, self.device):
+        with self._autocast():
             logits, loss = self.model(idx.to(self.device), targets.to(self.device))
         # the mean of nothing is nan, and nan stays nan under a share of 0
         return loss if counts else 0.0 * logits.sum()
@@ -149,6 +149,10 @@ class DistributedTrainer:
         """Add the gradient of `part`, this rank's share of the loss, to every `p.grad`."""
         # DDP takes the mean over ranks, and the loss is a sum of their parts
         self.scaler.scale(part * self.world.world_size).backward()
+
+    def _autocast(self) -> contextlib.AbstractContextManager:
+        """Matrix products in `self.dtype`, weights and their gradients in float32."""
+        return autocast(self.dtype, self.device)
 
     def _over_ranks(self, value: Tensor | float) -> float:
         """The sum of one number over all ranks: an all-reduce of 8 bytes."""
@@ -166,7 +170,7 @@ class DistributedTrainer:
         rounds = math.ceil(self.config.eval_batches / self.world.world_size)
         for _ in range(rounds):
             idx, targets = (part.to(self.device) for part in loader.next_batch())
-            with autocast(self.dtype, self.device):
+            with self._autocast():
                 total += self.plain_model(idx, targets)[1]
         self.model.train()
         return self.world.sum(total).item() / (rounds * self.world.world_size)
@@ -302,14 +306,16 @@ class DistributedTrainer:
         """What the model makes of the prompt, in `num_tokens` tokens; always the same draw."""
         idx = torch.tensor([tokenizer.encode(prompt)], device=self.device)
         generator = torch.Generator(self.device).manual_seed(0)
-        with autocast(self.dtype, self.device):
+        with self._autocast():
             out = self.plain_model.generate(idx, max_new_tokens=num_tokens, temperature=0.8,
                                             top_k=40, generator=generator)  # fmt: skip
         return tokenizer.decode(out[0].tolist())
 
     def _wrapped(self) -> torch.nn.Module:
-        """The model as it is called: compiled where asked for, in DDP where there are ranks."""
-        model = torch.compile(self.plain_model) if self.config.compile else self.plain_model
+        """The model on its device, as it is called: compiled where asked for, in DDP on ranks."""
+        model = self.plain_model.to(self.device)
+        if self.config.compile:
+            model = torch.compile(model)
         if self.world.group is None:
             return model
         devices = [self.device] if self.device.type == "cuda" else None
@@ -349,13 +355,13 @@ class DistributedTrainer:
         )
 
 
-def main(world: World, config: TrainConfig) -> None:
-    """Train as `config` says, on its text, and write a sample."""
+def main(world: World, config: TrainConfig, kind: type[DistributedTrainer] | None = None) -> None:
+    """Train as `config` says, on its text, with a trainer of that kind, and write a sample."""
     if config.precision == "fp16" and world.device.type == "cpu":  # it works, far too slowly
         raise ValueError("fp16 trains on GPUs: on this CPU pass --precision bf16 or fp32")
     tokenizer = Tokenizer.course()
     tokens, valid_tokens = training_tokens(config, tokenizer, world)
-    trainer = DistributedTrainer(
+    trainer = (kind or DistributedTrainer)(
         config, tokens, vocab_size=tokenizer.vocab_size, valid_tokens=valid_tokens, world=world
     )
     if world.is_first:
@@ -372,8 +378,10 @@ def main(world: World, config: TrainConfig) -> None:
     if world.is_first:
         loss = f"loss {row['loss']:.4f}" if row else "nothing left to do"
         print(f"step {trainer.step}: {loss}; log, curves and checkpoints in {config.out}")
-        if config.sample_tokens:
-            print(trainer.sample(tokenizer, config.sample_tokens))
+    if config.sample_tokens:  # on every rank: a sharded model answers all of them or none
+        text = trainer.sample(tokenizer, config.sample_tokens)
+        if world.is_first:
+            print(text)
 
 
 if __name__ == "__main__":

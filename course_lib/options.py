@@ -41,12 +41,13 @@ def parse(cls: type[Config], argv: Sequence[str] | None = None, *, prog: str = "
 
 
 def field_words(cls: type) -> dict[str, str]:
-    """The string literal below each field of a class, by the field's name."""
-    (tree,) = ast.parse(textwrap.dedent(inspect.getsource(cls))).body
+    """The string literal below each field of a class, its parents' included, by the field's name."""
     words = {}
-    for field, below in zip(tree.body, tree.body[1:], strict=False):
-        if isinstance(field, ast.AnnAssign) and isinstance(below, ast.Expr):
-            words[field.target.id] = inspect.cleandoc(ast.literal_eval(below.value))
+    for part in reversed([c for c in cls.__mro__ if dataclasses.is_dataclass(c)]):
+        (tree,) = ast.parse(textwrap.dedent(inspect.getsource(part))).body
+        for field, below in zip(tree.body, tree.body[1:], strict=False):
+            if isinstance(field, ast.AnnAssign) and isinstance(below, ast.Expr):
+                words[field.target.id] = inspect.cleandoc(ast.literal_eval(below.value))
     return words
 
 

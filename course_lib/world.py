@@ -38,29 +38,32 @@ class World:
     """The group of all processes; None when there is one."""
 
     @classmethod
-    def from_environment(cls, device: str = "auto") -> "World":
+    def from_environment(cls, device: str = "auto", *, cpu_too: bool = False) -> "World":
         """The world that torchrun has set up, or a world of one without it.
 
         `device`: "auto" (a GPU where there is one), "cpu" or "cuda". On GPUs the group speaks NCCL,
-        else gloo. Call `close()` at the end. ValueError for a device that is not there.
+        else gloo; with `cpu_too` gloo as well, for tensors that have been offloaded. Call `close()`
+        at the end. ValueError for a device that is not there.
         """
-        rank, local_rank, world_size = (
-            int(os.environ.get(name, default))
-            for name, default in (("RANK", 0), ("LOCAL_RANK", 0), ("WORLD_SIZE", 1))
-        )
-        place = _device(device, local_rank)
+        place = _device(device, int(os.environ.get("LOCAL_RANK", 0)))
         if "RANK" not in os.environ:
             return cls(device=place)
-        if place.type == "cuda":
-            torch.cuda.set_device(place)
-        backend = "nccl" if place.type == "cuda" else "gloo"
-        dist.init_process_group(
-            backend,
-            timeout=timedelta(seconds=TIMEOUT_S),
-            device_id=place if backend == "nccl" else None,
-        )
-        return cls(rank=rank, local_rank=local_rank, world_size=world_size, device=place,
-                   group=dist.group.WORLD)  # fmt: skip
+        _init_group(place, cpu_too)
+        return cls.of_group(device)
+
+    @classmethod
+    def of_group(cls, device: str = "cpu") -> "World":
+        """The world of the default group that is there, such as on a rank of `local_ranks`.
+
+        Where there is none, one of this process alone is made: sharding asks for a group, even of
+        one. ValueError for a device that is not there.
+        """
+        local_rank = int(os.environ.get("LOCAL_RANK", 0))
+        place = _device(device, local_rank)
+        if not dist.is_initialized():
+            _init_group(place, cpu_too=True, store=dist.HashStore(), rank=0, world_size=1)
+        return cls(rank=dist.get_rank(), local_rank=local_rank, world_size=dist.get_world_size(),
+                   device=place, group=dist.group.WORLD)  # fmt: skip
 
     @property
     def is_first(self) -> bool:
@@ -108,7 +111,7 @@ class World:
             dist.destroy_process_group()
 
 
-def run(main: Callable[[World], None], device: str = "auto") -> None:
+def run(main: Callable[[World], None], device: str = "auto", *, cpu_too: bool = False) -> None:
     """Call `main(world)` in the world of the environment, and end the process properly.
 
     A ValueError of `main` is what a person got wrong: one line, status 2. Under gloo the process
@@ -116,17 +119,30 @@ def run(main: Callable[[World], None], device: str = "auto") -> None:
     their work is done (torch 2.13: 7 of 15 runs that send and receive).
     """
     try:
-        world = World.from_environment(device)
+        world = World.from_environment(device, cpu_too=cpu_too)
         main(world)
     except ValueError as error:
         print(f"error: {error}", file=sys.stderr)
         raise SystemExit(2) from None
+    if dist.is_initialized():
+        world = World.of_group(device)  # a world of one may have got its group in `main`
     gloo = world.group is not None and world.device.type == "cpu"
     world.close()
     if gloo:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(0)
+
+
+def _init_group(place: torch.device, cpu_too: bool, **meeting) -> None:
+    """Make the default group; `meeting` says where, unless torchrun's environment does."""
+    limit = timedelta(seconds=TIMEOUT_S)
+    if place.type == "cpu":
+        dist.init_process_group("gloo", timeout=limit, **meeting)
+        return
+    torch.cuda.set_device(place)
+    backend = "cpu:gloo,cuda:nccl" if cpu_too else "nccl"
+    dist.init_process_group(backend, timeout=limit, device_id=place, **meeting)
 
 
 def _device(name: str, local_rank: int) -> torch.device:

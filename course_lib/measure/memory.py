@@ -31,8 +31,11 @@ def training_state_bytes(
 
 
 def tensor_bytes(tensors: Iterable[Tensor | None]) -> int:
-    """Bytes of the numbers in these tensors; each tensor counts once, None counts nothing."""
-    distinct = {id(t): t for t in tensors if t is not None}
+    """Bytes of the numbers in these tensors; each tensor counts once, None counts nothing.
+
+    Of a sharded tensor (DTensor) the part that is on this rank.
+    """
+    distinct = {id(t): getattr(t, "_local_tensor", t) for t in tensors if t is not None}
     return sum(t.numel() * t.element_size() for t in distinct.values())
 
 

@@ -1,0 +1,440 @@
+"""Sharded checkpoints: read back by any number of ranks, published whole, checked, refused clearly."""
+
+import contextlib
+import dataclasses
+import json
+import os
+import pickle
+import random
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+import torch
+import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
+
+from course_lib import local_ranks, manifest
+from course_lib.checkpoint import CheckpointError
+from course_lib.fsdp_trainer import FSDPTrainer
+from course_lib.measure.traffic import Traffic
+from course_lib.sharded_checkpoint import candidates, whole_state
+from tests.fsdp_runs import (
+    TOKENS,
+    V,
+    make,
+    on_ranks,
+    same,
+    settings,
+    single,
+    state_of,
+    steps,
+    values,
+)
+from tests.soak import campaign, times
+
+REL = 2e-5  # as in test_fsdp.py: the same sums in another order
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def trained(config, count=3, **changes):
+    """Train, save, and go on: (path, whole state when saved, next losses)."""
+    trainer = make(config, **changes)
+    steps(trainer, count)
+    path = trainer.save_checkpoint()
+    state = state_of(trainer)
+    after = steps(trainer, 2)
+    trainer.checkpoints.wait()
+    return path, state, after, trainer.tokens_seen
+
+
+def resumed(config, path=None, kind=FSDPTrainer):
+    """Load and go on, after whatever else this process has drawn."""
+    torch.manual_seed(99)
+    trainer = make(config, kind)
+    step = trainer.load_checkpoint(path)
+    return step, state_of(trainer), steps(trainer, 2), trainer.tokens_seen
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    """A sharded checkpoint of two ranks: its folder, the state in it, the losses that follow."""
+    config = settings(tmp_path_factory.mktemp("run"))
+    path, state, after, seen = on_ranks(2, trained, config)[0].value
+    return config, path, state, after, seen
+
+
+def losses(rows: list[dict]) -> list[float]:
+    return [row["loss"] for row in rows]
+
+
+@pytest.mark.parametrize("sharding", ["FULL_SHARD", "NO_SHARD"])
+@pytest.mark.parametrize("ranks", [1, 2, 3, 4])
+def test_any_number_of_ranks_reads_what_two_have_written(saved, ranks, sharding):
+    config, path, state, after, seen = saved
+    config = dataclasses.replace(config, sharding=sharding)
+    for step, loaded, following, tokens in values(on_ranks(ranks, resumed, config)):
+        assert step == 3 and tokens == seen
+        assert same(loaded, state), "bit for bit"
+        if ranks == 2 and sharding == "FULL_SHARD":
+            assert following == after, "the same sums in the same order"
+        assert losses(following) == pytest.approx(losses(after), rel=REL)
+
+
+def test_the_plain_trainer_reads_it_and_so_does_torch(saved, tmp_path):
+    config, path, state, after, _ = saved
+    one = single(out="unused")
+    assert one.load_checkpoint(path) == 3
+    assert same(state_of(one), state)
+    assert losses(steps(one, 2)) == pytest.approx(losses(after), rel=REL)
+    command = [sys.executable, "-m", "course_lib.sharded_checkpoint", path, tmp_path / "whole.pt"]
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0 and "step 3" in done.stdout and not done.stderr, done.stderr
+    found = torch.load(tmp_path / "whole.pt", weights_only=True)
+    assert same(found["model"], one_state(path))
+    again = single(out="unused")
+    again.load_checkpoint(tmp_path / "whole.pt")
+    assert same(state_of(again), state)
+
+
+def one_state(path: Path) -> dict:
+    return whole_state(path)["model"]
+
+
+def test_every_part_is_written_once(saved):
+    """Two files of half the weights and moments each; nothing was gathered for it."""
+    _, path, state, *_ = saved
+    sizes = {p.name: p.stat().st_size for p in path.glob("*.distcp")}
+    numbers = sum(4 * t.numel() for t in state.values()) + 4 * V * 128  # tied: under two names
+    assert sorted(sizes) == ["__0_0.distcp", "__1_0.distcp"]
+    assert numbers < sum(sizes.values()) < 1.1 * numbers + 200_000  # torch.save adds some 1 KB each
+    assert max(sizes.values()) < 0.55 * sum(sizes.values())
+    record = json.loads((path / "manifest.json").read_text())
+    assert set(record["files"]) == {".metadata", "plain.pt", *sizes}
+    assert record["world_size"] == 2
+
+
+def saves(config) -> list:
+    trainer = make(config)
+    steps(trainer, 1)
+    trainer.save_checkpoint()  # first use makes a group
+    with Traffic() as traffic:
+        trainer.save_checkpoint()
+    return traffic.seen
+
+
+def test_sharded_sends_no_weights_and_full_sends_them_all(tmp_path):
+    sharded = on_ranks(2, saves, settings(tmp_path / "a"))[0].value
+    full = on_ranks(2, saves, settings(tmp_path / "b", checkpoint="full"))[0].value
+    numel = sum(p.numel() for p in single().plain_model.parameters())
+    assert sum(b for _, b in sharded) < 0.1 * 4 * numel, "plans and random states"
+    gathered = sum(b for name, b in full if name == "allgather")
+    assert gathered >= 12 * numel
+
+
+@pytest.mark.parametrize("strategy, size", [("HYBRID_SHARD", 2), ("NO_SHARD", None)])
+def test_copies_are_written_once(tmp_path, strategy, size):
+    config = settings(tmp_path, sharding=strategy, shard_size=size)
+    path, state, after, _ = on_ranks(4, trained, config)[0].value
+    numbers = sum(4 * t.numel() for t in state.values()) + 4 * V * 128
+    assert sum(p.stat().st_size for p in path.glob("*.distcp")) < 1.1 * numbers + 200_000
+    _, loaded, following, _ = on_ranks(2, resumed, settings(tmp_path))[0].value
+    assert same(loaded, state)
+    assert losses(following) == pytest.approx(losses(after), rel=REL)
+
+
+def test_full_is_the_file_of_the_plain_trainer(tmp_path):
+    config = settings(tmp_path, checkpoint="full")
+    path, state, after, _ = on_ranks(2, trained, config)[0].value
+    assert path.name == "step_00000003.pt"
+    one = single()
+    one.load_checkpoint(path)
+    assert same(state_of(one), state)
+    assert losses(steps(one, 2)) == pytest.approx(losses(after), rel=REL)
+    for ranks in (2, 3):
+        step, loaded, following, _ = on_ranks(ranks, resumed, config)[0].value
+        assert step == 3 and same(loaded, state)
+        assert losses(following) == pytest.approx(losses(after), rel=REL)
+
+
+def test_a_file_of_the_plain_trainer_is_read_sharded(tmp_path):
+    one = single(out=tmp_path)
+    steps(one, 3)
+    path = one.save_checkpoint()
+    state, after = state_of(one), steps(one, 2)
+    for given in (path, None):
+        step, loaded, following, _ = on_ranks(2, resumed, settings(tmp_path), given)[0].value
+        assert step == 3 and same(loaded, state)
+        assert losses(following) == pytest.approx(losses(after), rel=REL)
+
+
+def behind(config, gate: Path):
+    """Save in the background, with a writer that waits for the gate; train meanwhile."""
+    write = dcp.FileSystemWriter.write_data
+
+    def slow(self, plan, planner):
+        while not gate.exists():
+            time.sleep(0.01)
+        return write(self, plan, planner)
+
+    dcp.FileSystemWriter.write_data = slow
+    trainer = make(config)
+    steps(trainer, 3)
+    path = trainer.save_checkpoint()
+    state = state_of(trainer)
+    after = steps(trainer, 2)
+    early = path.exists()
+    dist.barrier()
+    gate.touch()
+    trainer.checkpoints.wait()
+    return path, state, after, early
+
+
+def test_training_goes_on_while_a_copy_is_written(tmp_path):
+    config = settings(tmp_path / "run", async_save=True)
+    path, state, after, early = on_ranks(2, behind, config, tmp_path / "gate")[0].value
+    assert not early, "not published before it is written"
+    step, loaded, following, _ = on_ranks(2, resumed, config)[0].value
+    assert step == 3 and same(loaded, state), "what was when it was saved, not what came after"
+    assert following == after
+
+
+def test_the_last_ones_are_kept(tmp_path):
+    def many(config):
+        trainer = make(config)
+        for _ in range(4):
+            steps(trainer, 1)
+            trainer.save_checkpoint()
+        trainer.save_checkpoint()  # the same step again replaces it
+        trainer.checkpoints.wait()
+
+    for async_save in (False, True):
+        config = settings(tmp_path / str(async_save), async_save=async_save, keep=2)
+        on_ranks(2, many, config)
+        folder = tmp_path / str(async_save) / "checkpoints"
+        assert sorted(p.name for p in folder.iterdir()) == ["step_00000003", "step_00000004"]
+        assert [whole_state(p)["step"] for p in candidates(folder)] == [4, 3]
+
+
+def cut(path):
+    shard = path / "__1_0.distcp"
+    shard.write_bytes(shard.read_bytes()[:-100])
+
+
+def flip(path):
+    shard = path / "__0_0.distcp"
+    data = bytearray(shard.read_bytes())
+    data[len(data) // 2] ^= 1
+    shard.write_bytes(data)
+
+
+def lose(path):
+    (path / "__1_0.distcp").unlink()
+
+
+def damage(path):
+    (path / "manifest.json").write_text("{")
+
+
+def emptied(path):
+    (path / "manifest.json").write_text('{"files": {"a": 3}}')
+
+
+def newest(config):
+    said = []
+    trainer = make(config)
+    names = [name for group in trainer.optimizer_groups() for name in group["names"]]
+    found = trainer.checkpoints.newest(names, said.append)
+    return found.plain["step"], said
+
+
+def two_checkpoints(config):
+    trainer = make(config)
+    for _ in range(2):
+        steps(trainer, 1)
+        trainer.save_checkpoint()
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("pair")
+    on_ranks(2, two_checkpoints, settings(folder))
+    return folder
+
+
+@pytest.mark.parametrize(
+    "harm, word",
+    [
+        (cut, "cut short"),
+        (flip, "changed"),
+        (lose, "missing"),
+        (damage, "damaged"),
+        (emptied, "damaged"),
+    ],
+)
+def test_a_bad_one_is_named_and_the_one_before_is_used(pair, tmp_path, harm, word):
+    shutil.copytree(pair, tmp_path / "run")
+    harm(tmp_path / "run/checkpoints/step_00000002")
+    for step, said in values(on_ranks(2, newest, settings(tmp_path / "run"))):
+        assert step == 1 and len(said) == 1
+        assert word in said[0] and "step_00000002" in said[0]
+    with pytest.raises(CheckpointError, match=word):
+        whole_state(tmp_path / "run/checkpoints/step_00000002")
+    harm(tmp_path / "run/checkpoints/step_00000001")
+    with pytest.raises(local_ranks.RankFailed, match="none of the 2 checkpoints"):
+        on_ranks(2, newest, settings(tmp_path / "run"))
+
+
+def test_an_unfinished_folder_does_not_count(pair, tmp_path):
+    shutil.copytree(pair, tmp_path / "run")
+    folder = tmp_path / "run/checkpoints"
+    (folder / "step_00000002/manifest.json").unlink()
+    shutil.copytree(folder / "step_00000001", folder / "step_00000009.part")
+    (folder / "step_00000007").mkdir()
+    assert [p.name for p in candidates(folder)] == ["step_00000001"]
+    on_ranks(2, two_checkpoints, settings(tmp_path / "run"))
+    assert not list(folder.glob("*.part")), "the next save sweeps"
+
+
+def test_a_replacement_cut_between_two_names_is_found(pair, tmp_path):
+    shutil.copytree(pair, tmp_path / "run")
+    folder = tmp_path / "run/checkpoints"
+    (folder / "step_00000002").rename(folder / "step_00000002.old")
+    step, said = on_ranks(2, newest, settings(tmp_path / "run"))[0].value
+    assert step == 2 and not said
+    on_ranks(1, two_checkpoints, settings(tmp_path / "run"))
+    assert sorted(p.name for p in folder.iterdir()) == ["step_00000001", "step_00000002"]
+
+
+class Runs:
+    """Unpickled, it leaves a file."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return Path.touch, (self.path,)
+
+
+def test_an_index_from_a_stranger_runs_nothing(pair, tmp_path):
+    path = tmp_path / "step_00000002"
+    shutil.copytree(pair / "checkpoints/step_00000002", path)
+    (path / ".metadata").write_bytes(pickle.dumps(Runs(tmp_path / "ran")))
+    record = manifest.read(path)
+    record["files"] |= manifest.describe(path, [".metadata"])
+    (path / "manifest.json").write_text(json.dumps(record))
+    with pytest.raises(CheckpointError, match="no index needs"):
+        whole_state(path)
+    assert not (tmp_path / "ran").exists()
+
+
+def refused(config, path, tokens, vocab_size):
+    """What a load raises, and whether it left everything as it was."""
+    trainer = FSDPTrainer(config, tokens, vocab_size=vocab_size)
+    before, loader = state_of(trainer), trainer.loader.state_dict()
+    try:
+        trainer.load_checkpoint(path)
+    except CheckpointError as error:
+        text = f"CheckpointError: {error}"
+    except ValueError as error:
+        text = f"ValueError: {error}"
+    untouched = trainer.step == 0 and trainer.loader.state_dict() == loader
+    return text, untouched and same(
+        before, {k: v for k, v in state_of(trainer).items() if k in before}
+    )
+
+
+def test_another_model_and_another_text_are_refused_and_nothing_changes(pair, tmp_path):
+    path = pair / "checkpoints/step_00000002"
+    config = settings(tmp_path, batch_size=6)
+    for tokens, size, words in (
+        (TOKENS % 50, 50, "of another model: 2 of 39"),
+        (TOKENS[::-1].copy(), V, "sample_crc32"),
+    ):
+        for text, untouched in values(on_ranks(2, refused, config, path, tokens, size)):
+            assert words in text and untouched, text
+    (text, _), _ = values(on_ranks(2, refused, config, tmp_path / "absent", TOKENS, V))
+    assert "CheckpointError: no checkpoint at" in text
+
+
+def full_disk(config) -> str:
+    """The limit on the size of a file stands for a full disk, on the last rank alone."""
+    trainer = make(config)
+    steps(trainer, 1)
+    trainer.save_checkpoint()
+    trainer.checkpoints.wait()
+    steps(trainer, 1)
+    if trainer.world.rank == trainer.world.world_size - 1:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(
+            resource.RLIMIT_FSIZE, (100_000, resource.getrlimit(resource.RLIMIT_FSIZE)[1])
+        )
+    try:
+        trainer.save_checkpoint()
+        trainer.checkpoints.wait()
+    except OSError as error:
+        return str(error)
+    return "saved"
+
+
+@pytest.mark.parametrize("async_save", [False, True])
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_a_full_disk_is_told_to_every_rank_and_leaves_the_earlier_one(tmp_path, async_save, ranks):
+    config = settings(tmp_path, async_save=async_save)
+    for text in values(on_ranks(ranks, full_disk, config)):
+        assert text == "[Errno 27] File too large"
+    folder = tmp_path / "checkpoints"
+    assert [p.name for p in folder.iterdir()] == ["step_00000001"], "the space is given back"
+    assert whole_state(folder / "step_00000001")["step"] == 1
+
+
+def dies(config, delay: float, victim: int, total: int) -> None:
+    """Resume, then train and save at every step; one rank is killed some time after the second."""
+    trainer = make(config)
+    began = trainer.load_checkpoint()
+    while trainer.step < total:
+        row = steps(trainer, 1)[0]
+        trainer.save_checkpoint()
+        if trainer.step == began + 2 and trainer.world.rank == victim:
+            threading.Timer(delay, os.kill, (os.getpid(), signal.SIGKILL)).start()
+        if trainer.world.is_first:
+            with (Path(config.out) / "losses").open("a") as stream:
+                stream.write(f"{trainer.step} {row['loss']!r}\n")
+    trainer.checkpoints.wait()
+
+
+@campaign
+@pytest.mark.parametrize("async_save", [False, True])
+def test_kill_nine_of_any_rank_at_any_moment(tmp_path, async_save):
+    """No bad checkpoint is ever published, and the losses are those of a run nobody killed."""
+    total, draw = times(12, 60), random.Random(async_save)
+    config = settings(tmp_path / "cut", async_save=async_save)
+    kills = 0
+    while kills < times(2, 20):
+        with contextlib.suppress(local_ranks.RankFailed, local_ranks.RanksStuck):
+            on_ranks(2, dies, config, 0.02 + draw.random() * 0.3, draw.randrange(2), 10_000)
+        kills += 1
+        for path in candidates(tmp_path / "cut/checkpoints"):
+            whole_state(path)  # raises for a bad one
+    assert candidates(tmp_path / "cut/checkpoints"), "one is published when the second is begun"
+    last = whole_state(candidates(tmp_path / "cut/checkpoints")[0])["step"]
+    total += last
+    on_ranks(2, dies, config, 1e6, -1, total)
+    whole = settings(tmp_path / "whole", async_save=async_save, save_every=0)
+    expected = on_ranks(2, lambda c: steps(make(c), total), whole)[0].value
+    told = [line.split() for line in (tmp_path / "cut/losses").read_text().splitlines()]
+    assert {int(step) for step, _ in told} == set(range(1, total + 1))
+    assert all(float(loss) == expected[int(step) - 1]["loss"] for step, loss in told)
