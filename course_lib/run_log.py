@@ -137,9 +137,9 @@ def _tensorboard(folder: Path, done: int):
 def _wandb(folder: Path, settings: dict):
     try:
         import wandb
-    except ImportError:
+    except ImportError as missing:
         raise ValueError(
-            "--wandb needs the package wandb: pip install wandb, or read log.csv"
+            f"--wandb needs the package wandb ({missing}): pip install wandb, or read log.csv"
         ) from None
     mode = os.environ.get("WANDB_MODE", "offline")  # no network unless it is asked for
     started = wandb.init(project="course", dir=str(folder), mode=mode, config=settings)
