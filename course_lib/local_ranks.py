@@ -9,7 +9,9 @@ Forked, so that a function that was defined in a cell need not be found again by
 
 import builtins
 import contextlib
+import functools
 import gc
+import importlib
 import multiprocessing
 import os
 import pickle
@@ -66,13 +68,19 @@ class RanksStuck(TimeoutError):
     """Some ranks did not finish in time; the others have been ended too."""
 
 
-def run(function: Callable, args_by_rank: Sequence[tuple], *, seconds: float = 10.0) -> list[Rank]:
+def run(function: Callable, args_by_rank: Sequence[tuple], *, seconds: float = 10.0,
+        drive: str | None = None) -> list[Rank]:  # fmt: skip
     """`function(*args_by_rank[rank])` on each rank, inside a gloo group of all; by rank.
 
+    With `drive` "module:name", `name(function, *args_by_rank[rank])`: for functions that want what
+    cannot be sent to another process, such as a model, which the driver then makes on the rank.
     The default group is theirs: `dist.get_rank()` and every collective work. RankFailed names the
     first rank that raised; RanksStuck names those that did not come back within `seconds`, for one
     because they wait for a rank that never joins. No process is left in any case.
     """
+    if drive is not None:
+        module, _, name = drive.partition(":")
+        function = functools.partial(getattr(importlib.import_module(module), name), function)
     context = multiprocessing.get_context("fork")
     with tempfile.TemporaryDirectory() as folder:
         meeting, pipes, processes = Path(folder) / "meeting", [], []

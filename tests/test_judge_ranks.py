@@ -1,6 +1,7 @@
 """Answers that need several ranks: the same suite in the notebook and in the confined worker."""
 
 import time
+from dataclasses import replace
 
 import psutil
 import pytest
@@ -51,10 +52,10 @@ def training_state_bytes(x):
 }  # fmt: skip
 
 
-def summed(subject, draw) -> None:
+def summed(subject, draw, drive=None) -> None:
     """Three ranks: values, one all-reduce of the tensor's size, nothing kept but the result."""
     inputs = [draw.randn(5) for _ in range(3)]
-    ranks = subject.run_ranks([(x,) for x in inputs])
+    ranks = subject.run_ranks([(x,) for x in inputs], drive=drive)
     for rank in ranks:
         if not torch.allclose(rank.value, sum(inputs)):
             raise Wrong("SUM", "the sum differs")
@@ -88,7 +89,19 @@ def test_both_sides_agree(judge, name):
     assert outcome.code == code, outcome
     scope = {}
     exec(HEAD + source, scope)
-    assert SUITE.run(LocalSubject(scope["training_state_bytes"]), seed=5).code == code
+    local = LocalSubject(scope["training_state_bytes"])
+    assert checks.suite("bytes").run(local, seed=5).code == code
+
+
+@pytest.mark.parametrize("name", ["by the library", "no message at all", "one rank raises"])
+def test_both_sides_agree_on_an_answer_that_is_driven(judge, name, monkeypatch):
+    """`operator.call(answer, x)` on each rank is the same as the answer itself."""
+
+    def driven(subject, draw):
+        return summed(subject, draw, "operator:call")
+
+    monkeypatch.setattr(checks, "suite", lambda name: replace(SUITE, checks=(driven,)))
+    test_both_sides_agree(judge, name)
 
 
 def test_no_process_of_it_is_left(judge):

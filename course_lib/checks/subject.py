@@ -50,7 +50,9 @@ class Subject(Protocol):
     def call(self, *args, **kwargs) -> Any: ...
     def vjp(self, *args, upstream: Tensor) -> list[Tensor | None]: ...
     def module(self, *args, seed: int = 0, **kwargs) -> Module: ...
-    def run_ranks(self, args_by_rank: Sequence[tuple]) -> list[local_ranks.Rank]: ...
+    def run_ranks(
+        self, args_by_rank: Sequence[tuple], *, drive: str | None = None
+    ) -> list[local_ranks.Rank]: ...
 
 
 class LocalSubject:
@@ -78,16 +80,19 @@ class LocalSubject:
             torch.manual_seed(seed)
             return LocalModule(self._run(self.answer, args, kwargs), self)
 
-    def run_ranks(self, args_by_rank: Sequence[tuple]) -> list[local_ranks.Rank]:
+    def run_ranks(
+        self, args_by_rank: Sequence[tuple], *, drive: str | None = None
+    ) -> list[local_ranks.Rank]:
         """`answer(*args_by_rank[rank])` on each rank of a gloo group, each in a process of its own.
 
+        With `drive` "module:name" of the library, `name(answer, *args_by_rank[rank])` on each.
         Raises Wrong with the code RANKS-STUCK when some ranks wait for others for ever. A suite
         that calls this says with `Suite.ranks` how many there are at most.
         """
         began = time.perf_counter()
         given = [tuple(_clone(a) for a in args) for args in args_by_rank]
         try:
-            return local_ranks.run(self.answer, given, seconds=RANKS_S)
+            return local_ranks.run(self.answer, given, seconds=RANKS_S, drive=drive)
         except local_ranks.RankFailed as failure:
             error = failure.rebuilt()
             raise AnswerError(error) from error

@@ -68,9 +68,9 @@ class RemoteSubject:
             self._lose("protocol", "a module without a number")
         return RemoteModule(self, number)
 
-    def run_ranks(self, args_by_rank: Sequence[tuple]) -> list[Rank]:
+    def run_ranks(self, args_by_rank: Sequence[tuple], *, drive: str | None = None) -> list[Rank]:
         """As `LocalSubject.run_ranks`; what the ranks say of themselves is the worker's word."""
-        said = self.ask("ranks", *args_by_rank, seconds=subject.RANKS_S)
+        said = self.ask("ranks", *args_by_rank, seconds=subject.RANKS_S, drive=drive)
         if isinstance(said, str):
             raise ranks_stuck(len(args_by_rank), said[:200])
         if not isinstance(said, list) or len(said) != len(args_by_rank):

@@ -130,7 +130,8 @@ class Answer:
     def do_ranks(self, args: tuple, request: dict) -> list[tuple] | str:
         """By rank (value, collectives, bytes held); or, in words, that they wait for ever."""
         try:
-            ranks = local_ranks.run(self.answer, args, seconds=request["seconds"])
+            ranks = local_ranks.run(self.answer, args, seconds=request["seconds"],
+                                    drive=request["drive"])  # fmt: skip
         except local_ranks.RankFailed as failure:
             raise Failed(failure.rebuilt()) from None
         except local_ranks.RanksStuck as stuck:
