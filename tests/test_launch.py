@@ -6,6 +6,7 @@ under the real one; `make soak` runs all of them under the real one, many times.
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 
 from course_lib.lab.launch import folder, magic, plain, plan, processes, start
+from course_lib.lab.launch import run as run_module
 from course_lib.lab.launch.folder import Run
 from course_lib.lab.launch.run import LaunchFailed, LaunchStopped, launch
 from course_lib.lab.launch.script import Refused
@@ -343,6 +345,32 @@ def test_what_an_earlier_kernel_left_is_ended_by_the_next_launch(agent, home, ca
         neighbour.kill()
         neighbour.wait()
     assert "ended 1 processes that an earlier run had left" in capsys.readouterr().out
+
+
+def test_an_elastic_restart_is_not_taken_for_the_end(monkeypatch):
+    """The real torchrun: a failed rank is started again, and has the time it needs."""
+    monkeypatch.setattr(run_module, "ENDING_S", 0.1)
+    run = launched("""
+        import os, time
+        if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
+            raise ValueError("the first time")
+        time.sleep(1)
+        print("the second time")
+    """, "--max-restarts=1", ranks=1)  # fmt: skip
+    assert run.log().endswith("the second time\n") and "ValueError: the first time" in run.log()
+    assert run.summary["outcome"] == "done"
+
+
+def test_where_there_is_no_proc_recorded_ranks_are_ended(monkeypatch, tmp_path):
+    """As on macOS: a rank leads a group of processes, and its number was written down."""
+    if shutil.which("ps") is None:
+        pytest.skip("this machine has no ps")
+    rank = subprocess.Popen(["sh", "-c", "sleep 100 & sleep 100"], start_new_session=True)
+    monkeypatch.setattr(processes, "PROC", tmp_path / "proc")
+    time.sleep(0.3)
+    assert processes.sweep(tmp_path / "0001", [rank.pid]) >= 2
+    assert rank.wait(SOON_S) == -signal.SIGKILL
+    assert processes.runs_with_processes() == set() and processes.resident_mb(rank.pid) is None
 
 
 def test_options_torchrun_does_not_know_are_said():

@@ -89,6 +89,7 @@ def test_who_says_where_ranks_meet_is_left_alone():
         ("--nproc_per_node=2", "script is missing"),
         ("", "script is missing"),
         ("--nproc_per_node", "needs a value"),
+        ("--nnodes=2 t.py", "one machine"),
     ],
 )
 def test_what_makes_no_sense_is_refused(line, says):
@@ -260,6 +261,21 @@ def test_gauges_by_nvml_where_it_is_and_none_where_it_is_not(monkeypatch):
     assert gpus.gauges() == []
     monkeypatch.setitem(sys.modules, "pynvml", None)  # not installed
     assert gpus.gauges() == []
+
+
+def test_gpus_are_used_with_a_word_on_who_holds_them_or_on_missing_gauges(monkeypatch, tmp_path):
+    (tmp_path / "t.py").write_text("")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setattr(gpus, "torch_has_cuda", lambda: True)
+    monkeypatch.setitem(sys.modules, "pynvml", Nvml())
+    monkeypatch.setattr(Nvml.Process, "pid", os.getpid())
+    chosen, _ = preflight.look(plan.read(["--nproc_per_node=auto", "t.py"]))
+    assert (chosen.ranks, chosen.backend) == (1, "nccl")
+    assert chosen.notes == ("GPU 0: H200, 3.0 of 150.0 GB used, held by this notebook",)
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    monkeypatch.setattr(gpus, "_by_program", lambda: [gpus.Gpu("A100", 40.0, 1.0)])
+    chosen, _ = preflight.look(plan.read(["--nproc_per_node=auto", "t.py"]))
+    assert chosen.backend == "nccl" and "nvidia-ml-py" in chosen.notes[0]
 
 
 def test_run_folders_are_numbered_locked_and_pruned(monkeypatch):

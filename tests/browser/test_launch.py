@@ -121,10 +121,11 @@ def test_the_log_of_a_rank_is_chosen_and_keys_stay_inside(page: harness.Page) ->
     log.get_by_text("rank 0 at").wait_for()
     jupyter.cell(page, LAUNCH).locator(".jp-InputPrompt").first.click()
     page.keyboard.press("Escape")
+    assert page.locator(".jp-Notebook.jp-mod-commandMode").count()
     before = page.locator(".jp-Cell").count()
     for control in (choice, log):
-        for key in ("b", "x", "Enter", "Space", "ArrowRight"):
-            control.focus()
+        for key in ("b", "Enter", "Space", "ArrowRight", "x"):
+            control.focus(timeout=5000)  # a cut cell takes it away
             page.keyboard.press(key)
     page.wait_for_timeout(300)
     assert page.locator(".jp-Cell").count() == before and panel(page).count() == 1

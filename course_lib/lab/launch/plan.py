@@ -97,7 +97,10 @@ def read(words: Sequence[str]) -> Asked:
         options += taken
     if not rest:
         raise Refused("the script is missing: %torchrun --nproc_per_node=2 train.py")
-    return Asked(tuple(options), rest[0], tuple(rest[1:]), ranks, module)
+    asked = Asked(tuple(options), rest[0], tuple(rest[1:]), ranks, module)
+    if asked.option("nnodes") not in (None, "1", "1:1"):
+        raise Refused("this launches the ranks of one machine; for more, start torchrun on each")
+    return asked
 
 
 def decide(asked: Asked, *, gpus: int, why_none: str = "", cores: int = 2,

@@ -66,8 +66,8 @@ def _missing_names(found: Script, names: Mapping) -> list[str]:
 
 
 def _held_gpus(there: list[gpus.Gpu]) -> list[str]:
-    """Who else holds memory of the GPUs that will be used."""
-    said = []
+    """Who else holds memory of the GPUs that will be used, or why nobody can tell."""
+    said = [] if gpus.gauges() else ["no GPU gauges: they need the package nvidia-ml-py"]
     for number, gpu in enumerate(there):
         if gpu.holders:
             who = [("this notebook" if pid == os.getpid() else

@@ -140,6 +140,8 @@ class _Launch:
 
     def _hurry(self, agent: Agent) -> None:
         """torchrun gives ranks half a minute to end after a failure: a rank that hangs needs less."""
+        if self.plan.asked.option("max-restarts") not in (None, "0"):
+            return  # torchrun will start them again
         if self.ending is None and self.watch.has_failed():
             self.ending = time.monotonic()
         elif self.ending is not None and time.monotonic() > self.ending + ENDING_S:
