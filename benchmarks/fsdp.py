@@ -10,8 +10,8 @@ import argparse
 import statistics
 import tempfile
 import time
+import warnings
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -25,7 +25,7 @@ from torch.nn.parallel import DistributedDataParallel
 from benchmarks.record import record
 from course_lib import local_ranks
 from course_lib.ddp_trainer import DistributedTrainer
-from course_lib.fsdp_config import STRATEGIES, FSDPConfig
+from course_lib.fsdp_config import FSDPConfig
 from course_lib.fsdp_trainer import FSDPTrainer
 from course_lib.gpt import GPT
 from course_lib.measure.memory import counted_state_bytes
@@ -119,19 +119,15 @@ def saving(preset: str, out: str) -> dict[str, list[float]]:
 
     def plain() -> None:
         model, optimizer = get_state_dict(run.plain_model, run.optimizer)
-        writer = dcp.FileSystemWriter(Path(out) / f"plain{time.time_ns()}-{dist.get_rank()}")
-        writer.path = box[0] / "plain"
-        dcp.save(
-            {"model": model, "optimizer": optimizer}, storage_writer=writer, process_group=group
+        state, writer = (
+            {"model": model, "optimizer": optimizer},
+            dcp.FileSystemWriter(f"{out}/plain"),
         )
+        dcp.save(state, storage_writer=writer, process_group=group)
 
-    box = [Path(out) / str(time.time_ns())]
-    dist.broadcast_object_list(box)
+    warnings.filterwarnings("ignore", "Detected an existing checkpoint")
     ways = {"ours": run.save_checkpoint, "dcp": plain, "ours_async": behind.save_checkpoint,
             "ours_async_rest": behind.checkpoints.wait}  # fmt: skip
-    import warnings
-
-    warnings.filterwarnings("ignore", "Detected an existing checkpoint")  # plain overwrites
     return in_turn(ways, 5)
 
 
@@ -146,7 +142,7 @@ def run(preset: str) -> dict:
                                       "min": round(min(ratios), 3), "max": round(max(ratios), 3)}  # fmt: skip
     by_strategy = {
         name: local_ranks.run(system, [(preset, name)] * RANKS, seconds=120)[0].value
-        for name in ("DDP", *STRATEGIES)
+        for name in ("DDP", "NO_SHARD", "SHARD_GRAD_OP", "FULL_SHARD")
     }
     with tempfile.TemporaryDirectory() as out:
         saves = local_ranks.run(saving, [(preset, out)] * RANKS, seconds=600)[0].value

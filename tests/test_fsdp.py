@@ -55,6 +55,13 @@ def run(config, kind=FSDPTrainer, count=STEPS, **changes):
     return steps(make(config, kind, **changes), count)
 
 
+@campaign
+def test_ranks_end_as_they_should_every_time():
+    for _ in range(times(1, 50)):
+        first, second = values(on_ranks(2, run, settings(), FSDPTrainer, 1))
+        assert first == second
+
+
 def observed(config) -> dict:
     """One run on this rank: what its updates report, what it holds, and what it sends."""
     trainer, held = make(config), {}
@@ -119,6 +126,20 @@ def test_a_rank_holds_its_part_and_no_more(ranks, strategy, size):
     two_axes = strategy in ("NO_SHARD", "HYBRID_SHARD")
     assert found[0]["axes"] == (("replicate", "shard") if two_axes else ("shard",))
     assert found[0]["mesh"] == ((ranks // parts, parts) if two_axes else (ranks,))
+
+
+@pytest.mark.parametrize("ranks", [1, 4])
+def test_nothing_else_stays(ranks):
+    """Of all tensors of the process, after an update: the shards and their moments, and two tables."""
+
+    def keep():
+        keep.trainer = make(settings())
+        steps(keep.trainer, 1)
+        return sum(p.numel() for p in keep.trainer.plain_model.parameters())
+
+    for rank in on_ranks(ranks, keep):
+        state = 12 * rank.value / ranks
+        assert state <= rank.held_bytes < state + 2 * 128 * 32 * 4 + 4000
 
 
 @pytest.mark.parametrize("micro_batches", [1, 2])

@@ -87,7 +87,7 @@ class Held(_Recorder):
     def _note(self, values: Any, *, counts: bool) -> None:
         for leaf in tree_leaves(values):
             if isinstance(leaf, Tensor):
-                storage = leaf.untyped_storage()
+                storage = _storage(leaf)
                 known = self._known.get(storage._cdata)
                 if known is None or known[0]() is None:  # an address may be used again
                     self._known[storage._cdata] = weakref.ref(storage), counts
@@ -114,5 +114,10 @@ def _bytes(value: Any) -> int:
 
 def held_now(tensors: Iterable[Tensor]) -> int:
     """Bytes of the distinct storages behind these tensors."""
-    storages: list[torch.UntypedStorage] = [x.untyped_storage() for x in tensors]
+    storages: list[torch.UntypedStorage] = [_storage(x) for x in tensors]
     return sum({s._cdata: s.nbytes() for s in storages}.values())
+
+
+def _storage(x: Tensor) -> torch.UntypedStorage:
+    """What holds the numbers; of a sharded tensor (DTensor) those of the part that is here."""
+    return getattr(x, "_local_tensor", x).untyped_storage()  # the DTensor's own says the whole size
