@@ -81,8 +81,8 @@ class _Launch:
         self.view.begin([self.plan.line(self._name()), self.plan.command, *notes], self.watch)
         used = [gpu.used_gb for gpu in gpus.gauges()]
         agent = Agent(self.plan, self.place)
-        folder.write_json(self.place / "plan.json", self._plan_json(agent))
         try:
+            folder.write_json(self.place / "plan.json", self._plan_json(agent))
             outcome, lines = self._follow(agent)
         except KeyboardInterrupt:
             outcome, lines = "stopped", [self._stop(agent) + _freed(used)]
