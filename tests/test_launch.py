@@ -298,15 +298,19 @@ def test_a_second_ctrl_c_does_not_wait(agent, home, monkeypatch):
         time.sleep(100)
     """)])  # fmt: skip
     monkeypatch.setattr(start, "SHUTDOWN_S", 60)
-    code = "import os, signal, time\n" + textwrap.dedent(f"""
-        for _ in range(2):
-            time.sleep(1.5)
-            os.kill({os.getpid()}, signal.SIGINT)
+    code = textwrap.dedent(f"""
+        import os, pathlib, signal, time
+        events = pathlib.Path("runs/0001/events.jsonl")
+        while not events.exists() or events.read_text().count('"step"') < 2:
+            time.sleep(0.1)
+        os.kill({os.getpid()}, signal.SIGINT)
+        time.sleep(1.5)
+        os.kill({os.getpid()}, signal.SIGINT)
     """)
     began = time.monotonic()
     with subprocess.Popen([sys.executable, "-c", code]), pytest.raises(LaunchStopped):
         launch(asked, plain.Page())
-    assert time.monotonic() - began < SOON_S
+    assert time.monotonic() - began < 2 * SOON_S
     assert not of_home(home)
 
 
