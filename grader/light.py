@@ -43,9 +43,8 @@ ICON_PROGRAM = re.compile(r"\s*<script[^>]*/fontawesome\.js[^>]*></script>")
 SEARCH = re.compile(
     r'\s*<script[^>]*["/](?:searchtools|language_data|searchindex)\.js[^>]*></script>'
 )
-BLOCKING = re.compile(
-    r'<script((?![^>]*\b(?:defer|async|type)\b)[^>]*\ssrc="(?![^"]*documentation_options)[^"]+"[^>]*)>'
-)
+OPTIONS = re.compile(r'<script src="([^"?]*documentation_options\.js)[^"]*"></script>')
+BLOCKING = re.compile(r'<script((?![^>]*\b(?:defer|async|type)\b)[^>]*\ssrc="[^"]+"[^>]*)>')
 PICTURE = re.compile(r'<img(?![^>]*\swidth=)([^>]*\ssrc="([^"]+\.png)"[^>]*?)(\s*/?)>')
 SHEET = re.compile(
     r'<link (?=[^>]*rel="stylesheet")(?![^>]*\smedia=)[^>]*?href="([^"?]+)[^"]*"'
@@ -67,7 +66,8 @@ def lighten(folder: Path) -> None:
     pages = [page for page in sorted(folder.rglob("*.html")) if "_static" not in page.parts]
     for page in pages:
         text = page.read_text(encoding="utf-8")
-        found = PRELOAD.sub("", ICON_PROGRAM.sub("", ICON.sub(draw_icon, text)))
+        found = OPTIONS.sub(lambda link: inlined(link, page.parent), text)  # noqa: B023
+        found = PRELOAD.sub("", ICON_PROGRAM.sub("", ICON.sub(draw_icon, found)))
         if page.name != "search.html":  # that one talks to its scripts while it is read
             found = BLOCKING.sub(r"<script defer\1>", SEARCH.sub("", found))
         found = PICTURE.sub(lambda picture, page=page: with_size(picture, page.parent), found)
@@ -84,6 +84,11 @@ def lighten(folder: Path) -> None:
     for page in pages:
         text = page.read_text(encoding="utf-8")
         page.write_text(with_one_sheet(text, page.parent, folder / "_static"), encoding="utf-8")
+
+
+def inlined(link: re.Match, folder: Path) -> str:
+    """The script's own text: a few lines, which the lines after it need at once."""
+    return f"<script>{(folder / link[1]).read_text(encoding='utf-8')}</script>"
 
 
 def draw_icon(icon: re.Match) -> str:

@@ -58,8 +58,10 @@
       return found;
     };
     scan();
-    // letters of formulas arrive late, and what they change need not be the size of a box
-    const again = () => reachable(scan());
+    // letters of formulas arrive late, and what they change need not be the size of a box; parts
+    // that are not laid out yet report themselves when they are
+    const near = (one) => one.checkVisibility?.({ contentVisibilityAuto: true }) ?? true;
+    const again = () => reachable(scan().filter(near));
     addEventListener("load", () => {
       document.fonts?.ready.then(again);
       window.MathJax?.startup?.promise?.then(again);

@@ -44,9 +44,14 @@ def opened(chrome: harness.Browser, **settings: object) -> Iterator[harness.Page
         context.close()
 
 
-def visit(page: harness.Page, site: Site, name: str) -> None:
-    """Opens a page and waits until formulas and figures are drawn, or have failed."""
+def visit(page: harness.Page, site: Site, name: str, *, whole: bool = True) -> None:
+    """Opens a page and waits until formulas and figures are drawn, or have failed.
+
+    `whole` lays out at once what the page lays out when it comes near: it cuts off what is too wide.
+    """
     page.goto(f"{site.origin}/{name}", wait_until="load")
+    if whole:
+        page.add_style_tag(content="* {content-visibility: visible !important}")
     page.evaluate(MATHS)
     page.wait_for_function(
         "() => [...document.querySelectorAll('[data-figure]')].every((box) => box.dataset.state)"

@@ -142,7 +142,7 @@ def test_tab_reaches_everything_shows_it_and_is_never_caught(
     problems, walked = [], 0
     with opened(chrome) as page:
         for name in site.pages:
-            visit(page, site, name)
+            visit(page, site, name, whole=False)
             count = page.evaluate(WALK)
             for _ in range(count + 5):  # a few more: what scrolls may become reachable on the way
                 page.keyboard.press("Tab")
@@ -180,15 +180,15 @@ def test_every_page_prints_with_text_tags_and_bookmarks(
     problems = []
     with opened(chrome) as page:
         for name in site.pages:
-            visit(page, site, name)
+            visit(page, site, name, whole=False)
             paper = page.pdf(tagged=True, outline=True, format="A4")
-            for part in (b"/StructTreeRoot", b"/ToUnicode", b"/Outlines"):
+            for part in (b"/StructTreeRoot", b"/ToUnicode"):
                 if part not in paper:
                     problems.append(f"{name}: no {part.decode()} in the PDF")
-            heads = page.locator("article h2").all_inner_texts()
-            marks = len(re.findall(rb"/Title \(|/Title <", paper))
-            if marks < len(heads) + 1:
-                problems.append(f"{name}: {marks} bookmarks for {len(heads)} sections")
+            heads = page.locator("article h2").count()
+            marks = len(re.findall(rb"/Title \(|/Title <", paper))  # the document's own is one
+            if heads and marks < heads + 1:
+                problems.append(f"{name}: {marks} bookmarks for {heads} sections")
     assert not problems, "\n".join(problems)
 
 
