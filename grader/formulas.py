@@ -22,6 +22,7 @@ SPOT = re.compile(
     r"\\([(\[])(.*?)\\[)\]]\s*(?=</\2>)",
     re.S,
 )
+LOOSE = re.compile(r"</mjx-container></span>([.,;:!?)]+)")  # a line must not begin with these
 SCRIPTS = re.compile(
     r"\s*<script>window\.MathJax = .*?</script>|\s*<script[^>]*/mathjax/tex-[^>]*></script>", re.S
 )
@@ -81,5 +82,6 @@ def drawn_page(text: str, drawn: dict, fonts: str) -> str:
     """The page with drawings in place of TeX, and with their styles."""
     ready = iter(drawn["html"])
     text = SPOT.sub(lambda spot: spot[1] + next(ready), text)
+    text = LOOSE.sub(r"</mjx-container>\1</span>", text)
     css = re.sub(r"\s*\n\s*", "", drawn["css"]).replace("FONTS", fonts)
     return text.replace("</head>", f"<style>{css}</style>\n</head>", 1)

@@ -12,7 +12,7 @@ from grader import book, formulas, light
 PAGE = """<html><head><title>x</title>
 <script>window.MathJax = {{"options": {{}}}}</script>
 <script defer="defer" src="../_static/mathjax/tex-mml-chtml.js?v=1"></script>
-</head><body><p>Let <span class="math notranslate nohighlight">\\({inline}\\)</span> be small.</p>
+</head><body><p>Let <span class="math notranslate nohighlight">\\({inline}\\)</span>, be small.</p>
 <div class="math notranslate nohighlight">
 \\[
 {display}
@@ -47,7 +47,7 @@ def test_formulas_are_drawn_and_the_program_goes(tmp_path: Path, mathjax: Path) 
         assert "window.MathJax" not in text and "<script" not in text
         assert "<mo>&lt;</mo>" in text, "an escaped character is part of the formula"
         assert f'url("{root}_static/mathjax/output/chtml/fonts/woff-v2/' in text
-        assert "Let <span" in text and "be small." in text
+        assert "Let <span" in text and "</mjx-container>,</span> be small." in text
     assert formulas.draw_pages(tmp_path, mathjax) == 0, "a second time there is nothing to do"
 
 
