@@ -75,8 +75,9 @@ def read(path: Path) -> dict:
         )
     try:
         found = json.loads((path / NAME).read_text(encoding="utf-8"))
-        assert all(entry.keys() >= {"bytes", "sha256"} for entry in found["files"].values())
-    except (ValueError, KeyError, TypeError, AttributeError, AssertionError):
+        if not all(entry.keys() >= {"bytes", "sha256"} for entry in found["files"].values()):
+            raise ValueError
+    except (ValueError, KeyError, TypeError, AttributeError):
         raise CheckpointError(f"{path.name}/{NAME} is damaged: not used") from None
     return found
 

@@ -19,7 +19,7 @@ from course_lib.options import parse
 from tests.fsdp_runs import GLOBAL_BATCH, V, make, on_ranks, settings, single, steps, values
 from tests.soak import campaign, times
 
-STEPS = 5
+STEPS = 4
 CASES = {2: [("FULL_SHARD", None, "fp32"), ("FULL_SHARD", None, "bf16"), ("SHARD_GRAD_OP", None, "fp32"),
              ("NO_SHARD", None, "fp32"), ("HYBRID_SHARD", 2, "fp32")],
          3: [("FULL_SHARD", None, "fp32")],

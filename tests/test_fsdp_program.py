@@ -45,19 +45,20 @@ def finished(process) -> tuple[str, str]:
     return said, errors
 
 
-def test_two_ranks_train_and_one_goes_on_where_they_were(text, tmp_path):
+def test_two_ranks_train_as_one_does(text, tmp_path):
     said, _ = finished(program(text, tmp_path / "two", "--max_steps", 4, launcher=TORCHRUN))
     assert said.count("tokens per step") == 1 and "FULL_SHARD on a mesh of 2" in said
     assert "parameters" in said and "sharded checkpoints" in said
-    said, _ = finished(program(text, tmp_path / "one", "--max_steps", 6))
-    assert "FULL_SHARD on a mesh of 1" in said
-    said, _ = finished(program(text, tmp_path / "two", "--max_steps", 6, "--checkpoint", "full"))
-    assert "continuing from step 4" in said
+    said, _ = finished(program(text, tmp_path / "one", "--max_steps", 4, "--checkpoint", "full"))
+    assert "FULL_SHARD on a mesh of 1" in said and "full checkpoints" in said
     a, b = (run_log.read(tmp_path / name / "log.csv") for name in ("one", "two"))
-    assert [r["step"] for r in a] == [r["step"] for r in b] == [1, 2, 3, 4, 5, 6]
-    for name in ("loss", "grad_norm", "tokens"):
-        # float32 sums in another order grow a little from step to step; rates follow max_steps
-        assert [r[name] for r in a[:3]] == pytest.approx([r[name] for r in b[:3]], rel=1e-3), name
+    assert [r["step"] for r in a] == [r["step"] for r in b] == [1, 2, 3, 4]
+    for name in ("loss", "grad_norm", "tokens", "lr", "valid_loss"):
+        # float32 sums in another order grow a little from step to step
+        assert [r.get(name) for r in a] == [
+            value if value is None else pytest.approx(value, rel=1e-4)
+            for value in (r.get(name) for r in b)
+        ], name
 
 
 def ranks_of(process) -> list[int]:
@@ -73,12 +74,12 @@ def test_kill_nine_under_torchrun(text, tmp_path):
     """The rest is ended, what was published is good, and the same command goes on."""
     given = ("--max_steps", 400, "--save_every", 1, "--async_save", "--log_every", 1)
     draw, out = random.Random(0), tmp_path / "cut"
-    for kill in range(times(1, 20)):
+    for _ in range(times(1, 20)):
         run = program(text, out, *given, launcher=TORCHRUN)
         ends, log = time.monotonic() + 120, out / "log.csv"
         rows = len(log.read_text().splitlines()) if log.exists() else 0
         while time.monotonic() < ends and run.poll() is None:
-            if log.exists() and len(log.read_text().splitlines()) >= rows + 3:
+            if log.exists() and len(log.read_text().splitlines()) >= rows + 4:
                 break
             time.sleep(0.02)
         time.sleep(draw.random() * 0.2)
@@ -89,13 +90,6 @@ def test_kill_nine_under_torchrun(text, tmp_path):
         assert run.returncode != 0 and "SIGKILL" in errors
         assert not any(Path(f"/proc/{rank}").exists() for rank in ranks), "no rank is left"
         found = [whole_state(path)["step"] for path in candidates(out / "checkpoints")]
-        assert found or kill == 0
-    said, _ = finished(program(text, out, "--max_steps", found[0] + 2, launcher=TORCHRUN))
+        assert found
+    said, _ = finished(program(text, out, "--max_steps", found[0] + 2))  # one process goes on
     assert f"continuing from step {found[0]}" in said
-
-
-def test_copies_that_do_not_come_out_even_are_said_in_a_line(text, tmp_path):
-    run = program(text, tmp_path / "out", "--sharding", "HYBRID_SHARD", "--shard_size", "2")
-    _, errors = run.communicate(timeout=120)
-    assert run.returncode == 2
-    assert "shard_size must divide" in errors and "Traceback" not in errors, errors
