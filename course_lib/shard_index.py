@@ -4,6 +4,7 @@ What it is: DCP's `.metadata`, a pickle, opened by an unpickler that knows DCP's
 refuses all others. What it leaves out: the shards, which torch.load reads with weights_only.
 """
 
+import enum
 import pickle
 from pathlib import Path
 
@@ -28,10 +29,19 @@ KNOWN = {
 
 class _Unpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str):
+        if (module, name) == ("builtins", "getattr"):  # how Python before 3.11.4 stores an enum
+            return _member
         dtype = module == "torch" and isinstance(getattr(torch, name, None), torch.dtype)
         if not dtype and (module, name) not in KNOWN:
             raise CheckpointError(f"the index asks for {module}.{name}, which no index needs")
         return super().find_class(module, name)
+
+
+def _member(kind: type, name: str) -> enum.Enum:
+    """`getattr(kind, name)` for the members of an enum, and for nothing else."""
+    if not isinstance(kind, enum.EnumMeta) or name not in kind.__members__:
+        raise CheckpointError(f"the index asks for {name} of {kind}, which no index needs")
+    return kind[name]
 
 
 def read_index(path: Path) -> dict[str, Tensor]:
