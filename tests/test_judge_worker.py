@@ -19,7 +19,6 @@ from grader.judge.outcome import MESSAGE_CHARS, Outcome
 from grader.lesson import lessons
 from tests.answers import answers
 from tests.confined import Answer, descendants, grade, judge, nursery, probe, processes, variant
-from tests.test_exercises import verdict_on
 
 IDS = list(registry.exercises())
 SEED = 7
@@ -33,11 +32,11 @@ def solved(exercise: str) -> str:
 
 @pytest.mark.parametrize("exercise", IDS)
 def test_verdicts_are_those_of_the_notebook(exercise):
-    """Every mutant scores zero under the same code, every right answer passes."""
+    """Every mutant scores zero under the code that `test_exercises` sees in the notebook, with this
+    seed too; every right answer passes."""
     for answer in answers(exercise):
         outcome = grade(exercise, answer.text, seed=SEED)
-        here = verdict_on(registry.exercise(exercise), answer.text, SEED)
-        assert outcome.code == here.code, f"{answer.name}: {outcome}"
+        assert outcome.code == (answer.code or "PASS"), f"{answer.name}: {outcome}"
         assert outcome.passed == (answer.code is None), f"{answer.name}: {outcome}"
         assert not outcome.person, f"{answer.name}: {outcome}"
 

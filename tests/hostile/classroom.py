@@ -15,7 +15,7 @@ from nbgrader.api import Gradebook
 
 from grader.cli import ROOT
 from tests.confined import descendants
-from tests.hostile import CASES
+from tests.hostile import CASES, spread
 from tests.hostile.case import (
     LESSON,
     READING_TURN,
@@ -41,7 +41,6 @@ HONEST = {
 LATER = {"h15-honest": "a-solved", "zz-honest": "a-solved", "zz-wrong": "m-wrong"}
 """Honest students graded between and after the hostile ones: as the earlier ones they copy."""
 OTHER = "y-other"
-ALWAYS = {"active-text", "files-beside-it", "a-link-to-the-gradebook", "half-characters"}
 
 
 def booked() -> list[Case]:
@@ -50,9 +49,7 @@ def booked() -> list[Case]:
     chosen = []
     for row in range(1, 26):
         cases = [case for case in CASES if case.row == row]
-        most = times({9: 2, 16: 2, 25: 4}.get(row, 1), len(cases))
-        chosen += [case for i, case in enumerate(cases)
-                   if i % -(-len(cases) // most) == 0 or case.name in ALWAYS]  # fmt: skip
+        chosen += spread(cases, times({9: 2, 16: 2, 25: 4}.get(row, 1), len(cases)))
     return chosen
 
 
