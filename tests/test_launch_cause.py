@@ -162,14 +162,14 @@ DUMP = """Thread 0x00007f1 (most recent call first):
 Current thread 0x00007f2 (most recent call first):
   File "/env/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py", line 3005 in all_reduce
   File "/env/lib/python3.11/site-packages/torch/distributed/c10d_logger.py", line 83 in wrapper
-  File "/home/me/train.py", line 14 in step
-  File "/home/me/train.py", line 20 in <module>
+  File "lessons/train.py", line 14 in step
+  File "lessons/train.py", line 20 in <module>
 """
 
 
 def test_a_dump_is_read_as_place_and_collective():
     place = stacks.understood(DUMP, 3, step=7)
-    assert (place.file, place.line, place.collective) == ("/home/me/train.py", 14, "all_reduce")
+    assert (place.file, place.line, place.collective) == ("lessons/train.py", 14, "all_reduce")
     assert place.text == "in all_reduce, train.py:14"
     assert stacks.understood("", 0) is None
     lines = DUMP.splitlines()
