@@ -12,6 +12,29 @@ if "PYTEST_XDIST_WORKER" in os.environ:
     # Set before torch is imported, and passed on to kernels, servers and programs.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+
+@pytest.fixture
+def course_home(tmp_path, monkeypatch):
+    """An empty course home of the test's own; nobody is grading, and nothing has been said yet."""
+    from course_lib.lab import events
+
+    monkeypatch.setenv("COURSE_HOME", str(tmp_path))
+    monkeypatch.delenv("NBGRADER_EXECUTION", raising=False)
+    events._warn.cache_clear()
+    return tmp_path
+
+
+@pytest.fixture(scope="module")
+def one_thread():
+    """Sums in one order, on every machine."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
 FIRST = ("test_house", "test_views")
 LAST = ("test_notebooks", "test_nbgrader", "test_readme", "browser")
 

@@ -12,12 +12,7 @@ from hypothesis import strategies as st
 from course_lib.lab import events
 from course_lib.lab.home import home
 
-
-@pytest.fixture(autouse=True)
-def course_home(tmp_path, monkeypatch):
-    monkeypatch.setenv("COURSE_HOME", str(tmp_path))
-    events._warn.cache_clear()
-    return tmp_path
+pytestmark = pytest.mark.usefixtures("course_home")
 
 
 def test_an_event_is_one_line_with_version_time_and_kind(course_home):

@@ -16,7 +16,7 @@ from course_lib.fsdp_trainer import FSDPTrainer, whole
 from course_lib.measure.memory import counted_state_bytes
 from course_lib.measure.traffic import Held, Traffic
 from course_lib.options import parse
-from tests.fsdp_runs import GLOBAL_BATCH, V, make, on_ranks, settings, single, steps, values
+from tests.fsdp_runs import GLOBAL_BATCH, REL, V, make, on_ranks, settings, single, steps, values
 from tests.soak import campaign, times
 
 STEPS = 4
@@ -26,18 +26,8 @@ CASES = {2: [("FULL_SHARD", None, "fp32"), ("FULL_SHARD", None, "bf16"), ("SHARD
          4: [("FULL_SHARD", None, "fp32"), ("SHARD_GRAD_OP", None, "fp32"), ("NO_SHARD", None, "fp32"),
              ("HYBRID_SHARD", 2, "fp32")]}  # fmt: skip
 
-# Between two runs of the same sums in another order. A float32 sum is off by some units of 6e-8; each
-# update adds to that, and AdamW's first ones move every weight by about lr whatever its gradient, so
-# that a gradient near 0 can turn a step around. Six updates were seen to differ by up to 2e-6.
-REL = 2e-5
 
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture(scope="module")

@@ -24,6 +24,7 @@ from course_lib.fsdp_trainer import FSDPTrainer
 from course_lib.measure.traffic import Traffic
 from course_lib.sharded_checkpoint import candidates, whole_state
 from tests.fsdp_runs import (
+    REL,
     TOKENS,
     V,
     make,
@@ -37,15 +38,7 @@ from tests.fsdp_runs import (
 )
 from tests.soak import campaign, times
 
-REL = 2e-5  # as in test_fsdp.py: the same sums in another order
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def trained(config, count=3, **changes):

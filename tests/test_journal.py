@@ -27,12 +27,10 @@ TODAY = date(2026, 11, 20)
 
 
 @pytest.fixture(autouse=True)
-def learner(tmp_path, monkeypatch):
+def learner(course_home, monkeypatch):
     """An empty course home; no terminal."""
-    monkeypatch.setenv("COURSE_HOME", str(tmp_path))
-    monkeypatch.delenv("NBGRADER_EXECUTION", raising=False)
     monkeypatch.setattr(command, "_today", lambda: TODAY)
-    return tmp_path
+    return course_home
 
 
 def journal(line: str) -> int:

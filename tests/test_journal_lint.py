@@ -40,10 +40,9 @@ ANSWERS = {
 
 
 @pytest.fixture(autouse=True)
-def journal(tmp_path, monkeypatch):
+def journal(course_home):
     """A course home with an older entry in it."""
-    monkeypatch.setenv("COURSE_HOME", str(tmp_path))
-    folder = tmp_path / "learning" / "journal"
+    folder = course_home / "learning" / "journal"
     folder.mkdir(parents=True)
     (folder / "2026-11-19-rope.md").write_text("# RoPE\n")
     return folder

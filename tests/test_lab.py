@@ -20,11 +20,9 @@ RIGHT = answers("rmsnorm")[0].text
 
 
 @pytest.fixture(autouse=True)
-def learner(tmp_path, monkeypatch):
+def learner(course_home):
     """A home of the learner's own, empty."""
-    monkeypatch.setenv("COURSE_HOME", str(tmp_path))
-    monkeypatch.delenv("NBGRADER_EXECUTION", raising=False)
-    return tmp_path
+    return course_home
 
 
 def cell(text: str, name: str = "<cell>") -> dict:

@@ -16,12 +16,7 @@ from tests.learner import Learner, at
 NOW = datetime.now(UTC).replace(microsecond=0)
 
 
-@pytest.fixture(autouse=True)
-def course_home(tmp_path, monkeypatch):
-    monkeypatch.setenv("COURSE_HOME", str(tmp_path))
-    monkeypatch.delenv("NBGRADER_EXECUTION", raising=False)
-    events._warn.cache_clear()
-    return tmp_path
+pytestmark = pytest.mark.usefixtures("course_home")
 
 
 def store(learner: Learner) -> None:

@@ -9,12 +9,8 @@ from course_lib.lab import events
 
 
 @pytest.fixture(autouse=True)
-def course_home(tmp_path, monkeypatch):
-    monkeypatch.setenv("COURSE_HOME", str(tmp_path))
-    monkeypatch.delenv("NBGRADER_EXECUTION", raising=False)
-    events._warn.cache_clear()
-    (tmp_path / "learning").mkdir()
-    return tmp_path
+def learning(course_home):
+    (course_home / "learning").mkdir()
 
 
 def line(second: int, **fields) -> bytes:

@@ -17,11 +17,7 @@ from grader.cli import main
 from tests.learner import Learner, at
 from tests.outside import loads
 
-
-@pytest.fixture(autouse=True)
-def course_home(tmp_path, monkeypatch):
-    monkeypatch.setenv("COURSE_HOME", str(tmp_path))
-    return tmp_path
+pytestmark = pytest.mark.usefixtures("course_home")
 
 
 @pytest.fixture

@@ -23,9 +23,8 @@ JUNK = (None, 1, -1, 2.5, 10**30, True, "", "pass", "fail", 5, "A-B", [], {}, ["
 
 
 @pytest.fixture(autouse=True)
-def course_home(tmp_path, monkeypatch):
-    monkeypatch.setenv("COURSE_HOME", str(tmp_path))
-    (tmp_path / "learning").mkdir()
+def learning(course_home):
+    (course_home / "learning").mkdir()
 
 
 def spoiled(draw: random.Random) -> str:

@@ -12,11 +12,7 @@ from hypothesis import strategies as st
 from course_lib.lab.ledger import graph, page, parts
 from tests.learner import Learner, at
 
-
-@pytest.fixture(autouse=True)
-def course_home(tmp_path, monkeypatch):
-    monkeypatch.setenv("COURSE_HOME", str(tmp_path))
-    return tmp_path
+pytestmark = pytest.mark.usefixtures("course_home")
 
 
 @pytest.fixture

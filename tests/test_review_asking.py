@@ -22,11 +22,9 @@ NOW = datetime.now(UTC)
 
 
 @pytest.fixture(autouse=True)
-def learner(tmp_path, monkeypatch):
+def learner(course_home):
     """A home of the learner's own, empty."""
-    monkeypatch.setenv("COURSE_HOME", str(tmp_path))
-    monkeypatch.delenv("NBGRADER_EXECUTION", raising=False)
-    return tmp_path
+    return course_home
 
 
 def passed(*exercises: str, days: float = 3, **fields) -> None:

@@ -26,12 +26,7 @@ TOKENS[1::2] = (TOKENS[0::2] * 3 + 1) % V  # every second token follows from the
 VALID = TOKENS[:900]
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)  # sums in one order, on every machine
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def settings(out="unused", **changes) -> TrainConfig:
