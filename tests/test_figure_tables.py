@@ -5,7 +5,7 @@ import pytest
 from course_lib.lab import figures
 
 init, shift = figures.reference("init"), figures.reference("loss-shift")
-resume = figures.reference("resume")
+resume, timeline = figures.reference("resume"), figures.reference("timeline")
 
 
 @pytest.mark.parametrize(
@@ -58,3 +58,39 @@ def test_resume_shows_what_its_words_say(at):
     first = {f: resume.compute({"forgotten": f, "at": at})["first"] for f in resume.NAMES}
     assert first["optimizer"] == first["step"] == first["nothing"] == first["random"] == 0
     assert first["model"] > 0.3 and first["loader"] != 0
+
+
+def timeline_at(**state) -> dict:
+    return timeline.compute({**timeline.DEFAULTS, **state})
+
+
+@pytest.mark.parametrize("mode", ["ddp", "free", "keep"])
+def test_timeline_answers_its_question_for_every_way_to_run(mode):
+    ends = {size: timeline_at(mode=mode, size=size)["end"] for size in (1, 2, 4, 8)}
+    assert min(ends, key=ends.get) == 2
+    waits = {size: timeline_at(mode=mode, size=size, overlap=False)["end"] for size in ends}
+    assert min(waits, key=waits.get) == 8, (
+        "with nothing beside it, fewer starts are all that counts"
+    )
+
+
+@pytest.mark.parametrize("state", timeline.CASES, ids=str)
+def test_timeline_keeps_lanes_and_ranks_in_order(state):
+    boxes = timeline.compute(state)["boxes"]
+    for rank in (0, 1):
+        for lane in (False, True):
+            ends = 0
+            for box in boxes:
+                if bool(box["mb"]) == lane:
+                    assert box["start"][rank] >= ends
+                    ends = box["end"][rank]
+    assert all(box["start"][0] == box["start"][1] for box in boxes if box["mb"])
+
+
+def test_timeline_counts_what_sharding_sends_and_holds():
+    whole = timeline.LAYERS * timeline.MB
+    assert timeline_at(size=2)["sent"] == 2 * whole * 3 / 4 == timeline_at(mode="keep")["sent"]
+    assert timeline_at(mode="free")["sent"] == 3 * whole * 3 / 4
+    assert timeline_at(mode="free", size=1)["peak"] == whole / 4 + 2 * timeline.MB
+    assert timeline_at(mode="free", size=1, overlap=False)["peak"] == whole / 4 + timeline.MB
+    assert timeline_at(mode="keep", size=1)["peak"] == whole / 4 + whole
