@@ -168,6 +168,19 @@ def causal_attention(q_BHTK: Tensor, k_BHTK: Tensor, v_BHTK: Tensor) -> Tensor:
     return weights_BHTT @ v_BHTK
 
 
+def fused_attention(q_BHTK: Tensor, k_BHTK: Tensor, v_BHTK: Tensor) -> Tensor:
+    """As `causal_attention`, by torch's fused kernel, which never holds the score matrix.
+
+    On a CPU in float32, autocast or not: its backward pass in bfloat16 is the slower one there.
+    """
+    dtype, device = v_BHTK.dtype, v_BHTK.device.type
+    if device == "cpu" and dtype == torch.bfloat16:
+        with torch.autocast(device, enabled=False):
+            args = (x.float() for x in (q_BHTK, k_BHTK, v_BHTK))
+            return F.scaled_dot_product_attention(*args, is_causal=True).to(dtype)
+    return F.scaled_dot_product_attention(q_BHTK, k_BHTK, v_BHTK, is_causal=True)
+
+
 class CausalSelfAttention(nn.Module):
     """Multi-head causal self-attention with rotary positions on q and k, never on v."""
 
@@ -190,7 +203,7 @@ class CausalSelfAttention(nn.Module):
         )  # each (B, H, T, K)
         q, k = apply_rotary_pos_emb(q, k, cos_TK, sin_TK)
         if self.fast:
-            out = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+            out = fused_attention(q, k, v)
         else:
             out = causal_attention(q, k, v)
         return self.o_proj(out.transpose(1, 2).reshape(B, T, D))
