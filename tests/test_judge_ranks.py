@@ -152,7 +152,7 @@ def training_state_bytes(x):
 
 
 def test_a_tier_without_ranks_asks_for_a_person(judge, monkeypatch):
-    def none(*, ranks: int = 1):
+    def none(*, ranks: int = 1, modules=()):
         raise NurseryError("several processes need the tier 'namespaces'")
 
     monkeypatch.setattr(judge._nursery, "spawn", none)

@@ -7,7 +7,6 @@ weights.
 import math
 
 import torch
-import torch._dynamo  # checkpoint() loads it on first use: seconds, so before the time limit begins
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -15,7 +14,7 @@ from course_lib.checks import expect
 from course_lib.checks.expect import Pattern
 from course_lib.checks.report import Wrong, number
 from course_lib.checks.subject import AnswerError, Subject
-from course_lib.checks.suite import Draw, Suite
+from course_lib.checks.suite import DYNAMO, Draw, Suite
 from course_lib.gpt import GPTConfig
 
 
@@ -357,5 +356,6 @@ SUITES = (
         "checkpointing saves memory in training and changes nothing else.",
         remember="the caller shifts, and the first loss is near ln V.",
         next_step="shift once more in the loss, train for a minute, and read what it generates.",
+        loads=(DYNAMO,),
     ),
 )

@@ -8,14 +8,13 @@ import itertools
 import math
 
 import torch
-import torch._dynamo  # torch.optim loads it on first use: seconds, so before the time limit begins
 from torch import Tensor
 
 from course_lib.checks import expect
 from course_lib.checks.expect import Pattern
 from course_lib.checks.report import Wrong, number, vector
 from course_lib.checks.subject import AnswerError, Subject
-from course_lib.checks.suite import Draw, Suite
+from course_lib.checks.suite import DYNAMO, Draw, Suite
 
 NAMES = ("param", "m", "v")
 # one update is a dozen float32 operations of 6e-8 each; lr units of weights near 0.1 add 1e-5
@@ -321,5 +320,6 @@ SUITES = (
         proved="a run of your updates ends at the weights of torch.optim.AdamW.",
         remember="a weight moves about lr in an update, whatever the size of its gradient.",
         next_step="the figure adamw without bias correction: update 12 is worse than update 1.",
+        loads=(DYNAMO,),
     ),
 )

@@ -4,12 +4,11 @@ Oracle: the parameters of the model by name and shape, and one update: AdamW mov
 and by lr * weight_decay of itself, side by side.
 """
 
-import torch._dynamo  # noqa: F401  torch.optim loads it on first use, before the time limit begins
 from torch import Tensor
 
 from course_lib.checks.report import Wrong, number
 from course_lib.checks.subject import AnswerError, Module, Subject
-from course_lib.checks.suite import Draw, Suite
+from course_lib.checks.suite import DYNAMO, Draw, Suite
 from course_lib.train_config import TrainConfig
 
 V = 37
@@ -194,5 +193,6 @@ SUITES = (
         "rate, betas and decay come from the config.",
         remember="a group without weight_decay gets 0.01 from torch.optim.AdamW.",
         next_step="print `trainer.describe()` for each preset: how much of a model decays?",
+        loads=(DYNAMO,),
     ),
 )

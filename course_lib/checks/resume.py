@@ -16,7 +16,7 @@ from torch import Tensor
 
 from course_lib.checks.report import Wrong, vector
 from course_lib.checks.subject import AnswerError, Module, Subject
-from course_lib.checks.suite import Draw, Suite
+from course_lib.checks.suite import DYNAMO, Draw, Suite
 from course_lib.ddp_trainer import DistributedTrainer
 from course_lib.train_config import TrainConfig
 
@@ -271,5 +271,6 @@ SUITES = (
         "to be read, and a run that resumes gives the same losses to the bit.",
         remember="weights are a third of a training state: AdamW's moments are the other two.",
         next_step="`checkpoint.load(path)` on your file, and look at each part.",
+        loads=(DYNAMO,),
     ),
 )

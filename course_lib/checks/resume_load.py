@@ -27,7 +27,7 @@ from course_lib.checks.resume import (
     written,
 )
 from course_lib.checks.subject import AnswerError, Module, Subject
-from course_lib.checks.suite import Draw, Suite
+from course_lib.checks.suite import DYNAMO, Draw, Suite
 
 
 def _fresh(subject: Subject, tokens: Tensor, **changes) -> Module:
@@ -203,5 +203,6 @@ SUITES = (
         "are the same to the bit, and a file that does not fit changes nothing.",
         remember="what may refuse comes first, what changes comes after.",
         next_step="the milestone: kill a run in the middle, and start the same command again.",
+        loads=(DYNAMO,),
     ),
 )

@@ -15,7 +15,7 @@ from course_lib.checks import expect
 from course_lib.checks.expect import Pattern
 from course_lib.checks.report import Wrong, number, vector
 from course_lib.checks.subject import AnswerError, Module, Subject
-from course_lib.checks.suite import Draw, Suite
+from course_lib.checks.suite import DYNAMO, Draw, Suite
 from course_lib.train_config import TrainConfig
 
 VOCAB = 11
@@ -311,5 +311,6 @@ SUITES = (
         "the same step has the same rate, whatever was asked before.",
         remember="the first update has a rate, and steps are updates, not micro-batches.",
         next_step="plot 3 * max_steps of it: the last two thirds should be flat.",
+        loads=(DYNAMO,),
     ),
 )

@@ -7,6 +7,7 @@ specification.
 """
 
 import contextlib
+import importlib
 import io
 import signal
 import threading
@@ -23,6 +24,7 @@ from course_lib.checks.report import Verdict, Wrong
 from course_lib.checks.subject import AnswerError, Subject
 
 LIMIT_S = 10.0
+DYNAMO = "torch._dynamo"  # torch.optim, checkpoint() and torch's DDP load it on first use: seconds
 
 
 class Draw:
@@ -64,11 +66,19 @@ class Suite:
     """Most ranks that a check of it runs at once (`subject.run_ranks`)."""
     limit_s: float = LIMIT_S
     """Seconds the whole suite may take."""
+    loads: tuple[str, ...] = ()
+    """Modules that answers load on first use, slowly: imported before the time limit begins."""
+
+    def __post_init__(self):
+        if self.ranks > 1 and DYNAMO not in self.loads:  # once here, not on each rank
+            object.__setattr__(self, "loads", (*self.loads, DYNAMO))
 
     def run(self, subject: Subject, *, seed: int = 0, number: str = "", title: str = "") -> Verdict:
         """Run the checks on `subject`; never raises for anything the answer does."""
         base = Verdict(exercise=self.exercise, number=number, title=title, seed=seed,
                        total=len(self.checks))  # fmt: skip
+        for name in self.loads:
+            importlib.import_module(name)
         began = time.perf_counter()
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):

@@ -14,7 +14,7 @@ from torch import Tensor
 from course_lib.checks import train_step_mistakes as mistakes
 from course_lib.checks.report import Wrong, number, vector
 from course_lib.checks.subject import AnswerError, Module, Subject
-from course_lib.checks.suite import Draw, Suite
+from course_lib.checks.suite import DYNAMO, Draw, Suite
 from course_lib.checks.train_step_mistakes import Batches, Plain
 from course_lib.train_config import TrainConfig
 
@@ -339,5 +339,6 @@ SUITES = (
         "gradient, loss and clipping, and leave nothing over for the next one.",
         remember="the share of a micro-batch is its counted targets divided by all of them.",
         next_step="the figure accumulation: make the first micro-batch small, then empty.",
+        loads=(DYNAMO,),
     ),
 )

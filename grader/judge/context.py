@@ -3,18 +3,31 @@
 The learner's own helpers, imports and constants belong to an answer; the training run three cells
 above does not. So only top-level statements that bind a name the answer reads, directly or through
 another such statement, are taken. The text is parsed here and never run: that is the worker's job.
+
+A class's notebooks share most of their cells, so what was found in a cell is kept, as plain text: a
+syntax tree would take 200 times the cell's.
 """
 
 import ast
+import functools
 import re
 import symtable
 import warnings
+from typing import NamedTuple
 
 from course_lib.lab.source import free_names
 from grader.judge.notebook import MAX_SOURCE
 
-MAX_TOTAL = 400_000  # characters parsed for one answer: a syntax tree takes 200 times its text
+MAX_TOTAL = 400_000  # characters parsed for one answer
+KEPT, KEPT_CHARS = 500, 20_000  # cells whose statements are kept, and the longest of them
 MAGIC = re.compile(r"^\s*[%!?].*$|^.*\?\s*$", re.M)
+
+
+class Statement(NamedTuple):
+    """One top-level statement."""
+
+    binds: frozenset[str]
+    source: str
 
 
 def parse(text: str) -> ast.Module | None:
@@ -40,10 +53,10 @@ def context(answer: str, others: list[str]) -> str:
     """The statements of the cells `others`, in order, on which `answer` depends."""
     statements = _statements(others)
     binders: dict[str, list[int]] = {}
-    for number, node in enumerate(statements):
-        for name in _binds(node):
+    for number, statement in enumerate(statements):
+        for name in statement.binds:
             binders.setdefault(name, []).append(number)
-    taken: dict[int, str] = {}
+    taken: set[int] = set()
     queue, seen = ["*", *sorted(_reads(answer))], set()  # a star import may bind anything
     while queue:
         name = queue.pop()
@@ -52,20 +65,25 @@ def context(answer: str, others: list[str]) -> str:
         seen.add(name)
         for number in binders.get(name, ()):
             if number not in taken:
-                taken[number] = _source(statements[number])
-                queue += _reads(taken[number])
-    return "\n".join(taken[number] for number in sorted(taken) if taken[number])
+                taken.add(number)
+                queue += _reads(statements[number].source)
+    return "\n".join(found for i in sorted(taken) if (found := statements[i].source))
 
 
-def _statements(cells: list[str]) -> list[ast.stmt]:
+def _statements(cells: list[str]) -> list[Statement]:
     found, total = [], 0
     for text in cells:
         total += len(text)
         if len(text) > MAX_SOURCE or total > MAX_TOTAL:
             continue
-        tree = parse(plain(text))
-        found += tree.body if tree else ()
+        found += _of_cell(text) if len(text) <= KEPT_CHARS else _of_cell.__wrapped__(text)
     return found
+
+
+@functools.lru_cache(KEPT)
+def _of_cell(text: str) -> tuple[Statement, ...]:
+    tree = parse(plain(text))
+    return tuple(Statement(_binds(node), _source(node)) for node in tree.body) if tree else ()
 
 
 def _binds(node: ast.stmt) -> frozenset[str]:
@@ -88,14 +106,19 @@ def _binds(node: ast.stmt) -> frozenset[str]:
     return frozenset(names)
 
 
-def _reads(text: str) -> set[str]:
+def _reads(text: str) -> frozenset[str]:
     """Names from outside; also those that `text` itself binds and reads: `class A(A)`, `n += 1`."""
+    return _reads_of(text) if len(text) <= KEPT_CHARS else _reads_of.__wrapped__(text)
+
+
+@functools.lru_cache(2 * KEPT)
+def _reads_of(text: str) -> frozenset[str]:
     try:
         top = symtable.symtable(text, "answer", "exec").get_symbols()
         own = {s.get_name() for s in top if s.is_referenced() and s.is_assigned()}
-        return free_names(text) | own
+        return frozenset(free_names(text) | own)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return set()
+        return frozenset()
 
 
 def _source(node: ast.stmt) -> str:

@@ -8,6 +8,8 @@ run in their notebook compares them here.
         outcome = judge.grade("rmsnorm", Answer(source), seed=7)
 """
 
+import ast
+import functools
 from dataclasses import replace
 from typing import Protocol
 
@@ -89,7 +91,7 @@ class Judge:
                            flags=answer.flags, person="too long to be graded")  # fmt: skip
         budget_s = min(self.budget_s, suite.limit_s)
         try:
-            subject, fault = self._prepared(card, answer, budget_s, suite.ranks)
+            subject, fault = self._prepared(card, answer, budget_s, suite)
         except nursery.NurseryError as problem:
             if suite.ranks == 1:
                 raise
@@ -107,14 +109,15 @@ class Judge:
         flags = (*answer.flags, *(policy.flags(name, answer.source) if outcome.passed else ()))
         return replace(outcome, flags=flags, seconds=subject.seconds)
 
-    def _prepared(self, card: Exercise, answer: Answer, budget_s: float, ranks: int) -> tuple:
+    def _prepared(self, card: Exercise, answer: Answer, budget_s: float, suite: Suite) -> tuple:
         """A subject whose worker waits for the answer, and what is wrong with the course if it is.
 
         Context that kills its worker, or has no end, is left out: it comes from other cells, and a
         crash there must not cost this exercise.
         """
+        modules = (*_imports(card.setup), *suite.loads)
         for context in (answer.context, ""):
-            worker = self._nursery.spawn(ranks=ranks)
+            worker = self._nursery.spawn(ranks=suite.ranks, modules=modules)
             subject = RemoteSubject(worker, budget_s=budget_s, call_s=budget_s / 2)
             try:
                 fault = subject.prepare(_card(card), context)
@@ -144,6 +147,18 @@ def _decide(card: Exercise, suite: Suite, subject: RemoteSubject, answer: Answer
     if said.get("reference"):
         return refused(card, "REFERENCE")
     return suite.run(subject, seed=seed, number=card.number, title=card.title)
+
+
+@functools.cache
+def _imports(setup: str) -> tuple[str, ...]:
+    """Modules that a lesson's setup cell imports."""
+    found: dict[str, None] = {}
+    for node in ast.walk(ast.parse(setup)):
+        if isinstance(node, ast.Import):
+            found |= dict.fromkeys(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found |= dict.fromkeys([node.module, *(f"{node.module}.{a.name}" for a in node.names)])
+    return tuple(found)
 
 
 def _card(card: Exercise) -> dict:

@@ -25,7 +25,7 @@ from grader.judge import confine, erase, worker
 from grader.judge.expose import reach_interpreter, readable_paths
 
 ANSWERS_USE = (
-    "torch", "torch._dynamo", "torch.func", "torch.nn.attention", "torch.utils.checkpoint",
+    "torch", "torch.func", "torch.nn.attention", "torch.utils.checkpoint",
     "torch.utils.flop_counter", "numpy", "matplotlib.pyplot", "tqdm", "course_lib",
     "decimal", "encodings.idna", "fractions", "random", "statistics",
 )  # fmt: skip
@@ -43,16 +43,15 @@ class Inert(ModuleType):
         return lambda *args, **kwargs: None
 
 
-def load(more: list[str]) -> None:
-    """Import what answers use; parts that are missing here are missing in their workers too."""
+def load() -> None:
+    """Import what most answers use; parts that are missing here are missing in their workers too."""
     for name in NEVER:
         sys.modules[name] = Inert(name)
     lab = sys.modules["course_lib.lab"]
     lab.__path__ = []
     for part in ("checking", "registry", "events", "mine"):
         sys.modules[f"course_lib.lab.{part}"] = Inert(f"course_lib.lab.{part}")
-    more = [name for name in more if not name.startswith("course_lib")]  # its turn comes below
-    for name in (*ANSWERS_USE, *more):
+    for name in ANSWERS_USE:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
     library = importlib.import_module("course_lib")
@@ -73,6 +72,7 @@ class Nest:
         self.alive: set[int] = set()
         self.spare: tuple[dict, dict, socket.socket] | None = None
         self.parent = os.getppid()
+        self.tried: set[str] = set()
 
     def run(self) -> None:
         """Until the judge hangs up, or is no longer there to do so."""
@@ -93,6 +93,7 @@ class Nest:
         if order["do"] == "kill":
             self.reply({"status": self.kill(order["pid"])})
             return
+        self.load(order["modules"])
         wanted = order["worker"]
         said, sock = self.take(wanted)
         self.reply(said, sock)
@@ -101,15 +102,32 @@ class Nest:
             if order["again"]:  # confined while the judge is busy with the one before
                 self.spare = (wanted, *self.fork(wanted))
 
+    def load(self, modules: list[str]) -> None:
+        """Import what the next answer uses: once here, not in every worker. The library is here."""
+        new = [m for m in modules if m not in self.tried and not m.startswith("course_lib")]
+        if not new:
+            return
+        for name in new:
+            with contextlib.suppress(ImportError):
+                importlib.import_module(name)
+        self.tried.update(new)
+        self.drop_spare()  # it has been forked without them
+        gc.freeze()
+
     def take(self, wanted: dict) -> tuple[dict, socket.socket | None]:
         """The spare worker when it is of the wanted kind, else a new one."""
         spare, self.spare = self.spare, None
         if spare and spare[0] == wanted and spare[2] is not None:
             return spare[1:]
+        self.spare = spare
+        self.drop_spare()
+        return self.fork(wanted)
+
+    def drop_spare(self) -> None:
+        spare, self.spare = self.spare, None
         if spare and "pid" in spare[1]:
             spare[2].close()
             self.kill(spare[1]["pid"])
-        return self.fork(wanted)
 
     def fork(self, wanted: dict) -> tuple[dict, socket.socket | None]:
         """A confined worker: its pid and the judge's end of its socket; or why there is none."""
@@ -201,7 +219,7 @@ def main() -> None:
     control = socket.socket(fileno=int(sys.argv[1]))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    load(sys.argv[2:])
+    load()
     notes = reach_interpreter()
     nest = Nest(control, readable_paths())
     nest.reply({"up": True, "notes": notes})

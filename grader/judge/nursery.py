@@ -4,16 +4,15 @@ The nest is a fresh interpreter, not a fork of the judge, so nothing the judge h
 suites, the other submissions, the gradebook's path) is in a worker's.
 """
 
-import ast
 import json
 import os
 import socket
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 
-from course_lib.lab.registry import exercises
 from grader.judge import wire
 from grader.judge.confine import DEFENCES, TIERS, Limits
 
@@ -65,8 +64,7 @@ class Nursery:
     def _start(self) -> None:
         ours, theirs = socket.socketpair()
         self.control, self.pending = ours, b""
-        command = [sys.executable, "-P", "-m", "grader.judge.nest", str(theirs.fileno()),
-                   *_lesson_imports()]  # fmt: skip
+        command = [sys.executable, "-P", "-m", "grader.judge.nest", str(theirs.fileno())]
         self.process = subprocess.Popen(
             command, pass_fds=[theirs.fileno()], env=_environment(), stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL, start_new_session=True,
@@ -94,27 +92,31 @@ class Nursery:
             "to run them unconfined, with your own rights, on a machine you can lose: --unsafe"
         )
 
-    def spawn(self, *, ranks: int = 1) -> Worker:
+    def spawn(self, *, ranks: int = 1, modules: Sequence[str] = ()) -> Worker:
         """A fresh worker, ready. One failure is forgiven: a nest or a spare may have been killed.
 
+        `modules` are loaded in it; the nest imports them, if it has not yet.
         With `ranks` above 1 it may start that many processes beside itself, and talk to them over
         a loopback that nobody else is on; NurseryError where the tier has none.
         """
         again = self.spares and ranks == 1
         try:
-            return self._spawn(self.tier, again=again, ranks=ranks)
+            return self._spawn(self.tier, again=again, ranks=ranks, modules=modules)
         except NurseryError:
             if self.process.poll() is not None:
                 self.close()
                 self._start()
-        return self._spawn(self.tier, again=again, ranks=ranks)
+        return self._spawn(self.tier, again=again, ranks=ranks, modules=modules)
 
-    def _spawn(self, tier: str, *, again: bool, ranks: int = 1) -> Worker:
+    def _spawn(
+        self, tier: str, *, again: bool, ranks: int = 1, modules: Sequence[str] = ()
+    ) -> Worker:
         processes = 1 if ranks == 1 else 1 + ranks
         limits = asdict(replace(self.limits, processes=max(self.limits.processes, processes)))
         wanted = {"tier": tier, "limits": limits, "without": sorted(self.without)}
         deadline = time.monotonic() + SPAWN_S
-        said, sock = self._ask({"do": "spawn", "worker": wanted, "again": again}, deadline)
+        order = {"do": "spawn", "worker": wanted, "again": again, "modules": list(modules)}
+        said, sock = self._ask(order, deadline)
         if sock is None:
             raise NurseryError(said.get("error", "no worker"))
         worker = Worker(self, said["pid"], sock)
@@ -172,18 +174,6 @@ class Nursery:
         except subprocess.TimeoutExpired:
             self.process.kill()  # workers follow: each dies when its parent does
             self.process.wait()
-
-
-def _lesson_imports() -> list[str]:
-    """Modules that lessons import: loaded once in the nest, not by every worker."""
-    found = set()
-    for card in exercises().values():
-        for node in ast.walk(ast.parse(card.setup)):
-            if isinstance(node, ast.Import):
-                found |= {alias.name for alias in node.names}
-            elif isinstance(node, ast.ImportFrom) and node.module:
-                found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
-    return sorted(found)
 
 
 def _environment() -> dict[str, str]:
