@@ -15,8 +15,7 @@ lab: $(READY)
 	course lab
 
 test: $(READY)
-	python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder --ignore tests/browser
-	python -m pytest tests/browser  # in order, in one process: each page builds on the one before
+	python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 check: $(READY)  # the fast part of test, well under a minute
 	ruff check .

@@ -35,7 +35,7 @@ def one_thread():
     torch.set_num_threads(before)
 
 
-FIRST = ("test_house", "test_views")
+FIRST = ("test_house", "test_views", "test_site.py")  # fast ones; then the longest: two workers
 LAST = ("test_notebooks", "test_nbgrader", "test_readme", "browser")
 
 

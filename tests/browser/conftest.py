@@ -9,7 +9,8 @@ from pathlib import Path
 
 import harness
 import pytest
-from chromium import BrowserMissing
+from chromium import CACHE, BrowserMissing
+from filelock import FileLock
 from pages import Site
 from survey import Survey, survey
 
@@ -18,13 +19,20 @@ from grader import book
 ROOT = Path(__file__).resolve().parents[2]
 
 
+def alone(name: str) -> FileLock:
+    """One of the processes that share out the tests at a time."""
+    CACHE.mkdir(parents=True, exist_ok=True)
+    return FileLock(CACHE / f"{name}.lock")
+
+
 @pytest.fixture(scope="session")
 def chrome() -> Iterator[harness.Browser]:
     """One browser for the whole session; without one each test is reported as not run."""
     with ExitStack() as stack:
         try:
-            started = stack.enter_context(harness.browser())
-            harness.axe_source()
+            with alone("browser"):
+                started = stack.enter_context(harness.browser())
+                harness.axe_source()
         except BrowserMissing as error:
             pytest.skip(f"browser not available: {error}")
         yield started
@@ -33,7 +41,8 @@ def chrome() -> Iterator[harness.Browser]:
 @pytest.fixture(scope="session")
 def site() -> Iterator[Site]:
     """Builds the site once, as `course book` does, and serves it."""
-    assert book.build(ROOT) == 0, "course book failed; its messages are above"
+    with alone("site"):  # the second worker to come finds it built
+        assert book.build(ROOT) == 0, "course book failed; its messages are above"
     folder = book.site(ROOT)
     pages = [path.relative_to(folder).as_posix() for path in sorted(folder.rglob("*.html"))]
     pages = [name for name in pages if name != "index.html" and not name.startswith("_static/")]
