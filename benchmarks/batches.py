@@ -5,7 +5,8 @@
 
 Million tokens per second of `get_batch` and of `BatchLoader`, beside the loop that opens the map
 anew for each batch and slices one row at a time, as nanoGPT does (`np.memmap` in `get_batch`,
-`torch.stack` over slices). All take turns, so a busy moment hits each of them.
+`torch.stack` over slices). Its starts come from `torch.randint`, so each is a tensor of one number;
+the same loop over plain integers is measured too. All take turns: a busy moment hits each of them.
 """
 
 import argparse
@@ -24,7 +25,7 @@ BATCH_SIZE, SEQ_LEN = 64, 512
 ROUNDS = 15
 
 
-def loop_batch(path: Path, starts: np.ndarray) -> tuple[torch.Tensor, torch.Tensor]:
+def loop_batch(path: Path, starts: np.ndarray | torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """The recipe this course replaces: a fresh map, one slice and one tensor a row."""
     data = np.memmap(path, dtype=np.uint16, mode="r")
     x, y = (
@@ -50,7 +51,8 @@ def gathering(folder: Path, num_tokens: int) -> dict:
     work = {
         "get_batch": (lambda s: get_batch(tokens, s, SEQ_LEN), 200),
         "loader": (lambda s: loader.next_batch(), 200),
-        "loop": (lambda s: loop_batch(path, s), 10),
+        "loop": (lambda s: loop_batch(path, torch.from_numpy(s)), 10),
+        "integer_loop": (lambda s: loop_batch(path, s), 10),
     }
     best = dict.fromkeys(work, 0.0)
     for _ in range(ROUNDS):
@@ -63,6 +65,7 @@ def gathering(folder: Path, num_tokens: int) -> dict:
             best[name] = max(best[name], BATCH_SIZE * SEQ_LEN / seconds / 1e6)
     return {f"{name}_mtokens_per_s": round(rate, 1) for name, rate in best.items()} | {
         "get_batch_to_loop": round(best["get_batch"] / best["loop"], 1),
+        "get_batch_to_integer_loop": round(best["get_batch"] / best["integer_loop"], 1),
         "loader_to_loop": round(best["loader"] / best["loop"], 1),
         "batch_size": BATCH_SIZE, "seq_len": SEQ_LEN, "tokens": num_tokens,
     }  # fmt: skip
