@@ -1,6 +1,7 @@
 """The `course` command. Subcommands import what they need when they run, so `--help` is instant."""
 
 import argparse
+import os
 import sys
 from collections.abc import Callable
 from importlib import import_module
@@ -14,7 +15,12 @@ def main(argv: list[str] | None = None) -> int:
     args = parser().parse_args(argv)
     module, _, function = args.run.partition(":")
     try:
-        return getattr(import_module(module), function)(args) or 0
+        status = getattr(import_module(module), function)(args) or 0
+        sys.stdout.flush()  # a reader that has left is met here, not when the interpreter ends
+        return status
+    except BrokenPipeError:  # `course ... | head` has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return 128 + 13  # what a shell says of a program that SIGPIPE has ended
     except (ValueError, OSError) as problem:
         print(f"course {args.command}: {problem}", file=sys.stderr)
         return 2

@@ -2,6 +2,7 @@
 
 import json
 import linecache
+import os
 import subprocess
 import sys
 import textwrap
@@ -52,6 +53,15 @@ def norm(body: str, head: str = "") -> str:
         "        self.weight = nn.Parameter(torch.ones(dim))\n\n    def forward(self, x):\n"
         + textwrap.indent(textwrap.dedent(body), " " * 8)
     )
+
+
+def test_a_reader_that_leaves_early_is_no_error():
+    read, write = os.pipe()
+    os.close(read)
+    command = [sys.executable, "-m", "grader.cli", "review", "--list"]
+    with os.fdopen(write) as pipe:
+        done = subprocess.run(command, cwd=ROOT, stdout=pipe, stderr=subprocess.PIPE, text=True)
+    assert (done.returncode, done.stderr) == (141, "")
 
 
 def test_a_decorated_answer_is_kept_too(learner, capsys):
