@@ -10,16 +10,42 @@ code trains on a laptop.
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch.distributed.rendezvous import rendezvous
 
 TIMEOUT_S = 60
 """Seconds until a collective that one rank never joins becomes an error on the others."""
+
+
+def read_world(environment: Mapping[str, str], num_gpus: int) -> dict[str, int | str]:
+    """Which process this is among how many, and what it computes on.
+
+    `environment`: names and texts, as in `os.environ`. torchrun sets RANK, LOCAL_RANK, WORLD_SIZE
+    and LOCAL_WORLD_SIZE, the number of ranks on this machine; without RANK nothing has launched
+    this process, and it is rank 0 of 1. `num_gpus`: how many GPUs it sees.
+    Returns {"rank", "local_rank", "world_size", "device"}: three ints, and "cpu" where no GPU is
+    seen, else "cuda:N", N the local rank. ValueError when this machine has GPUs, but fewer than
+    ranks; on all of its ranks alike, so that none goes on and waits for the others.
+    """
+    rank, local_rank = int(environment.get("RANK", 0)), int(environment.get("LOCAL_RANK", 0))
+    here = int(environment.get("LOCAL_WORLD_SIZE", 1))
+    if 0 < num_gpus < max(here, local_rank + 1):
+        raise ValueError(
+            f"{here} ranks on this machine, and each wants a GPU of its own: it has {num_gpus}. "
+            f"Start fewer (--nproc_per_node={num_gpus}) or pass --device cpu"
+        )
+    return {
+        "rank": rank,
+        "local_rank": local_rank,
+        "world_size": int(environment.get("WORLD_SIZE", 1)),
+        "device": f"cuda:{local_rank}" if num_gpus else "cpu",
+    }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,11 +71,11 @@ class World:
         else gloo; with `cpu_too` gloo as well, for tensors that have been offloaded. Call `close()`
         at the end. ValueError for a device that is not there.
         """
-        place = _device(device, int(os.environ.get("LOCAL_RANK", 0)))
+        seat = _seat(device)
         if "RANK" not in os.environ:
-            return cls(device=place)
-        _init_group(place, cpu_too)
-        return cls.of_group(device)
+            return cls(**seat)
+        _init_group(seat["device"], cpu_too, **_meeting(seat["rank"], seat["world_size"]))
+        return cls(**seat, group=dist.group.WORLD)
 
     @classmethod
     def of_group(cls, device: str = "cpu") -> "World":
@@ -58,12 +84,11 @@ class World:
         Where there is none, one of this process alone is made: sharding asks for a group, even of
         one. ValueError for a device that is not there.
         """
-        local_rank = int(os.environ.get("LOCAL_RANK", 0))
-        place = _device(device, local_rank)
+        seat = _seat(device)
         if not dist.is_initialized():
-            _init_group(place, cpu_too=True, store=dist.HashStore(), rank=0, world_size=1)
-        return cls(rank=dist.get_rank(), local_rank=local_rank, world_size=dist.get_world_size(),
-                   device=place, group=dist.group.WORLD)  # fmt: skip
+            _init_group(seat["device"], cpu_too=True, store=dist.HashStore(), rank=0, world_size=1)
+        seat |= {"rank": dist.get_rank(), "world_size": dist.get_world_size()}
+        return cls(**seat, group=dist.group.WORLD)
 
     @property
     def is_first(self) -> bool:
@@ -145,15 +170,28 @@ def _init_group(place: torch.device, cpu_too: bool, **meeting) -> None:
     dist.init_process_group(backend, timeout=limit, device_id=place, **meeting)
 
 
-def _device(name: str, local_rank: int) -> torch.device:
-    found = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    if name == "cpu" or (name == "auto" and not found):
-        return torch.device("cpu")
-    if name not in ("auto", "cuda"):
-        raise ValueError(f"device must be auto, cpu or cuda, got {name!r}")
-    if local_rank >= found:
-        raise ValueError(
-            f"local rank {local_rank} wants GPU {local_rank}, and this machine has {found}: start "
-            f"fewer processes per machine (--nproc_per_node={max(found, 1)}) or pass --device cpu"
-        )
-    return torch.device("cuda", local_rank)
+def _meeting(rank: int, world_size: int) -> dict[str, Any]:
+    """Where the ranks of this attempt meet, as `init_process_group` wants it.
+
+    torchrun keeps its store over a restart, with the addresses of processes that are gone (pytorch
+    issue 135712): a rank may read one of them, and its connection is refused. So a later attempt
+    writes under a name of its own. Machines may count attempts differently: several of them need
+    TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1.
+    """
+    seat = {"rank": rank, "world_size": world_size}
+    attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    if attempt == "0" or os.environ.get("GROUP_WORLD_SIZE") != "1":
+        return seat
+    store, _, _ = next(rendezvous("env://", rank, world_size))
+    return seat | {"store": dist.PrefixStore(f"attempt{attempt}", store)}
+
+
+def _seat(device: str) -> dict[str, Any]:
+    """What `read_world` says of this process, its device as torch has it."""
+    if device not in ("auto", "cpu", "cuda"):
+        raise ValueError(f"device must be auto, cpu or cuda, got {device!r}")
+    num_gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if device == "cuda" and not num_gpus:
+        raise ValueError("device cuda wants GPU 0, and this machine has 0: pass --device cpu")
+    seat = read_world(os.environ, 0 if device == "cpu" else num_gpus)
+    return seat | {"device": torch.device(seat["device"])}

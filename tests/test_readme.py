@@ -36,7 +36,7 @@ ELSEWHERE = {
 EXPECTED = {
     "course check rmsnorm": (1, "[STUB]"),
     "course hint rmsnorm": (0, "hint 1 of 3"),
-    "course ledger": (0, "0 of 18 exercises passed"),
+    "course ledger": (0, "exercises passed"),
     "course end-session": (0, "Nothing is recorded yet"),
     "course launch -m course_lib.ddp_trainer --ranks 2 --max_steps 5": (0, "2 ranks done in"),
     "course review": (0, "Reviews come with the exercises"),

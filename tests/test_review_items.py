@@ -14,12 +14,15 @@ from course_lib.adamw import adamw_step
 from course_lib.batches import get_batch, shard_of_rank
 from course_lib.ddp_trainer import DistributedTrainer
 from course_lib.gpt import GPT, MLP, GPTConfig, RMSNorm, apply_rotary_pos_emb, rotate_half
+from course_lib.hang import find_the_hang
 from course_lib.lab import registry
 from course_lib.lab.review import items as items_module
 from course_lib.lab.review.items import items
 from course_lib.measure.flops import flops_per_token
 from course_lib.measure.memory import counted_state_bytes, saved_bytes, training_state_bytes
+from course_lib.measure.seats import environment
 from course_lib.shards import encode_documents
+from course_lib.world import read_world
 
 SMALL = dict(vocab_size=64, d_model=64, num_heads=2, d_hidden=64)
 ARGUED = {
@@ -372,6 +375,47 @@ def load_checkpoint_1(n):
     return found
 
 
+def init_distributed_1(n):
+    told = environment(n.m * n.P + n.l, per_machine=n.P, machines=n.m + 1)
+    seat = read_world(told, 0)
+    assert told["GROUP_RANK"] == str(n.m)
+    return [seat["rank"], seat["local_rank"]]
+
+
+def init_distributed_2(n):
+    told = [environment(r, per_machine=n.P, machines=n.M) for r in range(n.M * n.P)]
+    seats = [read_world(texts, n.G) for texts in told]
+    assert all(int(seat["device"].partition(":")[2]) < n.G for seat in seats)
+    return sum(seat["rank"] >= n.G for seat in seats)
+
+
+def init_distributed_3(n):
+    name = n.what.partition(",")[0]
+    return yes(len({environment(r, per_machine=2, machines=2)[name] for r in range(4)}) == 1)
+
+
+def find_the_hang_1(n):
+    absent = [int(word) for word in n.who.replace(",", " ").split() if word.isdigit()]
+    call = ("all_reduce", 64)
+    lists = [[] if rank in absent else [(*call, False)] for rank in range(n.R)]
+    assert find_the_hang(lists) == (0, absent)
+    return "another"
+
+
+def find_the_hang_2(n):
+    lists = [[("all_reduce", 64, True)] * n.n + [("all_reduce", 64, False)] for _ in range(n.R)]
+    del lists[n.r][n.n]
+    place, (rank,) = find_the_hang(lists)
+    return [place, rank]
+
+
+def find_the_hang_3(n):
+    words = n.b.split()
+    name = "all_reduce" if words[0] == "one" else words[1]
+    other = (name, int(words[words.index("bytes") - 1]), False)
+    return yes(find_the_hang([[("all_reduce", n.a, False)]] * 3 + [[other]]))
+
+
 FACTS = {
     "bytes-1": bytes_1, "bytes-2": bytes_2, "bytes-3": bytes_3,
     "rmsnorm-1": rmsnorm_1, "rmsnorm-2": rmsnorm_2, "rmsnorm-3": rmsnorm_3, "rmsnorm-4": rmsnorm_4,
@@ -400,6 +444,9 @@ FACTS = {
     "get-lr-3": lambda n: [n.M // n.a, round(100 * n.W / (n.M // n.a))], "get-lr-4": get_lr_4,
     "train-step-1": lambda n: np.mean([n.l1] * n.n1 + [n.l2] * n.n2),
     "train-step-2": train_step_2, "train-step-3": train_step_3,
+    "init-distributed-1": init_distributed_1, "init-distributed-2": init_distributed_2,
+    "init-distributed-3": init_distributed_3, "find-the-hang-1": find_the_hang_1,
+    "find-the-hang-2": find_the_hang_2, "find-the-hang-3": find_the_hang_3,
     "save-checkpoint-3": save_checkpoint_3, "load-checkpoint-1": load_checkpoint_1,
 }  # fmt: skip
 

@@ -25,6 +25,8 @@ LESSONS = {
     "train_step": ("train-step",),
     "resume": ("save-checkpoint",),
     "resume_load": ("load-checkpoint",),
+    "launch": ("init-distributed",),
+    "hang": ("find-the-hang",),
 }
 
 

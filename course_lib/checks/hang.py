@@ -1,0 +1,278 @@
+"""Checks of lesson 19, second part: find_the_hang.
+
+Oracle: `right`, rank by rank instead of place by place. Mistakes are functions too: an answer that
+gives what one of them gives is named after it.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from course_lib.checks.report import Wrong
+from course_lib.checks.subject import AnswerError, Subject
+from course_lib.checks.suite import Draw, Suite
+
+Lists = list[list[tuple[str, int, bool]]]
+Found = tuple[int, list[int]] | None
+
+
+def over(name: str, size: int = 64) -> tuple[str, int, bool]:
+    """A call that has come back."""
+    return name, size, True
+
+
+def waits(name: str, size: int = 64) -> tuple[str, int, bool]:
+    """A call that has not."""
+    return name, size, False
+
+
+def _kinds(lists: Lists, place: int, *, key: Callable = lambda call: call[:2]) -> list:
+    return [key(calls[place]) if place < len(calls) else None for calls in lists]
+
+
+def _open(lists: Lists, place: int) -> list[int]:
+    """The ranks whose call at that place is not done."""
+    return [r for r, calls in enumerate(lists) if place < len(calls) and not calls[place][2]]
+
+
+def _blamed(kinds: list) -> list[int]:
+    if None in kinds:
+        return [r for r, kind in enumerate(kinds) if kind is None]
+    counts = Counter(kinds)
+    largest = [kind for kind in counts if counts[kind] == max(counts.values())]
+    return [r for r, kind in enumerate(kinds) if len(largest) > 1 or kind != largest[0]]
+
+
+def right(lists: Lists, key: Callable = lambda call: call[:2], blame: Callable = _blamed,
+          over_too: bool = False) -> Found:  # fmt: skip
+    """What find_the_hang should say; the options bend one thing each, as wrong answers do."""
+    for place in range(max((len(calls) for calls in lists), default=0)):
+        kinds = _kinds(lists, place, key=key)
+        if len(set(kinds)) > 1 and (over_too or _open(lists, place)):
+            return place, blame(kinds)
+    return None
+
+
+def _victims(lists: Lists) -> Found:
+    found = right(lists)
+    return found and (found[0], _open(lists, found[0]))
+
+
+def _the_rest(lists: Lists) -> Found:
+    found = right(lists)
+    return found and (found[0], [r for r in range(len(lists)) if r not in found[1]])
+
+
+def _shortest(lists: Lists) -> Found:
+    """Lengths alone."""
+    lengths = [len(calls) for calls in lists]
+    if len(set(lengths)) < 2:
+        return None
+    return min(lengths), [r for r, n in enumerate(lengths) if n == min(lengths)]
+
+
+def _to_the_shortest(lists: Lists) -> Found:
+    shortest = min(map(len, lists), default=0)
+    return right([calls[:shortest] for calls in lists])
+
+
+def _not_rank_0(kinds: list) -> list[int]:
+    return [r for r, kind in enumerate(kinds) if kind != kinds[0]]
+
+
+def _minority(kinds: list) -> list[int]:
+    """Nothing counted as a call like any other."""
+    counts = Counter(kinds)
+    return [r for r, kind in enumerate(kinds) if kind != counts.most_common(1)[0][0]]
+
+
+def _one_of_two(kinds: list) -> list[int]:
+    """Those outside of the group that was seen first."""
+    most = None if None in kinds else Counter(kinds).most_common(1)[0][0]
+    return [r for r, kind in enumerate(kinds) if (kind is None if None in kinds else kind != most)]
+
+
+def _last_calls(lists: Lists) -> Found:
+    kinds = [calls[-1][:2] if calls else None for calls in lists]
+    if len(set(kinds)) < 2:
+        return None
+    return max(map(len, lists)) - 1, _blamed(kinds)
+
+
+def _moved(by: int) -> Callable:
+    def moved(lists: Lists) -> Found:
+        found = right(lists)
+        return found and (found[0] + by, found[1])
+
+    return moved
+
+
+MISTAKES = (
+    ("HANG-VICTIM", _victims, "the ranks that wait are named", "those whose call has not come "
+     "back.", "who waits for whom."),
+    ("HANG-VICTIM", _the_rest, "the ranks that wait are named", "all but those to look at.",
+     "who waits for whom."),
+    ("HANG-FROM-ONE", _moved(1), "the place is one too far", "places counted from 1.",
+     "the first call has place 0."),
+    ("HANG-FROM-ONE", _moved(-1), "the place is one too early", "the last place where all agree.",
+     "the first call has place 0."),
+    ("HANG-NAMES", lambda x: right(x, key=lambda call: call[0]), "only the names are compared",
+     "two calls taken for the same whatever their bytes.", "what makes two calls the same."),
+    ("HANG-BYTES", lambda x: right(x, key=lambda call: call[1]), "only the bytes are compared",
+     "two calls taken for the same whatever their names.", "what makes two calls the same."),
+    ("HANG-FINISHED", lambda x: right(x, over_too=True), "the end of a list is taken for a hang",
+     "a place where everybody's call is done.", "`done`: who waits there?"),
+    ("HANG-DONE-TWICE", lambda x: right(x, key=lambda call: call), "`done` makes calls different",
+     "whole triples compared: one rank may be back a moment before another.",
+     "what makes two calls the same."),
+    ("HANG-TO-SHORTEST", _to_the_shortest, "what is missing is not seen", "a comparison that ends "
+     "with the shortest list, as `zip` does.", "places that only some lists have."),
+    ("HANG-LENGTHS", _shortest, "only the lengths are compared", "the shortest list.",
+     "calls of the same number that are not the same."),
+    ("HANG-RANK-0", lambda x: right(x, blame=_not_rank_0), "rank 0 is never the one",
+     "every rank compared with rank 0.", "whom most ranks agree with."),
+    ("HANG-MAJORITY", lambda x: right(x, blame=_minority), "a rank that waits is outvoted",
+     "having issued nothing counted as one more kind of call.", "who can't be waited for."),
+    ("HANG-TIE", lambda x: right(x, blame=_one_of_two), "one of two equal groups is chosen",
+     "the group that was met first taken for the largest.", "what no vote can decide."),
+    ("HANG-LAST", _last_calls, "only the last calls are compared", "the end of each list.",
+     "the first place where the ranks part."),
+)  # fmt: skip
+
+
+def _compare(subject: Subject, lists: Lists, tried: str, *, first: str = "", code: str = "OTHER",
+             finding: str = "the answer is another one", look: str = "the docstring.") -> None:  # fmt: skip
+    """The answer is right; else the mistake that gives the same, `first` before others, or `code`."""
+    wanted = right(lists)
+    facts = dict(tried=tried, expected=_said(wanted))
+    try:
+        out = subject.call(lists)
+    except AnswerError as failure:
+        if code == "OTHER" or isinstance(failure.error, (NotImplementedError, NameError)):
+            raise
+        got = f"{type(failure.error).__name__}: {failure.error}"[:70]
+        raise Wrong(code, finding, got=got, look=look, **facts) from None
+    found = _understood(out, facts)
+    if found == wanted:
+        return
+    facts["got"] = _said(found)
+    if found and wanted and found[0] == wanted[0] and sorted(found[1]) == wanted[1]:
+        raise Wrong("HANG-ORDER", "the ranks are not in rising order", look="the order.", **facts)
+    for name, mistake, said, fits, where in sorted(MISTAKES, key=lambda m: m[0] != first):
+        if mistake(lists) == found:
+            raise Wrong(name, said, fits=fits, look=where, preset=PRESETS.get(name, ""), **facts)
+    raise Wrong(code, finding, look=look, **facts)
+
+
+PRESETS = {"HANG-VICTIM": "desync:default", "HANG-TO-SHORTEST": "desync:default",
+           "HANG-NAMES": "desync:size", "HANG-LENGTHS": "desync:order",
+           "HANG-RANK-0": "desync:extra"}  # fmt: skip
+
+
+def _understood(out: Any, facts: dict) -> Found:
+    """A pair of an int and a list of ints, or None; else `Wrong`."""
+    if out is None:
+        return None
+    pair = isinstance(out, (tuple, list)) and len(out) == 2 and isinstance(out[1], (tuple, list))
+    if not pair or not all(type(n) is int for n in (out[0], *out[1])):
+        raise Wrong("TYPE", "not a place and a list of ranks", **facts,
+                    got=f"{type(out).__name__}: {out!r}"[:70], look="the docstring: Returns.")  # fmt: skip
+    return out[0], list(out[1])
+
+
+def _said(found: Found) -> str:
+    return "None" if found is None else f"place {found[0]}, ranks {found[1]}"
+
+
+def does_not_come(subject: Subject, draw: Draw) -> None:
+    """One rank has issued less: the others wait for it."""
+    ranks, absent = draw.size(3, 4, 5), draw.size(1, 2)
+    lists = [
+        [over("broadcast"), over("all_reduce"), waits("all_reduce", 256)] for _ in range(ranks)
+    ]
+    del lists[absent][2]
+    tried = f"{ranks} ranks, 3 calls each; rank {absent} has made 2 of them"
+    _compare(subject, lists, tried)
+
+
+def parts(subject: Subject, draw: Draw) -> None:
+    """All have issued a third call, and one of them another one; then the same in bytes alone."""
+    ranks, odd = draw.size(4, 5), draw.size(3, 2, 1)
+    for other, first, what in (
+        (("all_gather", 32), "HANG-LENGTHS", "all_gather, 32 bytes"),
+        (("all_reduce", 60), "HANG-NAMES", "all_reduce, 60 bytes"),
+        (("all_gather", 64), "HANG-BYTES", "all_gather, 64 bytes"),
+    ):
+        lists = [[over("broadcast"), over("all_reduce"), waits("all_reduce")] for _ in range(ranks)]
+        lists[odd][2] = waits(*other)
+        tried = f"{ranks} ranks; third call all_reduce, 64 bytes; on rank {odd} {what}"
+        _compare(subject, lists, tried, first=first)
+    lists = [[over("all_reduce"), waits("all_reduce")] for _ in range(ranks)]
+    lists[0].insert(1, over("barrier", 4))
+    tried = f"{ranks} ranks; rank 0 has made one more call in between"
+    _compare(subject, lists, tried, first="HANG-RANK-0")
+
+
+def nobody_waits(subject: Subject, draw: Draw) -> None:
+    """Lists that are the same, done or not, and a longer one that is over: no hang."""
+    calls = [over("all_reduce"), over("broadcast", 8)]
+    _compare(subject, [list(calls) for _ in range(3)], "3 ranks, the same 2 calls, all done")
+    back = [[over("all_reduce"), call] for call in (over("barrier"), waits("barrier"))]
+    _compare(subject, back, "2 ranks, the same 2 calls; one rank is back from the second")
+    lists = [[*calls, over("broadcast", 8)], list(calls), list(calls)]
+    _compare(subject, lists, "3 ranks, all done; rank 0 has made one broadcast more")
+
+
+def nothing_issued(subject: Subject, draw: Draw) -> None:
+    """A rank that has issued nothing is the one; without any call there is no hang."""
+    how = dict(code="HANG-EMPTY", finding="an empty list is not understood",
+               look="a rank that has not issued anything.")  # fmt: skip
+    _compare(subject, [[waits("all_reduce")], [], [waits("all_reduce")]],
+             "3 ranks; rank 1 has issued nothing", **how)  # fmt: skip
+    _compare(subject, [[], []], "2 ranks that have issued nothing", **how)
+
+
+def votes(subject: Subject, draw: Draw) -> None:
+    """Who has issued nothing is looked at, even when most have; with no largest group, all."""
+    lists = [[over("all_reduce")] for _ in range(draw.size(4, 5))]
+    lists[2].append(waits("barrier", 4))
+    tried = f"{len(lists)} ranks; rank 2 alone waits in a second call"
+    _compare(subject, lists, tried, first="HANG-MAJORITY")
+    lists = [[waits(name)] for name in ("all_reduce", "all_reduce", "all_gather", "all_gather")]
+    _compare(subject, lists, "4 ranks, two in all_reduce, two in all_gather", first="HANG-TIE")
+    lists = [[waits("all_reduce", 8)], [waits("all_reduce", 4)]]
+    _compare(subject, lists, "2 ranks, all_reduce of 8 and of 4 bytes", first="HANG-TIE")
+
+
+def any_lists(subject: Subject, draw: Draw) -> None:
+    """Forty random runs of 2 to 6 ranks."""
+    for _ in range(40):
+        ranks, length = (int(draw.randint(low, high, (1,))) for low, high in ((2, 7), (1, 6)))
+        names, picks = ("all_reduce", "all_gather", "barrier"), draw.randint(0, 3, (length,))
+        calls = [over(names[int(n)], 4 * (1 + int(n))) for n in picks]
+        lists = [list(calls) for _ in range(ranks)]
+        for rank in draw.randint(0, ranks, (int(draw.randint(0, 3, (1,))),)).tolist():
+            del lists[rank][int(draw.randint(0, length, (1,))) :]
+        for own in lists:
+            if own and int(draw.randint(0, 3, (1,))):
+                own[-1] = waits(*own[-1][:2])
+        _compare(subject, lists, f"{ranks} ranks: {_drawn(lists)}")
+
+
+def _drawn(lists: Lists) -> str:
+    """Lists as letters: A for all_reduce, G, B; small while it waits."""
+    short = {"all_reduce": "A", "all_gather": "G", "barrier": "B"}
+    rows = ["".join(short[n] if done else short[n].lower() for n, _, done in own) for own in lists]
+    return ", ".join(row or "-" for row in rows) + " (small: not back)"
+
+
+SUITES = (
+    Suite(
+        "find-the-hang",
+        (does_not_come, parts, nobody_waits, nothing_issued, votes, any_lists),
+        proved="from what each rank has issued you find the place where they part and whom to\n"
+        "look at: not the ranks that complain, but those they wait for.",
+        remember="a timeout is raised by the ranks that came. Look for the one that did not.",
+        next_step="the diaries of a run of your own, in this lesson's Measured.",
+    ),
+)

@@ -1,0 +1,225 @@
+"""Checks of lesson 19, first part: read_world.
+
+Oracle: arithmetic on rank numbers. Environments are dicts as torchrun would set them, for machines
+with any number of GPUs; the last check asks four real ranks.
+"""
+
+from typing import Any
+
+from course_lib.checks.report import Wrong
+from course_lib.checks.subject import AnswerError, Subject
+from course_lib.checks.suite import Draw, Suite
+from course_lib.measure.seats import environment
+
+KEYS = ("rank", "local_rank", "world_size", "device")
+Seat = tuple[Any, ...]
+
+
+def _ask(subject: Subject, given: dict[str, str], num_gpus: int, tried: str) -> Seat:
+    """The four values in the order of KEYS; `Wrong` for what is no such dict."""
+    out = subject.call(given, num_gpus)
+    wanted = f"a dict with {', '.join(KEYS)}"
+    if out is None:
+        raise Wrong("NONE", "the answer returned None", tried=tried, expected=wanted, got="None",
+                    look="is there a `return` on every way through?")  # fmt: skip
+    if not isinstance(out, dict):
+        raise Wrong("TYPE", "the answer is not a dict", tried=tried, expected=wanted,
+                    got=f"a {type(out).__name__}", look="what stands after `return`.")  # fmt: skip
+    if set(out) != set(KEYS):
+        raise Wrong("WORLD-KEYS", "the dict has other keys", tried=tried, expected=wanted,
+                    got=", ".join(sorted(map(str, out)))[:60] or "no key",
+                    look="the docstring: Returns.")  # fmt: skip
+    seat = tuple(out[key] for key in KEYS)
+    _whole_numbers(seat, tried)
+    return seat
+
+
+def _whole_numbers(seat: Seat, tried: str) -> None:
+    for key, value in zip(KEYS[:3], seat, strict=False):
+        if isinstance(value, str):
+            raise Wrong("WORLD-TEXT", f"{key} is a text", tried=tried, expected=f"an int: {value}",
+                        got=repr(value)[:40], fits="a value as it stands in the environment.",
+                        hides='"0" == 0 is False: on no rank is `rank == 0` true, and nobody saves.',
+                        look="`int(...)`.")  # fmt: skip
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise Wrong("TYPE", f"{key} is no int", tried=tried, expected="three ints and a text",
+                        got=f"{key}: {type(value).__name__}", look="what each key holds.")  # fmt: skip
+    if not isinstance(seat[3], str):
+        raise Wrong("TYPE", "device is no text", tried=tried, expected='"cpu" or "cuda:N"',
+                    got=f"device: {type(seat[3]).__name__}", look="the docstring: Returns.")  # fmt: skip
+
+
+def _said(seat: Seat) -> str:
+    return f"rank {seat[0]}, local rank {seat[1]}, world size {seat[2]}, {seat[3]}"
+
+
+def alone(subject: Subject, draw: Draw) -> None:
+    """Without torchrun there is one process, on the CPU or on the first GPU."""
+    for num_gpus, device in ((0, "cpu"), (draw.size(1, 2, 8), "cuda:0")):
+        tried = f"an environment without RANK, {num_gpus} GPU{'s' * (num_gpus != 1)}"
+        right = (0, 0, 1, device)
+        facts = dict(tried=tried, expected=_said(right))
+        try:
+            seat = _ask(subject, {"HOME": "nowhere"}, num_gpus, tried)
+        except AnswerError as failure:
+            if not isinstance(failure.error, (KeyError, TypeError, ValueError)):
+                raise
+            kind = type(failure.error).__name__
+            raise Wrong("WORLD-ALONE", "it does not run without torchrun", **facts,
+                        got=f"{kind}: {failure.error}"[:70],
+                        hides="the same script should run as `python train.py`.",
+                        look="what is taken for a variable that is not there.") from None  # fmt: skip
+        if seat == right:
+            continue
+        facts["got"] = _said(seat)
+        if seat[:3] == right[:3] and num_gpus:
+            raise Wrong("WORLD-ALONE-DEVICE", "one process alone takes another device", **facts,
+                        look="the device when there is a GPU.")  # fmt: skip
+        if seat[:3] == right[:3]:
+            raise Wrong("WORLD-NO-CPU", "without a GPU the device is not the CPU", **facts,
+                        look="what happens to the device when num_gpus is 0.")  # fmt: skip
+        raise Wrong("WORLD-ALONE", "a process alone is not rank 0 of 1", **facts,
+                    look="what is taken for a variable that is not there.")  # fmt: skip
+
+
+def numbers(subject: Subject, draw: Draw) -> None:
+    """The numbers are those of the environment that is handed over, and whole."""
+    ranks = draw.size(3, 4, 5)
+    tried = f'RANK "{ranks - 1}", LOCAL_RANK "{ranks - 1}", WORLD_SIZE "{ranks}", no GPU'
+    seat = _ask(subject, environment(ranks - 1, per_machine=ranks), 0, tried)
+    right = (ranks - 1, ranks - 1, ranks, "cpu")
+    if seat == right:
+        return
+    facts = dict(tried=tried, expected=_said(right), got=_said(seat))
+    if seat[:3] == (0, 0, 1):
+        raise Wrong("WORLD-UNREAD", "the environment that came in is not read", **facts,
+                    fits="`os.environ` in place of the argument, or defaults alone.",
+                    look="where the texts come from.")  # fmt: skip
+    if seat[:3] == right[:3]:
+        raise Wrong("WORLD-NO-CPU", "without a GPU the device is not the CPU", **facts,
+                    look="what happens to the device when num_gpus is 0.")  # fmt: skip
+    _name(seat, right, ranks, 0, facts)
+
+
+def machines(subject: Subject, draw: Draw) -> None:
+    """Two machines: the rank counts over both, the local rank and the device on each."""
+    per_machine = draw.size(3, 4, 2)
+    num_gpus = per_machine + 1  # enough for each machine, too few for both together
+    for rank in (1, per_machine, 2 * per_machine - 1):
+        given = environment(rank, per_machine=per_machine, machines=2)
+        local_rank = rank % per_machine
+        right = (rank, local_rank, 2 * per_machine, f"cuda:{local_rank}")
+        tried = (f"rank {rank} of 2 machines x {per_machine} ranks, local rank {local_rank}, "
+                 f"{num_gpus} GPUs on each")  # fmt: skip
+        try:
+            seat = _ask(subject, given, num_gpus, tried)
+        except AnswerError as failure:
+            if not isinstance(failure.error, ValueError):
+                raise
+            raise Wrong("WORLD-REFUSES", "a launch that fits is refused", tried=tried,
+                        expected=_said(right), got=f"ValueError: {failure.error}"[:76],
+                        fits="WORLD_SIZE, all ranks of all machines, compared with one's GPUs.",
+                        look="which number is compared with num_gpus.") from None  # fmt: skip
+        if seat != right:
+            facts = dict(tried=tried, expected=_said(right), got=_said(seat))
+            _name(seat, right, per_machine, num_gpus, facts)
+
+
+def _name(seat: Seat, right: Seat, per_machine: int, num_gpus: int, facts: dict) -> None:
+    """Raise with the name of the first value that differs."""
+    rank, local_rank, world_size, device = right
+    if seat[0] != rank:
+        if seat[0] == local_rank:
+            raise Wrong("WORLD-LOCAL-RANK", "the rank is that of the machine", **facts,
+                        hides="each machine then has a rank 0 that saves, and half of the data is\n"
+                        "never read.", look="RANK and LOCAL_RANK.")  # fmt: skip
+        raise Wrong("OTHER", "the rank is another one", **facts, look="RANK.")
+    if seat[1] != local_rank:
+        fits = "RANK, or RANK modulo something." if seat[1] == rank or not num_gpus else ""
+        raise Wrong("WORLD-LOCAL", "the local rank is another one", **facts, fits=fits,
+                    look="LOCAL_RANK: torchrun has counted already.")  # fmt: skip
+    if seat[2] != world_size:
+        if seat[2] == num_gpus:
+            raise Wrong("WORLD-FROM-GPUS", "the world size is the number of GPUs", **facts,
+                        hides="a collective waits for ranks that nobody has started, or some are\n"
+                        "left out.", look="where the world size comes from.")  # fmt: skip
+        if seat[2] == per_machine:
+            raise Wrong("WORLD-ONE-MACHINE", "the world ends at this machine", **facts,
+                        look="WORLD_SIZE and LOCAL_WORLD_SIZE.")  # fmt: skip
+        raise Wrong("OTHER", "the world size is another one", **facts, look="WORLD_SIZE.")
+    if seat[3] == f"cuda:{rank}":
+        raise Wrong("WORLD-DEVICE-RANK", "the device has the number of the rank", **facts,
+                    hides="on one machine both are equal; on the second there is no such GPU.",
+                    look="which rank counts GPUs.")  # fmt: skip
+    if seat[3] == "cuda:0" or seat[3] == "cuda":
+        raise Wrong("WORLD-ONE-GPU", "the device is the same for every rank", **facts,
+                    hides="all ranks of a machine fill the memory of its first GPU.",
+                    look="the number behind `cuda:`.")  # fmt: skip
+    raise Wrong("WORLD-DEVICE", "the device is another one", **facts, look="the last key.")
+
+
+def too_many(subject: Subject, draw: Draw) -> None:
+    """More ranks than GPUs: ValueError on every rank of the machine, not on some."""
+    per_machine, num_gpus = draw.size(4, 5), draw.size(2, 3)
+    tried = f"{per_machine} ranks on a machine with {num_gpus} GPUs"
+    refused, said = [], []
+    for rank in range(per_machine):
+        given = environment(rank, per_machine=per_machine)
+        try:
+            said.append(_ask(subject, given, num_gpus, tried)[3])
+        except AnswerError as failure:
+            _right_kind(failure, tried)
+            refused.append(rank)
+            said.append("ValueError")
+    if len(refused) == per_machine:
+        return
+    facts = dict(tried=tried, expected="ValueError on every rank",
+                 got="; ".join(f"rank {r}: {s}" for r, s in enumerate(said))[:76])  # fmt: skip
+    if refused:
+        raise Wrong("WORLD-SOME-REFUSE", "some ranks refuse, and the others go on", **facts,
+                    hides="those that go on wait for those that ended.",
+                    look="LOCAL_WORLD_SIZE says how many ranks share this machine.")  # fmt: skip
+    if max(int(s.partition(":")[2] or 0) for s in said) < num_gpus:
+        raise Wrong("WORLD-SHARED", "several ranks share a GPU", **facts,
+                    hides="NCCL then ends with \"Duplicate GPU detected\".",
+                    look="what happens when there are fewer GPUs than ranks.")  # fmt: skip
+    raise Wrong("WORLD-NO-GPU", "ranks get a GPU that is not there", **facts,
+                hides="the error comes later and names no cause: \"invalid device ordinal\".",
+                look="what happens when there are fewer GPUs than ranks.")  # fmt: skip
+
+
+def _right_kind(failure: AnswerError, tried: str) -> None:
+    if isinstance(failure.error, NotImplementedError) or isinstance(failure.error, ValueError):
+        return
+    raise Wrong("WORLD-ERROR", "it stops with another error", tried=tried, expected="ValueError",
+                got=f"{type(failure.error).__name__}: {failure.error}"[:76],
+                look="the end of the docstring.") from None  # fmt: skip
+
+
+def real_ranks(subject: Subject, draw: Draw) -> None:
+    """Four processes, told that they are two machines, find each other by what the answer says."""
+    tried = "4 processes as 2 machines x 2 ranks, no GPU"
+    found = subject.run_ranks([(2,)] * 4, drive="course_lib.measure.seats:meet")
+    for rank, member in enumerate(found):
+        right = (rank, rank % 2, 4, "cpu")
+        seat = tuple(member.value["said"].get(key) for key in KEYS)
+        if seat != right or member.value["met"] != [0, 1, 2, 3]:
+            raise Wrong("WORLD-MEET", "the ranks do not find each other", tried=tried,
+                        expected=f"process {rank}: {_said(right)}; all four in one group",
+                        got=f"process {rank}: {_said(seat)}; group {member.value['met']}",
+                        fits="something that is kept from call to call.",
+                        look="what is computed outside of the function.")  # fmt: skip
+
+
+SUITES = (
+    Suite(
+        "init-distributed",
+        (alone, numbers, machines, too_many, real_ranks),
+        proved="one script runs alone and on many machines, with GPUs or without; ranks that\n"
+        "are too many stop together.",
+        remember="RANK says whose data and who saves, LOCAL_RANK says which GPU.",
+        next_step="`torchrun -m course_lib.ddp_trainer --mine`: the trainer asks your function.",
+        ranks=4,
+        limit_s=12.0,
+    ),
+)

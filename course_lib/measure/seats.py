@@ -1,0 +1,49 @@
+"""Ranks that take their seats as torchrun's environment says: what drives the checks of lesson 19.
+
+What it is: `environment`, the texts that torchrun sets for one rank, and `meet`, which hands them
+to an answer on real ranks and lets these form the group that it names. What it leaves out:
+starting processes (local_ranks.py, torchrun) and what an answer should say (world.py).
+"""
+
+from collections.abc import Callable
+from datetime import timedelta
+
+import torch.distributed as dist
+
+MEET_S = 4.0
+
+
+def environment(rank: int, *, per_machine: int, machines: int = 1) -> dict[str, str]:
+    """What torchrun sets for that rank of `machines` with `per_machine` ranks each."""
+    machine, local_rank = divmod(rank, per_machine)
+    return {
+        "HOME": "nowhere",  # other things stand in an environment too
+        "MASTER_ADDR": "node0",
+        "MASTER_PORT": "29401",
+        "RANK": str(rank),
+        "LOCAL_RANK": str(local_rank),
+        "WORLD_SIZE": str(per_machine * machines),
+        "LOCAL_WORLD_SIZE": str(per_machine),
+        "GROUP_RANK": str(machine),
+    }
+
+
+def meet(read: Callable, machines: int) -> dict:
+    """On each rank of a group: read the environment of that many machines, and meet accordingly.
+
+    Returns {"said": what `read` says here, "met": by rank of the new group, the rank each member
+    had before}; "met" is None, and nobody waits, when what the ranks say cannot make a group.
+    """
+    rank, size = dist.get_rank(), dist.get_world_size()
+    said = read(environment(rank, per_machine=size // machines, machines=machines), 0)
+    seats = [None] * size
+    dist.all_gather_object(seats, (said["rank"], said["world_size"]))
+    if sorted(seats, key=str) != sorted(((r, size) for r in range(size)), key=str):
+        return {"said": said, "met": None}
+    store = dist.PrefixStore("seats", dist.distributed_c10d._get_default_store())
+    dist.destroy_process_group()
+    dist.init_process_group("gloo", store=store, rank=said["rank"], world_size=said["world_size"],
+                            timeout=timedelta(seconds=MEET_S))  # fmt: skip
+    met = [None] * size
+    dist.all_gather_object(met, rank)
+    return {"said": said, "met": met}

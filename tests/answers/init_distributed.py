@@ -1,0 +1,177 @@
+# Answers to the exercise init-distributed. `# %% wrong CODE name` must be refused with exactly that
+# code, `# %% right name` must pass. Each cell is a whole answer under the lesson's imports.
+
+# %% right one branch
+def read_world(environment, num_gpus):
+    if "RANK" in environment:
+        rank, local_rank, world_size, here = (
+            int(environment[name]) for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE"))
+    else:
+        rank, local_rank, world_size, here = 0, 0, 1, 1
+    if num_gpus and here > num_gpus:
+        raise ValueError(f"{here} ranks, {num_gpus} GPUs")
+    device = f"cuda:{local_rank}" if num_gpus else "cpu"
+    return dict(rank=rank, local_rank=local_rank, world_size=world_size, device=device)
+
+# %% right defaults in a dict
+def read_world(environment, num_gpus):
+    alone = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "1"}
+    found = {name.lower(): int({**alone, **environment}[name]) for name in alone}
+    here = found.pop("local_world_size")
+    if num_gpus == 0:
+        return {**found, "device": "cpu"}
+    if num_gpus < here:
+        raise ValueError("fewer GPUs than ranks")
+    return {**found, "device": str(torch.device("cuda", found["local_rank"]))}
+
+# %% right a numbered list of devices
+def read_world(environment, num_gpus):
+    def number(name, alone=0):
+        return int(environment.get(name, alone))
+
+    devices = [f"cuda:{n}" for n in range(num_gpus)] or ["cpu"] * number("LOCAL_WORLD_SIZE", 1)
+    if len(devices) < number("LOCAL_WORLD_SIZE", 1):
+        raise ValueError("too many ranks")
+    local_rank = number("LOCAL_RANK")
+    return {"rank": number("RANK"), "local_rank": local_rank, "world_size": number("WORLD_SIZE", 1),
+            "device": devices[local_rank]}
+
+# %% wrong STUB untouched
+def read_world(environment, num_gpus):
+    raise NotImplementedError("your code here")
+
+# %% wrong NONE no return
+def read_world(environment, num_gpus):
+    rank = int(environment.get("RANK", 0))
+
+# %% wrong WORLD-TEXT texts
+def read_world(environment, num_gpus):
+    rank, local_rank = environment.get("RANK", 0), environment.get("LOCAL_RANK", 0)
+    if 0 < num_gpus < int(environment.get("LOCAL_WORLD_SIZE", 1)):
+        raise ValueError("too many ranks")
+    return {"rank": rank, "local_rank": local_rank, "world_size": environment.get("WORLD_SIZE", 1),
+            "device": f"cuda:{local_rank}" if num_gpus else "cpu"}
+
+# %% wrong WORLD-ALONE no defaults
+def read_world(environment, num_gpus):
+    rank, local_rank = int(environment["RANK"]), int(environment["LOCAL_RANK"])
+    if 0 < num_gpus < int(environment["LOCAL_WORLD_SIZE"]):
+        raise ValueError("too many ranks")
+    return {"rank": rank, "local_rank": local_rank, "world_size": int(environment["WORLD_SIZE"]),
+            "device": f"cuda:{local_rank}" if num_gpus else "cpu"}
+
+# %% wrong WORLD-ALONE a world of none
+def read_world(environment, num_gpus):
+    rank, local_rank = int(environment.get("RANK", 0)), int(environment.get("LOCAL_RANK", 0))
+    return {"rank": rank, "local_rank": local_rank, "world_size": int(environment.get("WORLD_SIZE", 0)),
+            "device": f"cuda:{local_rank}" if num_gpus else "cpu"}
+
+# %% wrong WORLD-UNREAD the process's own environment
+def read_world(environment, num_gpus):
+    rank, local_rank = int(os.environ.get("RANK", 0)), int(os.environ.get("LOCAL_RANK", 0))
+    if 0 < num_gpus < int(os.environ.get("LOCAL_WORLD_SIZE", 1)):
+        raise ValueError("too many ranks")
+    return {"rank": rank, "local_rank": local_rank, "world_size": int(os.environ.get("WORLD_SIZE", 1)),
+            "device": f"cuda:{local_rank}" if num_gpus else "cpu"}
+
+# %% wrong WORLD-NO-CPU always a GPU
+def read_world(environment, num_gpus):
+    rank, local_rank = int(environment.get("RANK", 0)), int(environment.get("LOCAL_RANK", 0))
+    return {"rank": rank, "local_rank": local_rank, "world_size": int(environment.get("WORLD_SIZE", 1)),
+            "device": f"cuda:{local_rank}"}
+
+# %% wrong WORLD-LOCAL-RANK LOCAL_RANK taken for RANK
+def read_world(environment, num_gpus):
+    local_rank = int(environment.get("LOCAL_RANK", 0))
+    if 0 < num_gpus < int(environment.get("LOCAL_WORLD_SIZE", 1)):
+        raise ValueError("too many ranks")
+    return {"rank": local_rank, "local_rank": local_rank,
+            "world_size": int(environment.get("WORLD_SIZE", 1)),
+            "device": f"cuda:{local_rank}" if num_gpus else "cpu"}
+
+# %% wrong WORLD-LOCAL rank modulo GPUs
+def read_world(environment, num_gpus):
+    rank = int(environment.get("RANK", 0))
+    local_rank = rank % num_gpus if num_gpus else rank
+    if 0 < num_gpus < int(environment.get("LOCAL_WORLD_SIZE", 1)):
+        raise ValueError("too many ranks")
+    return {"rank": rank, "local_rank": local_rank, "world_size": int(environment.get("WORLD_SIZE", 1)),
+            "device": f"cuda:{local_rank}" if num_gpus else "cpu"}
+
+# %% wrong WORLD-FROM-GPUS one rank per GPU, surely
+def read_world(environment, num_gpus):
+    rank, local_rank = int(environment.get("RANK", 0)), int(environment.get("LOCAL_RANK", 0))
+    world_size = (num_gpus or int(environment["WORLD_SIZE"])) if "RANK" in environment else 1
+    return {"rank": rank, "local_rank": local_rank, "world_size": world_size,
+            "device": f"cuda:{local_rank}" if num_gpus else "cpu"}
+
+# %% wrong WORLD-ONE-MACHINE LOCAL_WORLD_SIZE taken for WORLD_SIZE
+def read_world(environment, num_gpus):
+    rank, local_rank = int(environment.get("RANK", 0)), int(environment.get("LOCAL_RANK", 0))
+    here = int(environment.get("LOCAL_WORLD_SIZE", 1))
+    if 0 < num_gpus < here:
+        raise ValueError("too many ranks")
+    return {"rank": rank, "local_rank": local_rank, "world_size": here,
+            "device": f"cuda:{local_rank}" if num_gpus else "cpu"}
+
+# %% wrong WORLD-DEVICE-RANK the device from the rank
+def read_world(environment, num_gpus):
+    rank, local_rank = int(environment.get("RANK", 0)), int(environment.get("LOCAL_RANK", 0))
+    if 0 < num_gpus < int(environment.get("LOCAL_WORLD_SIZE", 1)):
+        raise ValueError("too many ranks")
+    return {"rank": rank, "local_rank": local_rank, "world_size": int(environment.get("WORLD_SIZE", 1)),
+            "device": f"cuda:{rank}" if num_gpus else "cpu"}
+
+# %% wrong WORLD-ONE-GPU the first GPU for everyone
+def read_world(environment, num_gpus):
+    rank, local_rank = int(environment.get("RANK", 0)), int(environment.get("LOCAL_RANK", 0))
+    if 0 < num_gpus < int(environment.get("LOCAL_WORLD_SIZE", 1)):
+        raise ValueError("too many ranks")
+    return {"rank": rank, "local_rank": local_rank, "world_size": int(environment.get("WORLD_SIZE", 1)),
+            "device": "cuda:0" if num_gpus else "cpu"}
+
+# %% wrong WORLD-REFUSES WORLD_SIZE against one machine's GPUs
+def read_world(environment, num_gpus):
+    rank, local_rank = int(environment.get("RANK", 0)), int(environment.get("LOCAL_RANK", 0))
+    world_size = int(environment.get("WORLD_SIZE", 1))
+    if 0 < num_gpus < world_size:
+        raise ValueError(f"{world_size} ranks, {num_gpus} GPUs")
+    return {"rank": rank, "local_rank": local_rank, "world_size": world_size,
+            "device": f"cuda:{local_rank}" if num_gpus else "cpu"}
+
+# %% wrong WORLD-SOME-REFUSE the rank without a GPU alone
+def read_world(environment, num_gpus):
+    rank, local_rank = int(environment.get("RANK", 0)), int(environment.get("LOCAL_RANK", 0))
+    if num_gpus and local_rank >= num_gpus:
+        raise ValueError(f"no GPU {local_rank}")
+    return {"rank": rank, "local_rank": local_rank, "world_size": int(environment.get("WORLD_SIZE", 1)),
+            "device": f"cuda:{local_rank}" if num_gpus else "cpu"}
+
+# %% wrong WORLD-SHARED local rank modulo GPUs
+def read_world(environment, num_gpus):
+    rank, local_rank = int(environment.get("RANK", 0)), int(environment.get("LOCAL_RANK", 0))
+    return {"rank": rank, "local_rank": local_rank, "world_size": int(environment.get("WORLD_SIZE", 1)),
+            "device": f"cuda:{local_rank % num_gpus}" if num_gpus else "cpu"}
+
+# %% wrong WORLD-NO-GPU nothing is refused
+def read_world(environment, num_gpus):
+    rank, local_rank = int(environment.get("RANK", 0)), int(environment.get("LOCAL_RANK", 0))
+    return {"rank": rank, "local_rank": local_rank, "world_size": int(environment.get("WORLD_SIZE", 1)),
+            "device": f"cuda:{local_rank}" if num_gpus else "cpu"}
+
+# %% wrong WORLD-ERROR an assertion
+def read_world(environment, num_gpus):
+    rank, local_rank = int(environment.get("RANK", 0)), int(environment.get("LOCAL_RANK", 0))
+    assert not 0 < num_gpus < int(environment.get("LOCAL_WORLD_SIZE", 1)), "too many ranks"
+    return {"rank": rank, "local_rank": local_rank, "world_size": int(environment.get("WORLD_SIZE", 1)),
+            "device": f"cuda:{local_rank}" if num_gpus else "cpu"}
+
+# %% wrong WORLD-MEET every process rank 0 once a group is there
+def read_world(environment, num_gpus):
+    rank, local_rank = int(environment.get("RANK", 0)), int(environment.get("LOCAL_RANK", 0))
+    if 0 < num_gpus < int(environment.get("LOCAL_WORLD_SIZE", 1)):
+        raise ValueError("too many ranks")
+    if dist.is_initialized():
+        rank = 0
+    return {"rank": rank, "local_rank": local_rank, "world_size": int(environment.get("WORLD_SIZE", 1)),
+            "device": f"cuda:{local_rank}" if num_gpus else "cpu"}

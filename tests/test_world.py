@@ -1,0 +1,49 @@
+"""Who a process is, and where the ranks of an attempt meet."""
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from course_lib import world
+from course_lib.measure.seats import environment
+from course_lib.world import World, read_world
+
+VARIABLES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_WORLD_SIZE",
+             "TORCHELASTIC_RESTART_COUNT")  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def nobody_launched_us(monkeypatch):
+    for name in VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+
+
+def test_the_world_takes_its_device_from_the_seat(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    assert World.from_environment().device == torch.device("cuda", 0)
+    assert World.from_environment("cpu").device == torch.device("cpu")
+
+
+def test_too_many_ranks_are_told_both_numbers():
+    with pytest.raises(ValueError, match="4 ranks on this machine.*it has 2.*nproc_per_node=2"):
+        read_world(environment(0, per_machine=4), 2)
+    assert read_world(environment(6, per_machine=4, machines=2), 4)["device"] == "cuda:2"
+
+
+def test_a_later_attempt_meets_under_a_name_of_its_own(monkeypatch):
+    """In the store of torchrun the addresses of the first attempt are still there."""
+    server = dist.TCPStore("localhost", 0, 1, is_master=True, wait_for_workers=False)
+    told = {"MASTER_ADDR": "localhost", "MASTER_PORT": str(server.port), "GROUP_WORLD_SIZE": "1",
+            "TORCHELASTIC_USE_AGENT_STORE": "True", "TORCHELASTIC_RESTART_COUNT": "0"}  # fmt: skip
+    for name, text in told.items():
+        monkeypatch.setenv(name, text)
+    assert world._meeting(0, 1) == {"rank": 0, "world_size": 1}
+    monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
+    server.set("address", "of a process that is gone")
+    store = world._meeting(0, 1)["store"]
+    assert not store.check(["address"])
+    store.set("address", "mine")
+    assert server.get("attempt1/address") == b"mine"
+    monkeypatch.setenv("GROUP_WORLD_SIZE", "2")  # machines may count attempts differently
+    assert "store" not in world._meeting(0, 1)
