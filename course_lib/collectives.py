@@ -47,17 +47,28 @@ def pass_on(chunk: Tensor, group: dist.ProcessGroup | None = None) -> Tensor:
     return received
 
 
+def in_chunks(x: Tensor, world_size: int) -> tuple[Tensor, ...]:
+    """`x` in `world_size` equal views along dim 0; ValueError where that does not work out."""
+    if x.dim() == 0 or x.shape[0] % world_size:
+        raise ValueError(
+            f"expected a dim 0 that {world_size} ranks divide, got shape {tuple(x.shape)}: "
+            f"pad it with zeros, see pad_to_multiple"
+        )
+    return x.tensor_split(world_size)
+
+
 def ring_reduce_scatter(x: Tensor, group: dist.ProcessGroup | None = None) -> Tensor:
     """Chunk r of the sum of all ranks' `x`, for rank r: a new tensor, (n, ...) of (R * n, ...).
 
-    `x` has the same shape and dtype on every rank, R chunks of n rows along dim 0; it stays as it
-    is. R - 1 steps of the ring (`pass_on`), each of one chunk: a rank adds its own part of that chunk
-    to the sum that arrives and passes it on. The sum of chunk c starts on rank c + 1 and arrives,
-    complete, on rank c. Sends (R - 1) / R times the bytes of `x`; holds two chunks beside it.
+    `x` has the same shape and dtype on every rank, R chunks of n rows along dim 0 (`in_chunks`); it
+    stays as it is. R - 1 steps of the ring (`pass_on`), each of one chunk: a rank adds its own part
+    of that chunk to the sum that arrives and passes it on. The sum of chunk c starts on rank c + 1
+    and arrives, complete, on rank c. Sends (R - 1) / R times the bytes of `x`, all to rank r + 1, by
+    no other collective; holds two chunks, three at most, beside `x`, and keeps only the result.
     ValueError when R does not divide the rows.
     """
     rank, world_size = place(group)
-    chunks = _chunks(x, world_size)
+    chunks = in_chunks(x, world_size)
     partial = chunks[(rank - 1) % world_size].clone()
     for step in range(1, world_size):
         partial = pass_on(partial, group)
@@ -68,15 +79,16 @@ def ring_reduce_scatter(x: Tensor, group: dist.ProcessGroup | None = None) -> Te
 def ring_all_gather(shard: Tensor, group: dist.ProcessGroup | None = None) -> Tensor:
     """All ranks' `shard`s in the order of the ranks, on every rank: (R * n, ...) of (n, ...).
 
-    `shard` has the same shape and dtype on every rank; it stays as it is. R - 1 steps of the ring
-    (`pass_on`), each of one shard: first a rank's own, then always the one that has just arrived.
-    Sends (R - 1) / R times the bytes of the result, into which every shard is written once.
+    `shard` has the same shape and dtype on every rank; it stays as it is, and the result is new, on
+    one rank too. R - 1 steps of the ring (`pass_on`), each of one shard: first a rank's own, then
+    always the one that has just arrived. Sends (R - 1) / R times the bytes of the result, all to
+    rank r + 1, by no other collective. ValueError for a single number, which has no dim 0.
     """
     if shard.dim() == 0:
         raise ValueError("expected a shard with a dim 0 to gather along, got a single number")
     rank, world_size = place(group)
     whole = shard.new_empty(world_size * shard.shape[0], *shard.shape[1:])
-    chunks = _chunks(whole, world_size)
+    chunks = in_chunks(whole, world_size)
     chunks[rank].copy_(shard)
     for step in range(world_size - 1):
         arrived = pass_on(chunks[(rank - step) % world_size], group)
@@ -126,7 +138,8 @@ def collective_cost(
     which goes into a reduce-scatter, comes out of an all-gather, and does both in an all-reduce; it is
     cut into `world_size` equal chunks. "messages" (int) and "bytes" (float) are what one rank sends.
     "seconds" is the time if sending and receiving overlap and a message of b bytes takes
-    latency_s + b / bytes_per_s. ValueError for another name or a world_size below 1.
+    latency_s + b / bytes_per_s. One rank alone sends nothing. ValueError for another name or a
+    world_size below 1.
 
     Source: Patarasu and Yuan 2009, section 4; Hockney 1994 for the time of one message.
     """
@@ -144,7 +157,7 @@ def collective_cost(
 def reduce_scatter(x: Tensor, group: dist.ProcessGroup | None = None) -> Tensor:
     """As `ring_reduce_scatter`, by torch's own collective: one, of the bytes of `x`."""
     _, world_size = place(group)
-    mine = torch.empty_like(_chunks(x, world_size)[0], memory_format=torch.contiguous_format)
+    mine = torch.empty_like(in_chunks(x, world_size)[0], memory_format=torch.contiguous_format)
     if not dist.is_initialized():
         return mine.copy_(x)
     _reduce_scatter_single(mine, x.contiguous(), group=group)  # (R - 1) / R * bytes of x sent
@@ -164,13 +177,3 @@ def all_gather(shard: Tensor, group: dist.ProcessGroup | None = None) -> Tensor:
 def pad_to_multiple(x: Tensor, multiple: int) -> Tensor:
     """Flat `x` with zeros behind it, up to the next length that `multiple` divides."""
     return F.pad(x, (0, -x.numel() % multiple))
-
-
-def _chunks(x: Tensor, world_size: int) -> tuple[Tensor, ...]:
-    """`x` in `world_size` equal views along dim 0; ValueError where that does not work out."""
-    if x.dim() == 0 or x.shape[0] % world_size:
-        raise ValueError(
-            f"expected a dim 0 that {world_size} ranks divide, got shape {tuple(x.shape)}: "
-            f"pad it with zeros, see pad_to_multiple"
-        )
-    return x.tensor_split(world_size)

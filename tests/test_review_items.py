@@ -2,6 +2,7 @@
 
 import math
 from types import SimpleNamespace
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from course_lib import checkpoint
+from course_lib import checkpoint, collectives
 from course_lib.adamw import adamw_step
 from course_lib.batches import get_batch, shard_of_rank
 from course_lib.ddp_trainer import DistributedTrainer
@@ -34,6 +35,7 @@ ARGUED = {
     "save-checkpoint-2": "what each part of the file is for",
     "load-checkpoint-2": "the order is tested in test_checkpoint",
     "load-checkpoint-3": "killed writers are tested in test_checkpoint",
+    "ring-reduce-scatter-3": "who waits for whom: lesson 17 runs it",
 }
 
 
@@ -416,6 +418,54 @@ def find_the_hang_3(n):
     return yes(find_the_hang([[("all_reduce", n.a, False)]] * 3 + [[other]]))
 
 
+def on_one_rank(rank: int, world_size: int, **replaced):
+    """`collectives` as that rank sees it, with messages replaced."""
+    replaced["place"] = lambda group=None: (rank, world_size)
+    return mock.patch.multiple(collectives, **replaced)
+
+
+def ring_reduce_scatter_1(n):
+    """The rows of `x` say which chunk they are; the first one passed on is kept."""
+    sent = []
+    with on_one_rank(n.r, n.R, pass_on=lambda chunk, group: sent.append(chunk.item()) or chunk):
+        collectives.ring_reduce_scatter(torch.arange(n.R))
+    return sent[0]
+
+
+def ring_reduce_scatter_2(n):
+    with on_one_rank(0, n.R, pass_on=lambda chunk, group: chunk):
+        return collectives.ring_reduce_scatter(torch.zeros(n.n)).numel()
+
+
+def ring_all_gather_1(n):
+    """What arrives says in which step; the place it gets is that of the rank it comes from."""
+    steps = iter(range(1, n.R))
+    with on_one_rank(n.r, n.R, pass_on=lambda chunk, group: torch.tensor([next(steps)])):
+        return collectives.ring_all_gather(torch.tensor([0])).tolist().index(n.s)
+
+
+def ring_all_gather_2(n):
+    num_bytes = n.n * getattr(torch, n.dtype).itemsize
+    names = ("reduce_scatter", "all_gather", "all_reduce")
+    first, second, both = (collectives.collective_cost(x, num_bytes, 4)["bytes"] for x in names)
+    return {1.0: "the same", 0.5: "half"}[(first + second) / both]
+
+
+def collective_cost_2(n):
+    sent = []
+    wire = mock.Mock(send=lambda x, **to: sent.append(x.numel()))
+    with on_one_rank(0, n.R, dist=wire):
+        collectives.root_all_reduce(torch.zeros(n.S))
+    return sum(sent)
+
+
+def collective_cost_3(n):
+    """Seconds of latency, over the seconds that a megabyte takes."""
+    late = collectives.collective_cost("all_reduce", 0, n.R, latency_s=n.a * 1e-6)
+    per_mb = collectives.collective_cost("all_reduce", 10**6, n.R, bytes_per_s=n.B * 1e9)
+    return late["seconds"] / per_mb["seconds"]
+
+
 FACTS = {
     "bytes-1": bytes_1, "bytes-2": bytes_2, "bytes-3": bytes_3,
     "rmsnorm-1": rmsnorm_1, "rmsnorm-2": rmsnorm_2, "rmsnorm-3": rmsnorm_3, "rmsnorm-4": rmsnorm_4,
@@ -448,6 +498,11 @@ FACTS = {
     "init-distributed-3": init_distributed_3, "find-the-hang-1": find_the_hang_1,
     "find-the-hang-2": find_the_hang_2, "find-the-hang-3": find_the_hang_3,
     "save-checkpoint-3": save_checkpoint_3, "load-checkpoint-1": load_checkpoint_1,
+    "ring-reduce-scatter-1": ring_reduce_scatter_1, "ring-reduce-scatter-2": ring_reduce_scatter_2,
+    "ring-all-gather-1": ring_all_gather_1, "ring-all-gather-2": ring_all_gather_2,
+    "collective-cost-1":
+        lambda n: collectives.collective_cost("all_reduce", n.S, n.R)["bytes"],
+    "collective-cost-2": collective_cost_2, "collective-cost-3": collective_cost_3,
 }  # fmt: skip
 
 

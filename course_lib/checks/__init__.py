@@ -25,6 +25,9 @@ LESSONS = {
     "train_step": ("train-step",),
     "resume": ("save-checkpoint",),
     "resume_load": ("load-checkpoint",),
+    "reduce_scatter": ("ring-reduce-scatter",),
+    "all_gather": ("ring-all-gather",),
+    "collective_cost": ("collective-cost",),
     "launch": ("init-distributed",),
     "hang": ("find-the-hang",),
 }

@@ -1,0 +1,156 @@
+"""What the checks of both rings share: several ranks asked at once, and what they send and hold.
+
+Drivers stand in measure/ring_drive.py; there a worker of the judge can import them too.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from course_lib.checks.report import Wrong, number, vector
+from course_lib.checks.subject import AnswerError, Subject
+
+DRIVE = "course_lib.measure.ring_drive:"
+
+
+@dataclass(frozen=True)
+class Done:
+    """What one call did on one rank; the fields are told in `ring_drive.calls`."""
+
+    value: object
+    same: bool
+    own: bool
+    kept: int
+    peak: int
+    seen: list
+    receivers: list
+
+    @property
+    def sends(self) -> list[int]:
+        """Bytes of each send."""
+        return [num_bytes for name, num_bytes in self.seen if name == "send"]
+
+
+def on_ranks(subject: Subject, inputs_by_rank: Sequence[Sequence[Tensor]]) -> list[list[Done]]:
+    """Case by case, then by rank, what the answer does with each input."""
+    given = [(list(inputs),) for inputs in inputs_by_rank]
+    ranks = subject.run_ranks(given, drive=DRIVE + "calls")
+    cases = zip(*(rank.value for rank in ranks), strict=True)
+    return [[Done(**found) for found in case] for case in cases]
+
+
+def in_pairs(subject: Subject, inputs: Sequence[Tensor]) -> list[Done]:
+    """By rank, what the answer does in a group: 0 and 2 are one, 1 and 3 another."""
+    ranks = subject.run_ranks([(x,) for x in inputs], drive=DRIVE + "in_pairs")
+    return [Done(**rank.value[0]) for rank in ranks]
+
+
+def close(found: Tensor, parts: Sequence[Tensor]) -> bool:
+    """Whether `found` is the sum of the parts in some order. Each of the R - 1 additions rounds once,
+    by at most half an eps of what has been summed so far: (R - 1) / 2 eps sum |part| in one order,
+    twice that between two. Whole numbers are exact."""
+    if not found.is_floating_point():
+        return torch.equal(found, sum(parts))
+    exact, size = sum(p.double() for p in parts), sum(p.double().abs() for p in parts)
+    eps = torch.finfo(found.dtype).eps
+    return bool(((found.double() - exact).abs() <= (len(parts) - 1) * eps * size).all())
+
+
+def refuse_changed(done: Sequence[Done], tried: str) -> None:
+    """`Wrong` when a rank's input is another one afterwards, or lives on in the result."""
+    if not all(d.same for d in done):
+        raise Wrong("INPLACE", "the input was changed in place", tried=tried,
+                    expected="the input is the same after the call as before it",
+                    got="it holds other numbers on "
+                    + ", ".join(f"rank {r}" for r, d in enumerate(done) if not d.same),
+                    hides="gradients that were to stay this rank's own are lost.",
+                    fits="sums or shards written into views of the input.",
+                    look="`+=`, `add_`, `copy_`: into whose memory?")  # fmt: skip
+    if not all(d.own for d in done):
+        raise Wrong("RING-ALIAS", "the result is the input itself", tried=tried,
+                    expected="a new tensor, whose change changes no input",
+                    got="a result that shares its memory with the input",
+                    hides="on one rank alone: code that works there breaks on two.",
+                    look="what is returned when there is only one rank.")  # fmt: skip
+
+
+def messages(done: Sequence[Done], each: int, tried: str) -> None:
+    """R - 1 sends of `each` bytes from every rank to the next, and no other collective."""
+    R = len(done)
+    other = [(n, b) for d in done for n, b in d.seen if n not in ("send", "recv")]
+    right = f"every rank sends {R - 1} messages of {each} bytes to the next"
+    facts = dict(tried=tried, expected=right)
+    if other:
+        name, num_bytes = other[0]
+        raise Wrong("RING-COLLECTIVE", "another collective does the work", **facts,
+                    got=f"{name}, of {num_bytes} bytes",
+                    hides="the result is right; the ring is what is asked for here.",
+                    look="every call of `dist`: `pass_on` is enough.")  # fmt: skip
+    sums = [sum(d.sends) for d in done]
+    if len(set(sums)) > 1:
+        raise Wrong("RING-ROOT", "one rank carries more than the others", **facts,
+                    got=f"bytes sent by rank: {sums}", fits="a root, through which all passes.",
+                    hides="the time of all is that of the busiest link.",
+                    look="what stands under `if rank == ...`.")  # fmt: skip
+    if any(b != (r + 1) % R for r, d in enumerate(done) for b in d.receivers):
+        raise Wrong("RING-NEIGHBOUR", "messages go to other ranks than the next", **facts,
+                    got=f"rank 0 sends to {done[0].receivers}, of {R} ranks",
+                    fits="each pair of ranks talks directly, or the ring turns the other way.",
+                    look="to whom `pass_on` sends.")  # fmt: skip
+    _bytes(done, each, facts)
+
+
+def _bytes(done: Sequence[Done], each: int, facts: dict) -> None:
+    R, sends = len(done), done[0].sends
+    if sends == [each] * (R - 1):
+        return
+    total, due = sum(sends), each * (R - 1)
+    facts["got"] = f"rank 0 sends {sends}: {total} bytes, {number(total / due)} times as many"
+    if len(sends) != R - 1 and set(sends) <= {each}:
+        raise Wrong("RING-STEPS", "another number of steps", **facts,
+                    look="the range of the loop.")  # fmt: skip
+    finding = "too much is sent" if total > due else "messages of another size"
+    raise Wrong("RING-BYTES", finding, **facts,
+                fits="the whole tensor in a step, or all that has been gathered so far."
+                if total > due else "",
+                hides="the result is right, and the ring has lost what it is for.",
+                look="the argument of `pass_on`: one chunk.")  # fmt: skip
+
+
+def refuse_other_group(done: Done, right: Tensor, rank: int, tried: str) -> None:
+    """`Wrong` when the result is not that of the group."""
+    if isinstance(done.value, Tensor) and done.value.tolist() == right.tolist():
+        return
+    value = done.value
+    got = vector(value.flatten()) if isinstance(value, Tensor) else type(value).__name__
+    raise Wrong("RING-GROUP", "the group is not the one that was given", tried=tried,
+                expected=f"rank {rank}: {vector(right)}", got=f"rank {rank}: {got}",
+                fits="calls without `group`: they mean all ranks.",
+                look="`place`, `pass_on`: both take the group.")  # fmt: skip
+
+
+def keeps_the_result_alone(done: Sequence[Done], num_bytes: int, tried: str) -> None:
+    """The memory behind the result is the result's."""
+    if (most := max(d.kept for d in done)) > num_bytes:
+        raise Wrong("RING-KEEPS", "more than the result stays in memory", tried=tried,
+                    expected=f"a result of {num_bytes} bytes", got=f"{most} bytes kept alive",
+                    fits="a view: it keeps the whole tensor that it looks into.",
+                    look="whether the result is a tensor of its own.")  # fmt: skip
+
+
+def refuses(subject: Subject, inputs: Sequence[Tensor], wrong: Callable[[str], Wrong]) -> None:
+    """The answer raises ValueError for these inputs, on every rank; else `wrong(what it did)`."""
+    try:
+        ranks = subject.run_ranks([(x,) for x in inputs], drive=DRIVE + "refusal")
+        found = [tuple(rank.value) for rank in ranks]
+    except AnswerError as failure:
+        if isinstance(failure.error, NotImplementedError):
+            raise
+        raise wrong(f"{type(failure.error).__name__}: {failure.error}"[:70]) from None
+    except Wrong:  # some ranks wait for others
+        raise wrong("ranks that wait for each other") from None
+    for kind, text in found:
+        if kind != "ValueError":
+            raise wrong(f"{kind}: {text}" if kind else "no error")

@@ -1,0 +1,150 @@
+# Answers to the exercise collective-cost.
+
+# %% right messages of one chunk
+def collective_cost(name, num_bytes, world_size, *, latency_s=0.0, bytes_per_s=float("inf")):
+    rounds = {"reduce_scatter": 1, "all_gather": 1, "all_reduce": 2}
+    if name not in rounds:
+        raise ValueError(f"no collective {name!r}")
+    if world_size < 1:
+        raise ValueError(f"a world of {world_size} ranks")
+    messages = rounds[name] * (world_size - 1)
+    each = num_bytes / world_size
+    return {"messages": messages, "bytes": messages * each,
+            "seconds": messages * (latency_s + each / bytes_per_s)}
+
+# %% right an all-reduce made of the two others
+def collective_cost(name, num_bytes, world_size, *, latency_s=0.0, bytes_per_s=float("inf")):
+    if world_size <= 0:
+        raise ValueError("at least one rank")
+    if name == "all_reduce":
+        parts = [collective_cost(n, num_bytes, world_size, latency_s=latency_s, bytes_per_s=bytes_per_s)
+                 for n in ("reduce_scatter", "all_gather")]
+        return {key: sum(part[key] for part in parts) for key in parts[0]}
+    if name not in ("reduce_scatter", "all_gather"):
+        raise ValueError(name)
+    sent = (1 - 1 / world_size) * num_bytes
+    return {"messages": world_size - 1, "bytes": sent,
+            "seconds": (world_size - 1) * latency_s + sent / bytes_per_s}
+
+# %% right step by step
+def collective_cost(name, num_bytes, world_size, *, latency_s=0.0, bytes_per_s=float("inf")):
+    if world_size < 1 or name not in ("reduce_scatter", "all_gather", "all_reduce"):
+        raise ValueError(f"{name!r} on {world_size} ranks")
+    found = dict(messages=0, bytes=0.0, seconds=0.0)
+    for _ in range((1 + (name == "all_reduce")) * (world_size - 1)):
+        found["messages"] += 1
+        found["bytes"] += num_bytes / world_size
+        found["seconds"] += latency_s + num_bytes / world_size / bytes_per_s
+    return found
+
+# %% wrong STUB untouched
+def collective_cost(name, num_bytes, world_size, *, latency_s=0.0, bytes_per_s=float("inf")):
+    raise NotImplementedError("your code here")
+
+# %% wrong COST-KEYS the bytes alone
+def collective_cost(name, num_bytes, world_size, *, latency_s=0.0, bytes_per_s=float("inf")):
+    rounds = {"reduce_scatter": 1, "all_gather": 1, "all_reduce": 2}
+    return rounds[name] * (world_size - 1) * num_bytes / world_size
+
+# %% wrong TYPE messages as a float
+def collective_cost(name, num_bytes, world_size, *, latency_s=0.0, bytes_per_s=float("inf")):
+    rounds = {"reduce_scatter": 1, "all_gather": 1, "all_reduce": 2}
+    if name not in rounds or world_size < 1:
+        raise ValueError(name)
+    sent = rounds[name] * (world_size - 1) * num_bytes / world_size
+    messages = sent / (num_bytes / world_size)
+    return {"messages": messages, "bytes": sent, "seconds": messages * latency_s + sent / bytes_per_s}
+
+# %% wrong COST-R-1 R - 1 tensors
+def collective_cost(name, num_bytes, world_size, *, latency_s=0.0, bytes_per_s=float("inf")):
+    rounds = {"reduce_scatter": 1, "all_gather": 1, "all_reduce": 2}
+    if name not in rounds or world_size < 1:
+        raise ValueError(name)
+    messages = rounds[name] * (world_size - 1)
+    sent = float(messages * num_bytes)
+    return {"messages": messages, "bytes": sent, "seconds": messages * latency_s + sent / bytes_per_s}
+
+# %% wrong COST-ONCE an all-reduce like the others
+def collective_cost(name, num_bytes, world_size, *, latency_s=0.0, bytes_per_s=float("inf")):
+    if name not in ("reduce_scatter", "all_gather", "all_reduce") or world_size < 1:
+        raise ValueError(name)
+    messages = world_size - 1
+    sent = messages * num_bytes / world_size
+    return {"messages": messages, "bytes": sent, "seconds": messages * latency_s + sent / bytes_per_s}
+
+# %% wrong COST-ONCE two rounds of bytes, one of messages
+def collective_cost(name, num_bytes, world_size, *, latency_s=0.0, bytes_per_s=float("inf")):
+    rounds = {"reduce_scatter": 1, "all_gather": 1, "all_reduce": 2}
+    if name not in rounds or world_size < 1:
+        raise ValueError(name)
+    messages = world_size - 1
+    sent = rounds[name] * messages * num_bytes / world_size
+    return {"messages": messages, "bytes": sent, "seconds": messages * latency_s + sent / bytes_per_s}
+
+# %% wrong COST-WHOLE the limit for many ranks
+def collective_cost(name, num_bytes, world_size, *, latency_s=0.0, bytes_per_s=float("inf")):
+    rounds = {"reduce_scatter": 1, "all_gather": 1, "all_reduce": 2}
+    if name not in rounds or world_size < 1:
+        raise ValueError(name)
+    messages = rounds[name] * (world_size - 1)
+    sent = float(rounds[name] * num_bytes) if world_size > 1 else 0.0
+    return {"messages": messages, "bytes": sent, "seconds": messages * latency_s + sent / bytes_per_s}
+
+# %% wrong COST-MESSAGES one message for each rank
+def collective_cost(name, num_bytes, world_size, *, latency_s=0.0, bytes_per_s=float("inf")):
+    rounds = {"reduce_scatter": 1, "all_gather": 1, "all_reduce": 2}
+    if name not in rounds or world_size < 1:
+        raise ValueError(name)
+    messages = rounds[name] * world_size
+    sent = rounds[name] * (world_size - 1) * num_bytes / world_size
+    return {"messages": messages, "bytes": sent, "seconds": messages * latency_s + sent / bytes_per_s}
+
+# %% wrong COST-LATENCY one latency for the whole collective
+def collective_cost(name, num_bytes, world_size, *, latency_s=0.0, bytes_per_s=float("inf")):
+    rounds = {"reduce_scatter": 1, "all_gather": 1, "all_reduce": 2}
+    if name not in rounds or world_size < 1:
+        raise ValueError(name)
+    messages = rounds[name] * (world_size - 1)
+    sent = messages * num_bytes / world_size
+    return {"messages": messages, "bytes": sent, "seconds": latency_s + sent / bytes_per_s}
+
+# %% wrong COST-ALONE one rank sends to itself
+def collective_cost(name, num_bytes, world_size, *, latency_s=0.0, bytes_per_s=float("inf")):
+    rounds = {"reduce_scatter": 1, "all_gather": 1, "all_reduce": 2}
+    if name not in rounds or world_size < 1:
+        raise ValueError(name)
+    messages = rounds[name] * max(1, world_size - 1)
+    each = num_bytes / world_size
+    return {"messages": messages, "bytes": messages * each,
+            "seconds": messages * (latency_s + each / bytes_per_s)}
+
+# %% wrong COST-ROUNDED whole bytes
+def collective_cost(name, num_bytes, world_size, *, latency_s=0.0, bytes_per_s=float("inf")):
+    rounds = {"reduce_scatter": 1, "all_gather": 1, "all_reduce": 2}
+    if name not in rounds or world_size < 1:
+        raise ValueError(name)
+    messages = rounds[name] * (world_size - 1)
+    each = num_bytes // world_size
+    return {"messages": messages, "bytes": messages * each,
+            "seconds": messages * (latency_s + each / bytes_per_s)}
+
+# %% wrong COST-NAME KeyError for an unknown name
+def collective_cost(name, num_bytes, world_size, *, latency_s=0.0, bytes_per_s=float("inf")):
+    if world_size < 1:
+        raise ValueError(world_size)
+    messages = {"reduce_scatter": 1, "all_gather": 1, "all_reduce": 2}[name] * (world_size - 1)
+    each = num_bytes / world_size
+    return {"messages": messages, "bytes": messages * each,
+            "seconds": messages * (latency_s + each / bytes_per_s)}
+
+# %% wrong COST-WORLD a world of no rank
+def collective_cost(name, num_bytes, world_size, *, latency_s=0.0, bytes_per_s=float("inf")):
+    rounds = {"reduce_scatter": 1, "all_gather": 1, "all_reduce": 2}
+    if name not in rounds:
+        raise ValueError(name)
+    if world_size <= 1:
+        return {"messages": 0, "bytes": 0.0, "seconds": 0.0}
+    messages = rounds[name] * (world_size - 1)
+    each = num_bytes / world_size
+    return {"messages": messages, "bytes": messages * each,
+            "seconds": messages * (latency_s + each / bytes_per_s)}

@@ -1,0 +1,163 @@
+# Answers to the exercise ring-all-gather.
+
+# %% right each shard into its place
+def ring_all_gather(shard, group=None):
+    if shard.dim() == 0:
+        raise ValueError("a single number has no dim 0")
+    rank, world_size = place(group)
+    whole = shard.new_empty(world_size * shard.shape[0], *shard.shape[1:])
+    chunks = in_chunks(whole, world_size)
+    chunks[rank].copy_(shard)
+    for step in range(world_size - 1):
+        arrived = pass_on(chunks[(rank - step) % world_size], group)
+        chunks[(rank - step - 1) % world_size].copy_(arrived)
+    return whole
+
+# %% right a list by rank, put together at the end
+def ring_all_gather(shard, group=None):
+    if not shard.shape:
+        raise ValueError("a single number has no dim 0")
+    rank, world_size = place(group)
+    by_rank = {rank: shard}
+    moving = shard
+    for step in range(1, world_size):
+        moving = pass_on(moving, group)
+        by_rank[(rank - step) % world_size] = moving
+    return torch.cat([by_rank[r] for r in range(world_size)])
+
+# %% right arrival order, turned round
+def ring_all_gather(shard, group=None):
+    if shard.dim() < 1:
+        raise ValueError("expected rows")
+    rank, world_size = place(group)
+    arrived = [shard]
+    while len(arrived) < world_size:
+        arrived.append(pass_on(arrived[-1], group))
+    return torch.cat([arrived[(rank - r) % world_size] for r in range(world_size)])
+
+# %% wrong STUB untouched
+def ring_all_gather(shard, group=None):
+    raise NotImplementedError("your code here")
+
+# %% wrong GATHER-ARRIVAL in the order in which they arrive
+def ring_all_gather(shard, group=None):
+    if shard.dim() == 0:
+        raise ValueError("a single number has no dim 0")
+    arrived = [shard]
+    for _ in range(place(group)[1] - 1):
+        arrived.append(pass_on(arrived[-1], group))
+    return torch.cat(arrived)
+
+# %% wrong GATHER-ORDER each in the place before its own
+def ring_all_gather(shard, group=None):
+    if shard.dim() == 0:
+        raise ValueError("a single number has no dim 0")
+    rank, world_size = place(group)
+    whole = shard.new_empty(world_size * shard.shape[0], *shard.shape[1:])
+    chunks = in_chunks(whole, world_size)
+    chunks[rank - 1].copy_(shard)
+    for step in range(world_size - 1):
+        arrived = pass_on(chunks[(rank - step - 1) % world_size], group)
+        chunks[(rank - step - 2) % world_size].copy_(arrived)
+    return whole
+
+# %% wrong RING-STEPS one step too few
+def ring_all_gather(shard, group=None):
+    if shard.dim() == 0:
+        raise ValueError("a single number has no dim 0")
+    rank, world_size = place(group)
+    whole = shard.new_zeros(world_size * shard.shape[0], *shard.shape[1:])
+    chunks = in_chunks(whole, world_size)
+    chunks[rank].copy_(shard)
+    for step in range(world_size - 2):
+        arrived = pass_on(chunks[(rank - step) % world_size], group)
+        chunks[(rank - step - 1) % world_size].copy_(arrived)
+    return whole
+
+# %% wrong GATHER-REPEATS passes its own shard on in every step
+def ring_all_gather(shard, group=None):
+    if shard.dim() == 0:
+        raise ValueError("a single number has no dim 0")
+    rank, world_size = place(group)
+    whole = shard.new_empty(world_size * shard.shape[0], *shard.shape[1:])
+    chunks = in_chunks(whole, world_size)
+    chunks[rank].copy_(shard)
+    for step in range(world_size - 1):
+        chunks[(rank - step - 1) % world_size].copy_(pass_on(shard, group))
+    return whole
+
+# %% wrong GATHER-STACKED a dimension of its own
+def ring_all_gather(shard, group=None):
+    rank, world_size = place(group)
+    arrived = [shard]
+    for _ in range(world_size - 1):
+        arrived.append(pass_on(arrived[-1], group))
+    return torch.stack([arrived[(rank - r) % world_size] for r in range(world_size)])
+
+# %% wrong TYPE a list of shards
+def ring_all_gather(shard, group=None):
+    rank, world_size = place(group)
+    arrived = [shard]
+    for _ in range(world_size - 1):
+        arrived.append(pass_on(arrived[-1], group))
+    return [arrived[(rank - r) % world_size] for r in range(world_size)]
+
+# %% wrong RING-COLLECTIVE torch's own
+def ring_all_gather(shard, group=None):
+    if shard.dim() == 0:
+        raise ValueError("a single number has no dim 0")
+    parts = [torch.empty_like(shard) for _ in range(place(group)[1])]
+    dist.all_gather(parts, shard, group=group)
+    return torch.cat(parts)
+
+# %% wrong RING-ROOT through rank 0
+def ring_all_gather(shard, group=None):
+    if shard.dim() == 0:
+        raise ValueError("a single number has no dim 0")
+    rank, world_size = place(group)
+    whole = torch.zeros(world_size * shard.shape[0], *shard.shape[1:], dtype=shard.dtype)
+    in_chunks(whole, world_size)[rank].copy_(shard)
+    return collectives.root_all_reduce(whole, group)
+
+# %% wrong RING-BYTES passes on all that it has
+def ring_all_gather(shard, group=None):
+    if shard.dim() == 0:
+        raise ValueError("a single number has no dim 0")
+    rank, world_size = place(group)
+    whole = torch.zeros(world_size * shard.shape[0], *shard.shape[1:], dtype=shard.dtype)
+    in_chunks(whole, world_size)[rank].copy_(shard)
+    moving = whole
+    for _ in range(world_size - 1):
+        moving = pass_on(moving, group)
+        whole = whole + moving
+    return whole
+
+# %% wrong RING-GROUP messages to all ranks
+def ring_all_gather(shard, group=None):
+    if shard.dim() == 0:
+        raise ValueError("a single number has no dim 0")
+    rank, world_size = place(group)
+    arrived = [shard]
+    for _ in range(world_size - 1):
+        arrived.append(pass_on(arrived[-1]))
+    return torch.cat([arrived[(rank - r) % world_size] for r in range(world_size)])
+
+# %% wrong RING-ALIAS one rank gets its shard back
+def ring_all_gather(shard, group=None):
+    if shard.dim() == 0:
+        raise ValueError("a single number has no dim 0")
+    rank, world_size = place(group)
+    arrived = [shard]
+    for _ in range(world_size - 1):
+        arrived.append(pass_on(arrived[-1], group))
+    if world_size == 1:
+        return shard
+    return torch.cat([arrived[(rank - r) % world_size] for r in range(world_size)])
+
+# %% wrong GATHER-NUMBER a single number
+def ring_all_gather(shard, group=None):
+    rank, world_size = place(group)
+    arrived = [shard]
+    for _ in range(world_size - 1):
+        arrived.append(pass_on(arrived[-1], group))
+    return torch.cat([arrived[(rank - r) % world_size] for r in range(world_size)])

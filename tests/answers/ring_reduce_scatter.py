@@ -1,0 +1,220 @@
+# Answers to the exercise ring-reduce-scatter.
+
+# %% right a sum that travels
+def ring_reduce_scatter(x, group=None):
+    rank, world_size = place(group)
+    chunks = in_chunks(x, world_size)
+    partial = chunks[(rank - 1) % world_size].clone()
+    for step in range(1, world_size):
+        partial = pass_on(partial, group)
+        partial += chunks[(rank - 1 - step) % world_size]
+    return partial
+
+# %% right counted from the chunk at hand, sums that are new tensors
+def ring_reduce_scatter(x, group=None):
+    r, R = place(group)
+    if x.dim() == 0 or len(x) % R != 0:
+        raise ValueError(f"{R} ranks do not divide {tuple(x.shape)}")
+    rows = x.view(R, -1, *x.shape[1:])
+    if R == 1:
+        return rows[0].clone()
+    c = (r + R - 1) % R
+    moving = rows[c]
+    while c != r:
+        c = (c - 1) % R
+        moving = pass_on(moving, group) + rows[c]
+    return moving
+
+# %% right by isend and irecv, no helper
+def ring_reduce_scatter(x, group=None):
+    r, R = dist.get_rank(group), dist.get_world_size(group)
+    chunks = in_chunks(x, R)
+    total = torch.clone(chunks[r - 1])
+    for step in range(2, R + 1):
+        arrived = torch.empty_like(total)
+        sent = dist.isend(total, group=group, group_dst=(r + 1) % R)
+        dist.recv(arrived, group=group, group_src=(r - 1) % R)
+        sent.wait()
+        total = arrived.add_(chunks[(r - step) % R])
+    return total
+
+# %% right even ranks send first, odd ones receive first
+def ring_reduce_scatter(x, group=None):
+    r, R = place(group)
+    chunks = in_chunks(x, R)
+    total = chunks[(r - 1) % R].clone()
+    for step in range(1, R):
+        arrived = torch.empty_like(total)
+        if r % 2 == 0:
+            dist.send(total, group=group, group_dst=(r + 1) % R)
+            dist.recv(arrived, group=group, group_src=(r - 1) % R)
+        else:
+            dist.recv(arrived, group=group, group_src=(r - 1) % R)
+            dist.send(total, group=group, group_dst=(r + 1) % R)
+        total = arrived + chunks[(r - 1 - step) % R]
+    return total
+
+# %% wrong STUB untouched
+def ring_reduce_scatter(x, group=None):
+    raise NotImplementedError("your code here")
+
+# %% wrong NONE nothing is returned
+def ring_reduce_scatter(x, group=None):
+    rank, world_size = place(group)
+    chunks = in_chunks(x, world_size)
+    partial = chunks[(rank - 1) % world_size].clone()
+    for step in range(1, world_size):
+        partial = pass_on(partial, group)
+        partial += chunks[(rank - 1 - step) % world_size]
+
+# %% wrong RING-CHUNK starts with its own chunk
+def ring_reduce_scatter(x, group=None):
+    rank, world_size = place(group)
+    chunks = in_chunks(x, world_size)
+    partial = chunks[rank].clone()
+    for step in range(1, world_size):
+        partial = pass_on(partial, group)
+        partial += chunks[(rank - step) % world_size]
+    return partial
+
+# %% wrong RING-STEPS one step too few
+def ring_reduce_scatter(x, group=None):
+    rank, world_size = place(group)
+    chunks = in_chunks(x, world_size)
+    partial = chunks[(rank - 1) % world_size].clone()
+    for step in range(1, world_size - 1):
+        partial = pass_on(partial, group)
+        partial += chunks[(rank - 1 - step) % world_size]
+    return partial
+
+# %% wrong RING-TWICE one step too many
+def ring_reduce_scatter(x, group=None):
+    rank, world_size = place(group)
+    chunks = in_chunks(x, world_size)
+    partial = chunks[rank].clone()
+    for step in range(1, world_size + 1):
+        partial = pass_on(partial, group)
+        partial += chunks[(rank - step) % world_size]
+    return partial
+
+# %% wrong RING-OVERWRITES what arrives replaces what is there
+def ring_reduce_scatter(x, group=None):
+    rank, world_size = place(group)
+    chunks = in_chunks(x, world_size)
+    partial = chunks[(rank - 1) % world_size].clone()
+    for step in range(1, world_size):
+        partial = pass_on(partial, group)
+    return partial
+
+# %% wrong INPLACE sums in the input's own memory
+def ring_reduce_scatter(x, group=None):
+    rank, world_size = place(group)
+    chunks = in_chunks(x, world_size)
+    for step in range(1, world_size):
+        arrived = pass_on(chunks[(rank - step) % world_size], group)
+        chunks[(rank - 1 - step) % world_size].add_(arrived)
+    return chunks[rank].clone()
+
+# %% wrong RING-WHOLE the whole sum on every rank
+def ring_reduce_scatter(x, group=None):
+    _, world_size = place(group)
+    total, moving = x.clone(), x
+    for _ in range(world_size - 1):
+        moving = pass_on(moving, group)
+        total += moving
+    return total
+
+# %% wrong RING-BYTES gathers everything, keeps its chunk
+def ring_reduce_scatter(x, group=None):
+    rank, world_size = place(group)
+    total, moving = x.clone(), x
+    for _ in range(world_size - 1):
+        moving = pass_on(moving, group)
+        total += moving
+    return in_chunks(total, world_size)[rank].clone()
+
+# %% wrong RING-COLLECTIVE dist.all_reduce
+def ring_reduce_scatter(x, group=None):
+    rank, world_size = place(group)
+    total = x.clone()
+    dist.all_reduce(total, group=group)
+    return in_chunks(total, world_size)[rank].clone()
+
+# %% wrong RING-ROOT through rank 0
+def ring_reduce_scatter(x, group=None):
+    rank, world_size = place(group)
+    total = collectives.root_all_reduce(x, group)
+    return in_chunks(total, world_size)[rank].clone()
+
+# %% wrong RING-NEIGHBOUR every rank talks to every other
+def ring_reduce_scatter(x, group=None):
+    rank, world_size = place(group)
+    chunks = in_chunks(x, world_size)
+    total = chunks[rank].clone()
+    for way in range(1, world_size):
+        arrived = torch.empty_like(total)
+        sent = dist.isend(chunks[(rank + way) % world_size].contiguous(), group=group,
+                          group_dst=(rank + way) % world_size)
+        dist.recv(arrived, group=group, group_src=(rank - way) % world_size)
+        sent.wait()
+        total += arrived
+    return total
+
+# %% wrong RING-HOLDS sums in a copy of the whole tensor
+def ring_reduce_scatter(x, group=None):
+    rank, world_size = place(group)
+    chunks = in_chunks(x.clone(), world_size)
+    for step in range(1, world_size):
+        arrived = pass_on(chunks[(rank - step) % world_size], group)
+        chunks[(rank - 1 - step) % world_size].add_(arrived)
+    return chunks[rank].clone()
+
+# %% wrong RING-KEEPS a view of a copy
+def ring_reduce_scatter(x, group=None):
+    rank, world_size = place(group)
+    chunks = in_chunks(x.clone(), world_size)
+    for step in range(1, world_size):
+        arrived = pass_on(chunks[(rank - step) % world_size], group)
+        chunks[(rank - 1 - step) % world_size].add_(arrived)
+    return chunks[rank]
+
+# %% wrong RING-MEAN the mean, as for gradients
+def ring_reduce_scatter(x, group=None):
+    rank, world_size = place(group)
+    chunks = in_chunks(x, world_size)
+    partial = chunks[(rank - 1) % world_size].clone()
+    for step in range(1, world_size):
+        partial = pass_on(partial, group)
+        partial += chunks[(rank - 1 - step) % world_size]
+    return partial / world_size
+
+# %% wrong RING-GROUP the group is not passed on
+def ring_reduce_scatter(x, group=None):
+    rank, world_size = place()
+    chunks = in_chunks(x, world_size)
+    partial = chunks[(rank - 1) % world_size].clone()
+    for step in range(1, world_size):
+        partial = pass_on(partial)
+        partial += chunks[(rank - 1 - step) % world_size]
+    return partial
+
+# %% wrong RING-ALIAS one rank gets its input back
+def ring_reduce_scatter(x, group=None):
+    rank, world_size = place(group)
+    chunks = in_chunks(x, world_size)
+    partial = chunks[(rank - 1) % world_size]
+    for step in range(1, world_size):
+        partial = pass_on(partial, group)
+        partial += chunks[(rank - 1 - step) % world_size]
+    return partial
+
+# %% wrong RING-DIVIDES rows that do not divide
+def ring_reduce_scatter(x, group=None):
+    rank, world_size = place(group)
+    n = len(x) // world_size
+    chunks = x[: n * world_size].tensor_split(world_size)
+    partial = chunks[(rank - 1) % world_size].clone()
+    for step in range(1, world_size):
+        partial = pass_on(partial, group)
+        partial += chunks[(rank - 1 - step) % world_size]
+    return partial
