@@ -12,7 +12,7 @@ R ranks. A group of None is the default group; where there is none, the world ha
 """
 
 import contextlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
 import torch.distributed as dist
@@ -44,8 +44,9 @@ def sync_gradients(
 
     `params` and `grads` are of one length and order on every rank; grads[i] has the shape and dtype of
     params[i], which the mean keeps, or is None on a rank that did not use the parameter: it counts
-    as zeros. The arguments stay as they are. Every rank issues one all-reduce per parameter, of the
-    bytes of its gradient. Sends 2 (R - 1) / R times the bytes of the gradients, after backward.
+    as zeros. The arguments stay as they are. All ranks issue the same all-reduces, together of the
+    bytes of the gradients: 2 (R - 1) / R times that is sent. Without a group (`place` says R) no
+    collective is issued, and the means are copies.
     """
     _, world_size = place(group)
     means = []
@@ -58,59 +59,55 @@ def sync_gradients(
     return means
 
 
-def assign_buckets(params: Iterable[Tensor], bucket_bytes: int) -> list[list[Tensor]]:
-    """The parameters that take a gradient, last first, in lists of at most `bucket_bytes` bytes.
+class Replica(nn.Module):
+    """`module` as one of R copies, and whether its gradients may travel.
 
-    Backward runs from the end of the model to its beginning, so that is the order in which gradients
-    are ready. A bucket holds one dtype on one device, and at least one parameter however large.
-    ValueError for bucket_bytes below 1.
+    Args: `module`; `group`.
     """
-    if bucket_bytes < 1:
-        raise ValueError(f"bucket_bytes must be at least 1, got {bucket_bytes}")
-    buckets: list[list[Tensor]] = []
-    room, last = 0, None
-    for p in reversed([p for p in params if p.requires_grad]):
-        num_bytes, kind = p.numel() * p.element_size(), (p.dtype, p.device)
-        if num_bytes > room or kind != last:
-            buckets.append([])
-            room, last = bucket_bytes, kind
-        buckets[-1].append(p)
-        room -= num_bytes
-    return buckets
+
+    def __init__(self, module: nn.Module, group: dist.ProcessGroup | None = None):
+        super().__init__()
+        self.module, self.group = module, group
+        self.world_size = place(group)[1]
+        self.syncing = True
+        """False inside `no_sync`."""
+
+    def forward(self, *args, **kwargs):
+        """What `module` returns."""
+        return self.module(*args, **kwargs)
+
+    @contextlib.contextmanager
+    def no_sync(self) -> Iterator[None]:
+        """Backward passes inside only add to `p.grad`: `self.syncing` is False there.
+
+        For all micro-batches of an update but the last, whose backward pass then sends the sum of
+        all of them, once. What is left behind is `self.syncing` as it was before, after an error
+        too, and where one context stands in another. No collective is issued here, no gradient
+        touched.
+        """
+        before, self.syncing = self.syncing, False
+        try:
+            yield
+        finally:
+            self.syncing = before
 
 
-class DataParallel(nn.Module):
+class DataParallel(Replica):
     """`module` on every rank, with gradients that are averaged while backward runs.
 
     Call it as the module; after the last `backward()` of an update call `finish()`, then the
-    optimizer. All ranks begin with rank 0's weights. Collectives: a broadcast per parameter and
-    buffer when it is made; per update one all-reduce per bucket, together of the bytes of the
-    gradients, 2 (R - 1) / R of which a rank sends.
-
-    The protocol, on every rank:
-    1. backward calls `gradient_ready(p)` as soon as the gradient of p is final;
-    2. a bucket whose gradients are all ready is copied into one flat tensor, and its all-reduce is
-       started, not waited for: backward goes on meanwhile;
-    3. buckets start strictly in their order, since every rank must issue the same collectives in
-       the same order, whatever it used;
-    4. `finish()` starts the buckets that are left, waits for all, and writes the means back.
-
-    Args: `module`; `bucket_bytes`, see `assign_buckets`; `group`.
+    optimizer. Collectives: a broadcast per parameter and buffer when it is made; per update one
+    all-reduce per bucket, together of the bytes of the gradients, 2 (R - 1) / R of which a rank
+    sends. Args: `module`; `bucket_bytes`, see `fill_buckets`; `group`.
     """
 
     def __init__(self, module: nn.Module, *, bucket_bytes: int = BUCKET_BYTES,
                  group: dist.ProcessGroup | None = None):  # fmt: skip
-        super().__init__()
-        self.module, self.group = module, group
-        self.world_size = place(group)[1]
-        broadcast_state(module, group)
-        self.buckets = assign_buckets(module.parameters(), bucket_bytes)
+        super().__init__(module, group)
+        self.buckets = self.fill_buckets(bucket_bytes)
         self.bucket_of = {p: i for i, bucket in enumerate(self.buckets) for p in bucket}
-        self.syncing = True
-        """False inside `no_sync`."""
         self.start_over()
-        for p in self.bucket_of:
-            p.register_post_accumulate_grad_hook(self.gradient_ready)
+        self.attach()
 
     def start_over(self) -> None:
         """Forget what is under way: no gradient is ready, no bucket is started."""
@@ -119,17 +116,60 @@ class DataParallel(nn.Module):
         self.started: list[tuple[Tensor, dist.Work | None]] = []
         """By bucket, for those started: the flat gradients and the all-reduce to wait for."""
 
-    def forward(self, *args, **kwargs):
-        """What `module` returns."""
-        return self.module(*args, **kwargs)
+    def start_bucket(self) -> None:
+        """Start the all-reduce of the next bucket and note it in `self.started`; does not wait.
+
+        What travels is one new flat tensor of the gradients in the bucket's order, zeros for a
+        parameter that has none. Without a group nothing travels, and the work is None.
+        """
+        bucket = self.buckets[len(self.started)]
+        flat = torch.cat([(torch.zeros_like(p) if p.grad is None else p.grad).reshape(-1)
+                          for p in bucket])  # fmt: skip
+        work = None
+        if dist.is_initialized():
+            work = dist.all_reduce(flat, group=self.group, async_op=True)
+        self.started.append((flat, work))
+
+    def fill_buckets(self, bucket_bytes: int) -> list[list[Tensor]]:
+        """The parameters of `self.module` that take a gradient, last first, in buckets.
+
+        Backward runs from the end of the model to its beginning, so that is the order in which
+        gradients are ready. A bucket takes parameters while they are together at most `bucket_bytes`
+        bytes and of one dtype on one device; it holds one at least, however large. ValueError for
+        bucket_bytes below 1.
+        """
+        if bucket_bytes < 1:
+            raise ValueError(f"bucket_bytes must be at least 1, got {bucket_bytes}")
+        buckets: list[list[Tensor]] = []
+        room, last = 0, None
+        for p in reversed([p for p in self.module.parameters() if p.requires_grad]):
+            num_bytes, kind = p.numel() * p.element_size(), (p.dtype, p.device)
+            if num_bytes > room or kind != last:
+                buckets.append([])
+                room, last = bucket_bytes, kind
+            buckets[-1].append(p)
+            room -= num_bytes
+        return buckets
+
+    def attach(self) -> None:
+        """Make the copies equal, and have every gradient reported.
+
+        All ranks get the parameters and buffers of rank 0 (`broadcast_state`). From then on each
+        backward pass calls `self.gradient_ready(p)` as soon as the gradient of p is final, for
+        every p in the buckets (`p.register_post_accumulate_grad_hook`).
+        """
+        broadcast_state(self.module, self.group)
+        for p in self.bucket_of:
+            p.register_post_accumulate_grad_hook(self.gradient_ready)
 
     def gradient_ready(self, p: Tensor) -> None:
         """Called in the backward pass, once `p.grad` is final; starts every bucket that may start.
 
-        `self.missing[i]` holds the parameters of bucket i that are still to come, `self.bucket_of[p]`
-        is the bucket of p, `len(self.started)` the next bucket to start: it starts
-        (`start_bucket`) when nothing of it is missing, and so may the ones behind it. Does nothing
-        inside `no_sync`. ValueError when p's bucket has started: a backward pass without `finish()`.
+        Buckets start strictly in their order, since every rank must issue the same collectives in
+        the same order, whatever it used: the next is number `len(self.started)`, and it starts
+        (`start_bucket`) when nothing of it is in `self.missing`; so may the ones behind it. Nothing
+        is waited for: backward goes on. Does nothing while `self.syncing` is False. ValueError when
+        p's bucket, `self.bucket_of[p]`, has started: a backward pass without `finish()`.
         """
         if not self.syncing:
             return
@@ -141,27 +181,13 @@ class DataParallel(nn.Module):
         while len(self.started) < len(self.buckets) and not self.missing[len(self.started)]:
             self.start_bucket()
 
-    def start_bucket(self) -> None:
-        """Start the all-reduce of the next bucket and note it in `self.started`; does not wait.
-
-        What travels is one new flat tensor of the gradients in the bucket's order, zeros for a
-        parameter that has none.
-        """
-        bucket = self.buckets[len(self.started)]
-        flat = torch.cat([(torch.zeros_like(p) if p.grad is None else p.grad).reshape(-1)
-                          for p in bucket])  # fmt: skip
-        work = None
-        if dist.is_initialized():
-            work = dist.all_reduce(flat, group=self.group, async_op=True)
-        self.started.append((flat, work))
-
     def finish(self) -> None:
         """After backward: every `p.grad` becomes the mean over the ranks; ready for the next update.
 
         Buckets that have not started, because this rank did not use one of their parameters, start
-        now; then each is waited for, divided by R, and copied back, into parameters without
-        a gradient too. One that no rank used thus gets zeros: freeze it if the optimizer must not
-        decay it.
+        now. Then each in `self.started` is waited for (`work.wait()`, where there is one), divided
+        by R, and copied back, into parameters without a gradient too: one that no rank used gets
+        zeros. Ends with `start_over`.
         """
         while len(self.started) < len(self.buckets):
             self.start_bucket()
@@ -174,16 +200,3 @@ class DataParallel(nn.Module):
                     p.grad = torch.empty_like(p)
                 p.grad.copy_(mean.view_as(p))
         self.start_over()
-
-    @contextlib.contextmanager
-    def no_sync(self) -> Iterator[None]:
-        """Backward passes inside only add to `p.grad`: no collective is issued, no bucket starts.
-
-        For all micro-batches of an update but the last, whose backward pass then sends the sum of
-        all of them, once. Ends as it began, after an error too, and where contexts are nested.
-        """
-        before, self.syncing = self.syncing, False
-        try:
-            yield
-        finally:
-            self.syncing = before

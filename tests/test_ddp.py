@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from course_lib import local_ranks
-from course_lib.ddp import DataParallel, assign_buckets, broadcast_state, sync_gradients
+from course_lib.ddp import DataParallel, broadcast_state, sync_gradients
 from course_lib.local_ranks import RankFailed
 from course_lib.measure.traffic import Traffic
 
@@ -135,7 +135,7 @@ def torchs(model):
 
 
 TRAINED = [p.nbytes for p in reversed(list(Toy().parameters())) if p.requires_grad]
-BUCKETS = [sum(p.nbytes for p in b) for b in assign_buckets(Toy().parameters(), CAP)]
+BUCKETS = [sum(p.nbytes for p in b) for b in DataParallel(Toy(), bucket_bytes=CAP).buckets]
 
 
 @pytest.mark.parametrize("R", WORLD_SIZES)
@@ -232,18 +232,24 @@ def test_updates_follow_one_another():
         assert same(rank.value, {n: p.detach() for n, p in model.named_parameters()})
 
 
+def filled(params, bucket_bytes: int) -> list[list[int]]:
+    """Numbers of elements by bucket."""
+    module = nn.ParameterList(params)
+    buckets = DataParallel(module, bucket_bytes=bucket_bytes).buckets
+    return [[p.numel() for p in bucket] for bucket in buckets]
+
+
 def test_buckets_are_filled_from_the_end():
     sizes = (10, 20, 30, 5, 40)
-    params = [torch.zeros(n, requires_grad=True) for n in sizes]
-    buckets = [[p.numel() for p in b] for b in assign_buckets(params, 4 * 35)]
-    assert buckets == [[40], [5, 30], [20, 10]]  # 40 is too large, and has a bucket of its own
-    assert [[p.numel() for p in b] for b in assign_buckets(params, 1)] == [[n] for n in sizes[::-1]]
-    params[2] = torch.zeros(30, dtype=torch.bfloat16, requires_grad=True)
-    params[1] = torch.zeros(20)  # frozen
-    buckets = [[p.numel() for p in b] for b in assign_buckets(params, 10_000)]
-    assert buckets == [[40, 5], [30], [10]]
+    params = [nn.Parameter(torch.zeros(n)) for n in sizes]
+    # 40 is too large, and has a bucket of its own
+    assert filled(params, 4 * 35) == [[40], [5, 30], [20, 10]]
+    assert filled(params, 1) == [[n] for n in sizes[::-1]]
+    params[2] = nn.Parameter(torch.zeros(30, dtype=torch.bfloat16))
+    params[1] = nn.Parameter(torch.zeros(20), requires_grad=False)
+    assert filled(params, 10_000) == [[40, 5], [30], [10]]
     with pytest.raises(ValueError, match="bucket_bytes"):
-        assign_buckets(params, 0)
+        filled(params, 0)
 
 
 def test_a_second_backward_before_finish_is_refused():

@@ -10,9 +10,10 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from course_lib import checkpoint, collectives
+from course_lib import checkpoint, collectives, ddp, local_ranks
 from course_lib.adamw import adamw_step
 from course_lib.batches import get_batch, shard_of_rank
+from course_lib.collectives import collective_cost
 from course_lib.ddp_trainer import DistributedTrainer
 from course_lib.gpt import GPT, MLP, GPTConfig, RMSNorm, apply_rotary_pos_emb, rotate_half
 from course_lib.hang import find_the_hang
@@ -35,6 +36,9 @@ ARGUED = {
     "save-checkpoint-2": "what each part of the file is for",
     "load-checkpoint-2": "the order is tested in test_checkpoint",
     "load-checkpoint-3": "killed writers are tested in test_checkpoint",
+    "ddp-sync-3": "what a skipped collective meets is tested in test_ddp",
+    "ddp-no-sync-1": "the bytes of micro-batches are counted in test_ddp",
+    "ddp-no-sync-2": "what a flag that stays does is found by the checks' mutants",
     "ring-reduce-scatter-3": "who waits for whom: lesson 17 runs it",
 }
 
@@ -466,6 +470,36 @@ def collective_cost_3(n):
     return late["seconds"] / per_mb["seconds"]
 
 
+def ddp_sync_1(n):
+    grads = [torch.tensor([float(g)]) for g in (n.a, n.b, n.c)]
+    return synced(grads)
+
+
+def ddp_sync_2(n):
+    return synced([torch.tensor([float(n.g)]), *[None] * (n.R - 1)])
+
+
+def synced(grads):
+    args = [([torch.zeros(1)], [g]) for g in grads]
+    found = {rank.value[0].item() for rank in local_ranks.run(ddp.sync_gradients, args)}
+    assert len(found) == 1
+    return found.pop()
+
+
+def ddp_buckets_1(n):
+    params = [nn.Parameter(torch.zeros(int(size))) for size in (n.a, n.b, n.c, n.d)]
+    model = ddp.DataParallel(nn.ParameterList(params), bucket_bytes=4 * int(n.cap))
+    return sum(p.numel() for p in model.buckets[-1])
+
+
+def ddp_buckets_2(n):
+    ends = 0.0
+    for i in range(1, n.k + 1):
+        ready = i / n.k if n.when == "as they fill" else 1.0
+        ends = max(ends, ready) + 1 / n.k
+    return round(100 * (ends - 1), 6)
+
+
 FACTS = {
     "bytes-1": bytes_1, "bytes-2": bytes_2, "bytes-3": bytes_3,
     "rmsnorm-1": rmsnorm_1, "rmsnorm-2": rmsnorm_2, "rmsnorm-3": rmsnorm_3, "rmsnorm-4": rmsnorm_4,
@@ -498,6 +532,9 @@ FACTS = {
     "init-distributed-3": init_distributed_3, "find-the-hang-1": find_the_hang_1,
     "find-the-hang-2": find_the_hang_2, "find-the-hang-3": find_the_hang_3,
     "save-checkpoint-3": save_checkpoint_3, "load-checkpoint-1": load_checkpoint_1,
+    "ddp-sync-1": ddp_sync_1, "ddp-sync-2": ddp_sync_2,
+    "ddp-buckets-1": ddp_buckets_1, "ddp-buckets-2": ddp_buckets_2,
+    "ddp-buckets-3": lambda n: collective_cost("all_reduce", 4 * n.n, n.R)["bytes"],
     "ring-reduce-scatter-1": ring_reduce_scatter_1, "ring-reduce-scatter-2": ring_reduce_scatter_2,
     "ring-all-gather-1": ring_all_gather_1, "ring-all-gather-2": ring_all_gather_2,
     "collective-cost-1":

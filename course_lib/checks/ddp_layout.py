@@ -1,0 +1,81 @@
+"""Checks of lesson 18: which parameters share a bucket of DataParallel, and in which order.
+
+Oracle: `filled`, the buckets of the contract, by numbers.
+"""
+
+from course_lib.checks.report import Wrong
+from course_lib.checks.subject import AnswerError, Subject
+from course_lib.checks.suite import Draw
+
+DRIVE = "course_lib.measure.ddp_drive:filled"
+Layout = list[list[int]]
+
+
+def layout(subject: Subject, draw: Draw) -> None:
+    """Which parameters share a bucket, in which order."""
+    kinds = ["", "frozen", "", "half", "", "", "", "", ""]
+    shapes = [(draw.size(10, 12, 14), kind) for kind in kinds[:4]]
+    shapes += [(draw.size(10, 12, 14), kind) for kind in kinds[4:7]] + [(80, ""), (10, "")]
+    cap = 4 * draw.size(30, 34)
+    try:
+        (rank,) = subject.run_ranks([(shapes, cap)], drive=DRIVE)
+    except AnswerError as failure:
+        if "require gradient" not in str(failure.error):
+            raise
+        raise Wrong("BUCKETS-FROZEN", "a hook for a frozen parameter", got=str(failure.error)[:76],
+                    look="which parameters `fill_buckets` takes: `p.requires_grad`.") from None  # fmt: skip
+    found, wanted = rank.value, filled(shapes, cap)
+    if found == wanted:
+        return
+    used = [i for i, (_, kind) in enumerate(shapes) if kind != "frozen"]
+    sizes = [n * (2 if kind == "half" else 4) for n, kind in shapes]
+    facts = dict(
+        tried=f"parameters 0 to 8 of {', '.join(map(str, sizes))} bytes; 1 frozen, 3 bfloat16; at most {cap}",
+        expected=str(wanted), got=str(found)[:150],
+    )  # fmt: skip
+    flat = [i for bucket in found or [] for i in bucket]
+    if sorted(flat) == sorted([*used, 1]):
+        raise Wrong("BUCKETS-FROZEN", "a frozen parameter has a place in a bucket", **facts,
+                    hides="its gradient never comes, so its bucket starts in finish(), late.",
+                    look="`p.requires_grad`.")  # fmt: skip
+    if sorted(flat) != used:
+        raise Wrong("BUCKETS-PARAMS", "not every parameter is in one bucket", **facts,
+                    look="the bucket that is open when the loop ends.")  # fmt: skip
+    if flat == used and len(used) > 1:
+        raise Wrong("BUCKETS-FRONT", "the first layers come first", preset="timeline:front", **facts,
+                    hides="backward reaches them last, and no bucket may overtake another.",
+                    look="the order in which the parameters are taken.")  # fmt: skip
+    if all(len(bucket) == 1 for bucket in found):
+        raise Wrong("BUCKETS-EACH", "every parameter has a bucket of its own", **facts,
+                    hides="a collective takes time to start, however small.",
+                    preset="timeline:single", look="when a new bucket begins.")  # fmt: skip
+    if len(found) == 1:
+        raise Wrong("BUCKETS-ONE", "there is one bucket", preset="timeline:default", **facts,
+                    hides="it is full when backward ends, and nothing is left to hide it behind.",
+                    look="`bucket_bytes`, and what is compared with it.")  # fmt: skip
+    if any(len({shapes[i][1] for i in bucket}) > 1 for bucket in found):
+        raise Wrong("BUCKETS-DTYPE", "float32 and bfloat16 share a bucket", **facts,
+                    hides="torch.cat makes float32 of both: more bytes.",
+                    look="the dtype of the parameter before.")  # fmt: skip
+    if any(len(b) > 1 and sum(sizes[i] for i in b) > cap for b in found):
+        raise Wrong("BUCKETS-OVER", "a bucket is larger than bucket_bytes", **facts,
+                    look="whether a parameter still fits is asked before it is put in; the unit\n"
+                    "is bytes.")  # fmt: skip
+    raise Wrong("OTHER", "the buckets are others", **facts, look="the docstring of fill_buckets.")
+
+
+def filled(shapes: list[tuple[int, str]], cap: int) -> Layout:
+    """The buckets of the contract, by numbers."""
+    found: Layout = []
+    for i in reversed(range(len(shapes))):
+        (n, kind), num_bytes = shapes[i], 0
+        if kind == "frozen":
+            continue
+        size = n * (2 if kind == "half" else 4)
+        if found and shapes[found[-1][-1]][1] == kind:
+            num_bytes = sum(shapes[j][0] for j in found[-1]) * (2 if kind == "half" else 4)
+            if num_bytes + size <= cap:
+                found[-1].append(i)
+                continue
+        found.append([i])
+    return found

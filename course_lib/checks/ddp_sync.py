@@ -1,0 +1,236 @@
+"""Checks of lesson 18: sync_gradients.
+
+Oracle: the mean over all ranks' gradients, computed here; small whole numbers, so that a sum is the
+same in every order. What each rank sends comes back beside what it returns.
+"""
+
+import torch
+from torch import Tensor
+
+from course_lib.checks.report import Wrong, number, vector
+from course_lib.checks.subject import AnswerError, Subject
+from course_lib.checks.suite import Draw, Suite
+
+DRIVE = "course_lib.measure.ddp_drive:sync"
+SHAPES = [(2, 3), (4,), (3,), (3,)]
+Grads = list[Tensor | None]
+
+
+def alone(subject: Subject, draw: Draw) -> None:
+    """One process, no group: copies, and zeros for a parameter that was not used."""
+    params, (grads,) = _gradients(draw, 1)
+    tried = "one process without a group"
+    try:
+        means = subject.call(params, [*grads[:3], None])
+    except AnswerError as failure:
+        if "process group" not in str(failure.error):
+            raise
+        raise Wrong("SYNC-NO-GROUP", "a collective where there is no group", tried=tried,
+                    expected="no collective: the mean over one rank is the gradient",
+                    got=str(failure.error)[:70],
+                    look="`dist.is_initialized()`.") from None  # fmt: skip
+    _tensors(means, params, tried + ", last gradient None")
+    _values(means, [*grads[:3], torch.zeros(3)], tried)
+
+
+def two_ranks(subject: Subject, draw: Draw) -> None:
+    """Values and arguments on two ranks; each has used every parameter."""
+    _several(subject, draw, 2)
+
+
+def unused(subject: Subject, draw: Draw) -> None:
+    """Each of two ranks has not used a parameter, each another one; one is used by nobody."""
+    params, by_rank = _gradients(draw, 2)
+    for rank, grads in enumerate(by_rank):
+        grads[2 + rank] = grads[1] = None
+    tried = "2 ranks; rank 0 has no gradient for parameter 2, rank 1 none for 3"
+    facts = _run(subject, params, by_rank)
+    expected = _means(params, by_rank)
+    for rank, found in enumerate(facts):
+        means = found["means"]
+        if not _same(means, expected):
+            _unused(means, expected, rank, tried)
+
+
+def more_ranks(subject: Subject, draw: Draw) -> None:
+    """Three and four ranks: R is not 2 everywhere. What they send."""
+    for world_size in (3, 4):
+        for found in _several(subject, draw, world_size):
+            _sent(found["seen"], [torch.empty(s) for s in SHAPES], f"{world_size} ranks")
+
+
+def half(subject: Subject, draw: Draw) -> None:
+    """bfloat16 stays bfloat16, on the way too."""
+    params, by_rank = _gradients(draw, 2)
+    params[1] = params[1].bfloat16()
+    for grads in by_rank:
+        grads[1] = grads[1].bfloat16()
+    tried = "2 ranks, the second parameter in bfloat16"
+    for found in _run(subject, params, by_rank):
+        _tensors(found["means"], params, tried)
+        _values(found["means"], _means(params, by_rank), tried)
+        _sent(found["seen"], params, tried)
+
+
+def _several(subject: Subject, draw: Draw, world_size: int) -> list[dict]:
+    params, by_rank = _gradients(draw, world_size)
+    tried = f"{world_size} ranks, {len(params)} parameters"
+    expected = _means(params, by_rank)
+    facts = _run(subject, params, by_rank)
+    for rank, found in enumerate(facts):
+        _tensors(found["means"], params, tried)
+        own = by_rank[rank]
+        total = [m * world_size for m in expected]
+        _values(found["means"], expected, f"{tried}, on rank {rank}", [
+            ("SYNC-SUM", f"the gradients are {world_size} times too long", total,
+             "the sum over ranks, not divided.", "what `all_reduce` computes, and what a mean is."),
+            ("SYNC-TWO", "the mean is right for two ranks only", [t / 2 for t in total],
+             "the sum divided by 2.", "the number that divides the sum."),
+            ("SYNC-RANK-0", "every rank has the gradient of rank 0", by_rank[0],
+             "a broadcast.", "the collective: one of them adds."),
+            *_own(found["seen"], own, world_size),
+        ])  # fmt: skip
+        if not found["kept"]:
+            raise Wrong("INPLACE", "the gradients that were given are changed", tried=tried,
+                        expected="new tensors; `grads` as it was",
+                        got="other numbers in `grads` after the call",
+                        look="which tensor `all_reduce` writes into.")  # fmt: skip
+    return facts
+
+
+def _own(seen: list, own: Grads, world_size: int) -> list[tuple]:
+    """What a rank that hears nothing returns."""
+    if any(name == "allreduce" for name, _ in seen):
+        code, fits = "SYNC-NO-WAIT", "a result that is read before it has arrived."
+        finding, look = (
+            "the sum is not waited for",
+            "`async_op=True` gives back a work: what ends it?",
+        )
+    else:
+        code, fits = "SYNC-LOCAL", "no collective at all."
+        finding, look = "the ranks do not talk", "`dist.all_reduce`."
+    return [(code, finding, [g / n for g in own], fits, look) for n in (world_size, 1)]
+
+
+def _gradients(draw: Draw, world_size: int) -> tuple[list[Tensor], list[Grads]]:
+    """Parameters, and by rank their gradients: whole numbers from -9 to 9, none of them 0."""
+
+    def whole(shape) -> Tensor:
+        return (draw.randint(1, 10, shape) * (2 * draw.randint(0, 2, shape) - 1)).float()
+
+    return [torch.zeros(s) for s in SHAPES], [[whole(s) for s in SHAPES] for _ in range(world_size)]
+
+
+def _run(subject: Subject, params: list[Tensor], by_rank: list[Grads]) -> list[dict]:
+    ranks = subject.run_ranks([([(params, grads)],) for grads in by_rank], drive=DRIVE)
+    return [rank.value[0] for rank in ranks]
+
+
+def _means(params: list[Tensor], by_rank: list[Grads]) -> list[Tensor]:
+    return [
+        sum((g for g in grads if g is not None), torch.zeros_like(p)) / len(by_rank)
+        for p, *grads in zip(params, *by_rank, strict=True)
+    ]
+
+
+def _tensors(means, params: list[Tensor], tried: str) -> None:
+    wanted = f"a list of {len(params)} tensors"
+    if means is None:
+        raise Wrong("NONE", "the answer returned None", tried=tried, expected=wanted, got="None",
+                    look="the last line: is there a `return`?")  # fmt: skip
+    if not isinstance(means, (list, tuple)):
+        raise Wrong("TYPE", f"the answer returned a {type(means).__name__}", tried=tried,
+                    expected=wanted, got=str(means)[:60], look="what stands after `return`.")  # fmt: skip
+    if None in [m if m is None else 0 for m in means] or len(means) < len(params):
+        raise _left_out(tried, f"{sum(m is not None for m in means)} tensors")
+    for i, (mean, p) in enumerate(zip(means, params, strict=False)):
+        if not isinstance(mean, Tensor):
+            raise Wrong("TYPE", f"element {i} is a {type(mean).__name__}", tried=tried,
+                        expected=wanted, got=str(mean)[:60], look="what is appended.")  # fmt: skip
+        if mean.shape != p.shape:
+            raise Wrong("SHAPE", f"gradient {i} has another shape", tried=tried,
+                        expected=f"{tuple(p.shape)}", got=f"{tuple(mean.shape)}",
+                        look="the shape in which it travels, and the way back.")  # fmt: skip
+        if mean.dtype != p.dtype:
+            raise Wrong("DTYPE", f"gradient {i} is {mean.dtype}", tried=tried, expected=f"{p.dtype}",
+                        got=f"{mean.dtype}", hides="twice the bytes on the wire.",
+                        look="where tensors of two dtypes meet.")  # fmt: skip
+
+
+def _values(means: list[Tensor], expected: list[Tensor], tried: str, patterns=()) -> None:
+    """`means` are `expected`; else `Wrong` with the first of `patterns` that fits."""
+    if _same(means, expected):
+        return
+    i = next(i for i, (m, e) in enumerate(zip(means, expected, strict=True)) if not _near(m, e))
+    facts = dict(tried=tried, expected=f"gradient {i}: {vector(expected[i].view(-1))}",
+                 got=f"gradient {i}: {vector(means[i].view(-1))}")  # fmt: skip
+    for code, finding, value, fits, look in patterns:
+        if _same(means, value):
+            raise Wrong(code, finding, fits=fits, look=look, **facts)
+    raise Wrong("OTHER", "the mean differs", look="one parameter at a time.", **facts)
+
+
+def _unused(means, expected: list[Tensor], rank: int, tried: str) -> None:
+    """Says what became of a parameter that a rank has not used."""
+    if not isinstance(means, (list, tuple)) or len(means) < len(expected) or None in [
+        m if m is None else 0 for m in means
+    ]:  # fmt: skip
+        raise _left_out(tried, f"{len(means or ())} gradients on rank {rank}, some missing")
+    i = next(i for i, (m, e) in enumerate(zip(means, expected, strict=True)) if not _near(m, e))
+    facts = dict(tried=tried, expected=f"gradient {i}: {vector(expected[i].view(-1))}",
+                 got=f"gradient {i}: {vector(means[i].view(-1))}")  # fmt: skip
+    if _near(means[i], 2 * expected[i]):
+        raise Wrong("SYNC-USERS", "divided by the ranks that used the parameter",
+                    fits="a mean over the gradients that are not None.",
+                    hides="one process with the whole batch would divide by all rows.",
+                    look="the number that divides the sum.", **facts)  # fmt: skip
+    raise Wrong("SYNC-UNUSED", "gradients of two different parameters are added",
+                fits=f"a rank that leaves a None out: its next collective meets parameter {i}'s.",
+                hides="with other shapes the ranks hang, or abort.",
+                look="what a rank without a gradient contributes.", **facts)  # fmt: skip
+
+
+def _left_out(tried: str, got: str) -> Wrong:
+    return Wrong("SYNC-UNUSED", "a parameter without a gradient is left out", tried=tried,
+                 expected="a mean for every parameter: None counts as zeros", got=got,
+                 hides="another rank may have used it, and waits for this one's part.",
+                 look="what happens where `grad is None`.")  # fmt: skip
+
+
+def _sent(seen: list[tuple[str, int]], params: list[Tensor], tried: str) -> None:
+    """All-reduces of the gradients' own bytes, and nothing else."""
+    seen = [(name, b) for name, b in seen if name != "waits"]
+    total, due = sum(b for _, b in seen), sum(p.nbytes for p in params)
+    facts = dict(tried=tried, expected=f"all-reduces of {due} bytes together",
+                 got=", ".join(f"{name} {b}" for name, b in seen)[:70] or "no collective")  # fmt: skip
+    others = [name for name, _ in seen if name != "allreduce"]
+    if others:
+        raise Wrong("SYNC-GATHERS", "the right mean by another way", fits=f"{others[0]}.",
+                    hides="every rank receives and holds the gradients of all the others.",
+                    look="the collective that adds on the way.", **facts)  # fmt: skip
+    if total != due:
+        raise Wrong("SYNC-BYTES", f"{number(total / due)} times the bytes are sent",
+                    fits="a second round, or a wider dtype.",
+                    look="how often, and as what, each gradient travels.", **facts)  # fmt: skip
+
+
+def _same(means: list[Tensor], expected: list[Tensor]) -> bool:
+    return len(means) == len(expected) and all(map(_near, means, expected))
+
+
+def _near(a: Tensor, b: Tensor) -> bool:
+    # sums of whole numbers are exact; a division rounds once, in the dtype of the gradient
+    step = 2 * torch.finfo(b.dtype).eps
+    return a.shape == b.shape and torch.allclose(a.to(b.dtype), b, rtol=step, atol=step)
+
+
+SUITES = (
+    Suite(
+        "ddp-sync", (alone, two_ranks, unused, more_ranks, half),
+        proved="1 to 4 ranks end with one gradient, that of the whole batch, whatever\n"
+        "each of them used, and send each byte of it once.",
+        remember="a collective that one rank leaves out meets the next one of the others.",
+        next_step="divide before the all-reduce: which dtype would care?",
+        ranks=4, limit_s=12.0,
+    ),
+)  # fmt: skip

@@ -1,0 +1,133 @@
+# Answers to the exercise ddp-no-sync.
+
+# %% right try and finally
+class Replica(ddp.Replica):
+    @contextlib.contextmanager
+    def no_sync(self):
+        was = self.syncing
+        try:
+            self.syncing = False
+            yield
+        finally:
+            self.syncing = was
+
+# %% right a stack of callbacks
+class Replica(ddp.Replica):
+    @contextlib.contextmanager
+    def no_sync(self):
+        with contextlib.ExitStack() as stack:
+            stack.callback(setattr, self, "syncing", self.syncing)
+            self.syncing = False
+            yield
+
+# %% right a context of its own
+class Quiet:
+    def __init__(self, replica):
+        self.replica = replica
+
+    def __enter__(self):
+        self.before, self.replica.syncing = self.replica.syncing, False
+
+    def __exit__(self, *error):
+        self.replica.syncing = self.before
+
+
+class Replica(ddp.Replica):
+    def no_sync(self):
+        return Quiet(self)
+
+# %% wrong STUB untouched
+class Replica(ddp.Replica):
+    @contextlib.contextmanager
+    def no_sync(self):
+        raise NotImplementedError("your code here")
+        yield
+
+# %% wrong NOSYNC-NOTHING an empty context
+class Replica(ddp.Replica):
+    @contextlib.contextmanager
+    def no_sync(self):
+        yield
+
+# %% wrong NOSYNC-STAYS never switched on again
+class Replica(ddp.Replica):
+    @contextlib.contextmanager
+    def no_sync(self):
+        self.syncing = False
+        yield
+
+# %% wrong NOSYNC-NESTED True at every end
+class Replica(ddp.Replica):
+    @contextlib.contextmanager
+    def no_sync(self):
+        self.syncing = False
+        try:
+            yield
+        finally:
+            self.syncing = True
+
+# %% wrong NOSYNC-ERROR no finally
+class Replica(ddp.Replica):
+    @contextlib.contextmanager
+    def no_sync(self):
+        before, self.syncing = self.syncing, False
+        yield
+        self.syncing = before
+
+# %% wrong NOSYNC-SWALLOWS an except
+class Replica(ddp.Replica):
+    @contextlib.contextmanager
+    def no_sync(self):
+        before, self.syncing = self.syncing, False
+        try:
+            yield
+        except Exception:
+            pass
+        self.syncing = before
+
+# %% wrong NOSYNC-SENDS finishes each micro-batch
+class Replica(ddp.Replica):
+    @contextlib.contextmanager
+    def no_sync(self):
+        before, self.syncing = self.syncing, False
+        try:
+            yield
+        finally:
+            self.syncing = before
+        self.finish()
+
+# %% wrong NOSYNC-SENDS starts the buckets at the end
+class Replica(ddp.Replica):
+    @contextlib.contextmanager
+    def no_sync(self):
+        before, self.syncing = self.syncing, False
+        try:
+            yield
+        finally:
+            self.syncing = before
+        while len(self.started) < len(self.buckets):
+            self.start_bucket()
+
+# %% wrong NOSYNC-LOSES clears what was added
+class Replica(ddp.Replica):
+    @contextlib.contextmanager
+    def no_sync(self):
+        before, self.syncing = self.syncing, False
+        try:
+            yield
+        finally:
+            self.syncing = before
+        self.module.zero_grad()
+
+# %% wrong NOSYNC-LOSES halves at every end
+class Replica(ddp.Replica):
+    @contextlib.contextmanager
+    def no_sync(self):
+        before, self.syncing = self.syncing, False
+        try:
+            yield
+        finally:
+            self.syncing = before
+        for p in self.module.parameters():
+            if p.grad is not None:
+                p.grad /= 2

@@ -1,0 +1,173 @@
+# Answers to the exercise ddp-sync.
+
+# %% right started all, then waited for
+def sync_gradients(params, grads, group=None):
+    totals = [torch.zeros_like(p) if g is None else g.clone() for p, g in zip(params, grads)]
+    if dist.is_initialized():
+        works = [dist.all_reduce(t, group=group, async_op=True) for t in totals]
+        for work in works:
+            work.wait()
+        totals = [t / dist.get_world_size(group) for t in totals]
+    return totals
+
+# %% right torch's own average
+def sync_gradients(params, grads, group=None):
+    means = []
+    for p, g in zip(params, grads):
+        mean = p.new_zeros(p.shape)
+        if g is not None:
+            mean += g
+        if dist.is_initialized():
+            dist.all_reduce(mean, op=dist.ReduceOp.AVG, group=group)
+        means.append(mean)
+    return means
+
+# %% right one collective for each dtype, divided before
+def sync_gradients(params, grads, group=None):
+    R = place(group)[1]
+    parts = [torch.zeros_like(p) if g is None else g / R for p, g in zip(params, grads)]
+    if R == 1:
+        return parts
+    means = [None] * len(parts)
+    for dtype in dict.fromkeys(p.dtype for p in params):
+        mine = [i for i, p in enumerate(params) if p.dtype == dtype]
+        flat = torch.cat([parts[i].flatten() for i in mine])
+        dist.all_reduce(flat, group=group)
+        for i, mean in zip(mine, flat.split([parts[i].numel() for i in mine])):
+            means[i] = mean.view_as(params[i])
+    return means
+
+# %% wrong STUB untouched
+def sync_gradients(params, grads, group=None):
+    raise NotImplementedError("your code here")
+
+# %% wrong NONE in place, no return
+def sync_gradients(params, grads, group=None):
+    for p, g in zip(params, grads):
+        if dist.is_initialized():
+            dist.all_reduce(g, group=group)
+            g /= dist.get_world_size(group)
+
+# %% wrong SYNC-NO-GROUP asks a group that is not there
+def sync_gradients(params, grads, group=None):
+    means = []
+    for p, g in zip(params, grads):
+        total = torch.zeros_like(p) if g is None else g.clone()
+        dist.all_reduce(total, group=group)
+        means.append(total / dist.get_world_size(group))
+    return means
+
+# %% wrong SYNC-SUM never divided
+def sync_gradients(params, grads, group=None):
+    means = []
+    for p, g in zip(params, grads):
+        total = torch.zeros_like(p) if g is None else g.clone()
+        if dist.is_initialized():
+            dist.all_reduce(total, group=group)
+        means.append(total)
+    return means
+
+# %% wrong SYNC-UNUSED what has no gradient is passed over
+def sync_gradients(params, grads, group=None):
+    means = []
+    for g in grads:
+        if g is None:
+            means.append(None)
+            continue
+        total = g.clone()
+        if dist.is_initialized():
+            dist.all_reduce(total, group=group)
+        means.append(total / place(group)[1])
+    return means
+
+# %% wrong SYNC-UNUSED zeros without a collective
+def sync_gradients(params, grads, group=None):
+    means = []
+    for p, g in zip(params, grads):
+        if g is None:
+            means.append(torch.zeros_like(p))
+            continue
+        total = g.clone()
+        if dist.is_initialized():
+            dist.all_reduce(total, group=group)
+        means.append(total / place(group)[1])
+    return means
+
+# %% wrong SYNC-NO-WAIT a sum that is not waited for
+def sync_gradients(params, grads, group=None):
+    means = []
+    for p, g in zip(params, grads):
+        total = torch.zeros_like(p) if g is None else g.clone()
+        if dist.is_initialized():
+            dist.all_reduce(total, group=group, async_op=True)
+        means.append(total / place(group)[1])
+    return means
+
+# %% wrong SYNC-LOCAL each for itself
+def sync_gradients(params, grads, group=None):
+    return [torch.zeros_like(p) if g is None else g / place(group)[1] for p, g in zip(params, grads)]
+
+# %% wrong SYNC-RANK-0 the gradient of rank 0 for all
+def sync_gradients(params, grads, group=None):
+    means = []
+    for p, g in zip(params, grads):
+        mean = torch.zeros_like(p) if g is None else g.clone()
+        if dist.is_initialized():
+            dist.broadcast(mean, group=group, group_src=0)
+        means.append(mean)
+    return means
+
+# %% wrong SYNC-GATHERS all gradients on every rank
+def sync_gradients(params, grads, group=None):
+    means = []
+    for p, g in zip(params, grads):
+        mine = torch.zeros_like(p) if g is None else g
+        parts = [mine]
+        if dist.is_initialized():
+            parts = [torch.empty_like(p) for _ in range(dist.get_world_size(group))]
+            dist.all_gather(parts, mine.contiguous(), group=group)
+        means.append(sum(parts) / len(parts))
+    return means
+
+# %% wrong INPLACE the gradient itself
+def sync_gradients(params, grads, group=None):
+    means = []
+    for p, g in zip(params, grads):
+        total = torch.zeros_like(p) if g is None else g
+        if dist.is_initialized():
+            dist.all_reduce(total, group=group)
+        means.append(total / place(group)[1])
+    return means
+
+# %% wrong DTYPE through float32
+def sync_gradients(params, grads, group=None):
+    means = []
+    for p, g in zip(params, grads):
+        total = torch.zeros(p.shape) if g is None else g.clone().float()
+        if dist.is_initialized():
+            dist.all_reduce(total, group=group)
+        means.append(total / place(group)[1])
+    return means
+
+# %% wrong SYNC-TWO two ranks for ever
+def sync_gradients(params, grads, group=None):
+    means = []
+    for p, g in zip(params, grads):
+        total = torch.zeros_like(p) if g is None else g.clone()
+        if dist.is_initialized():
+            dist.all_reduce(total, group=group)
+            total /= 2
+        means.append(total)
+    return means
+
+# %% wrong SYNC-USERS the mean of those that have one
+def sync_gradients(params, grads, group=None):
+    means = []
+    for p, g in zip(params, grads):
+        total = torch.zeros_like(p) if g is None else g.clone()
+        users = torch.tensor(float(g is not None))
+        if dist.is_initialized():
+            dist.all_reduce(total, group=group)
+            dist.all_reduce(users, group=group)
+        means.append(total / max(float(users), 1.0))
+    return means
