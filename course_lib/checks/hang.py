@@ -131,8 +131,8 @@ MISTAKES = (
      "calls of the same number that are not the same."),
     ("HANG-RANK-0", lambda x: right(x, blame=_not_rank_0), "rank 0 is never the one",
      "every rank compared with rank 0.", "whom most ranks agree with."),
-    ("HANG-MAJORITY", lambda x: right(x, blame=_minority), "a rank that waits is outvoted",
-     "having issued nothing counted as one more kind of call.", "who can't be waited for."),
+    ("HANG-MAJORITY", lambda x: right(x, blame=_minority), "most ranks outvote the one that waits",
+     "having issued nothing counted as one more kind of call.", "for whom the one rank waits."),
     ("HANG-TIE", lambda x: right(x, blame=_one_of_two), "one of two equal groups is chosen",
      "the group that was met first taken for the largest.", "what no vote can decide."),
     ("HANG-LAST", _last_calls, "only the last calls are compared", "the end of each list.",
@@ -270,8 +270,8 @@ SUITES = (
     Suite(
         "find-the-hang",
         (does_not_come, parts, nobody_waits, nothing_issued, votes, any_lists),
-        proved="from what each rank has issued you find the place where they part and whom to\n"
-        "look at: not the ranks that complain, but those they wait for.",
+        proved="you find the place where ranks part, and whom to look at: not those that\n"
+        "complain, but those they wait for.",
         remember="a timeout is raised by the ranks that came. Look for the one that did not.",
         next_step="the diaries of a run of your own, in this lesson's Measured.",
     ),

@@ -130,7 +130,7 @@ def _name(seat: Seat, right: Seat, per_machine: int, num_gpus: int, facts: dict)
     rank, local_rank, world_size, device = right
     if seat[0] != rank:
         if seat[0] == local_rank:
-            raise Wrong("WORLD-LOCAL-RANK", "the rank is that of the machine", **facts,
+            raise Wrong("WORLD-LOCAL-RANK", "the rank is the local one", **facts,
                         hides="each machine then has a rank 0 that saves, and half of the data is\n"
                         "never read.", look="RANK and LOCAL_RANK.")  # fmt: skip
         raise Wrong("OTHER", "the rank is another one", **facts, look="RANK.")
@@ -200,15 +200,17 @@ def real_ranks(subject: Subject, draw: Draw) -> None:
     """Four processes, told that they are two machines, find each other by what the answer says."""
     tried = "4 processes as 2 machines x 2 ranks, no GPU"
     found = subject.run_ranks([(2,)] * 4, drive="course_lib.measure.seats:meet")
-    for rank, member in enumerate(found):
-        right = (rank, rank % 2, 4, "cpu")
-        seat = tuple(member.value["said"].get(key) for key in KEYS)
-        if seat != right or member.value["met"] != [0, 1, 2, 3]:
-            raise Wrong("WORLD-MEET", "the ranks do not find each other", tried=tried,
-                        expected=f"process {rank}: {_said(right)}; all four in one group",
-                        got=f"process {rank}: {_said(seat)}; group {member.value['met']}",
-                        fits="something that is kept from call to call.",
-                        look="what is computed outside of the function.")  # fmt: skip
+    said = [tuple(member.value["said"].get(key) for key in KEYS) for member in found]
+    right = [(rank, rank % 2, 4, "cpu") for rank in range(4)]
+    met = [member.value["met"] for member in found]
+    if said == right and met == [[0, 1, 2, 3]] * 4:
+        return
+    wrong = next((rank for rank in range(4) if said[rank] != right[rank]), 0)
+    raise Wrong("WORLD-MEET", "the ranks do not find each other", tried=tried,
+                expected=f"process {wrong}: {_said(right[wrong])}; all four in one group",
+                got=f"process {wrong}: {_said(said[wrong])}; group {met[wrong]}",
+                fits="something that is kept from call to call, or read elsewhere.",
+                look="what is used besides the two arguments.")  # fmt: skip
 
 
 SUITES = (

@@ -113,6 +113,21 @@ def find_the_hang(calls_by_rank):
             return place, [rank for rank, call in enumerate(same) if tie or call != most]
     return None
 
+# %% wrong HANG-BYTES names are not compared
+def find_the_hang(calls_by_rank):
+    for place in range(max(map(len, calls_by_rank), default=0)):
+        here = [calls[place] if place < len(calls) else None for calls in calls_by_rank]
+        if all(call is None or call[2] for call in here):
+            continue
+        same = [call and call[1] for call in here]
+        if None in same:
+            return place, [rank for rank, call in enumerate(same) if call is None]
+        (most, size), *others = Counter(same).most_common()
+        if others:
+            tie = others[0][1] == size
+            return place, [rank for rank, call in enumerate(same) if tie or call != most]
+    return None
+
 # %% wrong HANG-FINISHED `done` is not looked at
 def find_the_hang(calls_by_rank):
     for place in range(max(map(len, calls_by_rank), default=0)):

@@ -2,7 +2,7 @@ import { figure, fmt } from "./engine.mjs";
 
 const RANKS = 4;
 const CALLS = [["BC", 8], ["AR", 4096], ["AR", 4096], ["AR", 1024], ["AG", 512], ["BA", 4]];
-const FAULTS = [["none", "nothing"], ["absent", "does not come"], ["skip", "leaves one out"], ["extra", "makes one more"], ["size", "has fewer bytes"], ["order", "swaps two"]];
+const FAULTS = [["none", "none"], ["absent", "does not come"], ["skip", "leaves one out"], ["extra", "makes one more"], ["size", "has fewer bytes"], ["order", "swaps two"]];
 const said = (fault) => FAULTS.find((f) => f[0] === fault)[1];
 
 // What the rank with the fault would issue, if nothing ever waited.
@@ -40,8 +40,8 @@ export const spec = {
     preset: "late",
   },
   controls: [
-    { key: "fault", label: "That rank", type: "select", options: FAULTS },
     { key: "rank", label: "Rank", type: "range", min: 0, max: 3, step: 1 },
+    { key: "fault", label: "Fault", type: "select", options: FAULTS },
     { key: "place", label: "At place", type: "range", min: 1, max: 4, step: 1 },
   ],
   defaults: { fault: "absent", rank: 2, place: 3 },
@@ -56,7 +56,8 @@ export const spec = {
     "none": { label: "No fault", state: { fault: "none" } },
   },
   draw(kit, r) {
-    const left = kit.narrow ? 30 : 64, step = (kit.w - left) / CALLS.length, high = 46;
+    const left = kit.narrow ? 34 : 74, step = (kit.w - left) / CALLS.length, high = 46;
+    kit.text(0, 14, kit.narrow ? "" : "Place", { cls: "m t" });
     for (let i = 0; i < CALLS.length; i++) kit.text(left + (i + 0.5) * step, 14, i, { anchor: "middle", cls: "m t" });
     if (r.at >= 0) kit.rect(left + r.at * step, 20, step - 2, RANKS * high + 4, "s2 soft");
     r.calls.forEach((own, rank) => {

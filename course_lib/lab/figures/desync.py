@@ -10,7 +10,7 @@ RANKS = 4
 CALLS = (("BC", 8), ("AR", 4096), ("AR", 4096), ("AR", 1024), ("AG", 512), ("BA", 4))
 """Broadcast, all-reduce, all-gather, barrier, with their bytes: what every rank should issue."""
 FAULTS = {
-    "none": "nothing",
+    "none": "none",
     "absent": "does not come",
     "skip": "leaves one out",
     "extra": "makes one more",
