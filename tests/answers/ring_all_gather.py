@@ -117,7 +117,7 @@ def ring_all_gather(shard, group=None):
     rank, world_size = place(group)
     whole = torch.zeros(world_size * shard.shape[0], *shard.shape[1:], dtype=shard.dtype)
     in_chunks(whole, world_size)[rank].copy_(shard)
-    return collectives.root_all_reduce(whole, group)
+    return root_all_reduce(whole, group)
 
 # %% wrong RING-BYTES passes on all that it has
 def ring_all_gather(shard, group=None):

@@ -143,7 +143,7 @@ def ring_reduce_scatter(x, group=None):
 # %% wrong RING-ROOT through rank 0
 def ring_reduce_scatter(x, group=None):
     rank, world_size = place(group)
-    total = collectives.root_all_reduce(x, group)
+    total = root_all_reduce(x, group)
     return in_chunks(total, world_size)[rank].clone()
 
 # %% wrong RING-NEIGHBOUR every rank talks to every other

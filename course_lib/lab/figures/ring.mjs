@@ -1,6 +1,6 @@
 import { figure, fmt } from "./engine.mjs";
 
-const CODES = [["right", "Right"], ["chunk", "Starts with its own chunk"], ["steps", "One step too few"], ["overwrites", "Overwrites, adds nothing"], ["arrival", "In the order of arrival"]];
+const CODES = [["right", "Right"], ["chunk", "Own chunk first"], ["steps", "A step too few"], ["overwrites", "Overwrites"], ["arrival", "Arrival order"]];
 const ENDS = {
   right: "Every rank holds the whole sum.",
   chunk: "Every sum stands in another chunk\u2019s place: it ended one rank before its start.",

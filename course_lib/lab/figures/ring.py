@@ -11,10 +11,10 @@ from course_lib.lab.figures.text import fmt
 TITLE = "All-reduce in a ring"
 CODES = {
     "right": "Right",
-    "chunk": "Starts with its own chunk",
-    "steps": "One step too few",
-    "overwrites": "Overwrites, adds nothing",
-    "arrival": "In the order of arrival",
+    "chunk": "Own chunk first",
+    "steps": "A step too few",
+    "overwrites": "Overwrites",
+    "arrival": "Arrival order",
 }
 ENDS = {
     "right": "Every rank holds the whole sum.",
