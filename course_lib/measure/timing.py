@@ -1,0 +1,99 @@
+"""How long something takes: after a warm-up, with the device waited for, and with the spread.
+
+What it is: a stopwatch for one function, and for several in turn, so that a busy moment of the machine
+hits each of them. What it leaves out: where inside the time goes (torch.profiler), and memory.
+
+On a GPU a call returns when its work is queued. Events are marks in that queue: the time between two of
+them is the GPU's own, and the CPU waits once, at the end.
+"""
+
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import torch
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Seconds of each run, in the order of the runs."""
+
+    seconds: tuple[float, ...]
+
+    @property
+    def median(self) -> float:
+        """Half of the runs were faster."""
+        return statistics.median(self.seconds)
+
+    @property
+    def spread(self) -> tuple[float, float]:
+        """First and third quartile: half of the runs lie between. With fewer than 4 runs, all do."""
+        if len(self.seconds) < 4:
+            return min(self.seconds), max(self.seconds)
+        first, _, third = statistics.quantiles(self.seconds, n=4, method="inclusive")
+        return first, third
+
+    def __str__(self) -> str:
+        low, high = (1e3 * s for s in self.spread)
+        return f"{1e3 * self.median:.3g} ms ({low:.3g} to {high:.3g}, {len(self.seconds)} runs)"
+
+
+def time_it(
+    function: Callable[[], object], *, warmup: int = 3, repeats: int = 20,
+    device: str | torch.device = "cpu",
+) -> Timing:  # fmt: skip
+    """Time `function()` `repeats` times, after `warmup` calls that do not count.
+
+    The first calls load code, allocate memory and fill caches: `warmup` leaves them out. On "cuda"
+    each run lies between two events of the current stream, else between two readings of the clock.
+    What the function raises comes through. ValueError for less than one run.
+    """
+    return side_by_side({"": function}, warmup=warmup, rounds=repeats, device=device)[""]
+
+
+def side_by_side(
+    functions: Mapping[str, Callable[[], object]], *, warmup: int = 3, rounds: int = 20,
+    device: str | torch.device = "cpu",
+) -> dict[str, Timing]:  # fmt: skip
+    """Time several functions in turn, one run of each a round, as `time_it` does; by name.
+
+    Ratios of what was measured in the same round leave out what the machine did meanwhile.
+    """
+    if rounds < 1 or warmup < 0:
+        raise ValueError(f"expected 1 run or more and no negative warm-up, got {rounds}, {warmup}")
+    for _ in range(warmup):
+        for function in functions.values():
+            function()
+    run = _queued if torch.device(device).type == "cuda" else _on_the_clock
+    return run(functions, rounds)
+
+
+def _on_the_clock(functions: Mapping[str, Callable], rounds: int) -> dict[str, Timing]:
+    seconds: dict[str, list[float]] = {name: [] for name in functions}
+    for _ in range(rounds):
+        for name, function in functions.items():
+            began = time.perf_counter()
+            function()
+            seconds[name].append(time.perf_counter() - began)
+    return {name: Timing(tuple(found)) for name, found in seconds.items()}
+
+
+def _queued(functions: Mapping[str, Callable], rounds: int) -> dict[str, Timing]:
+    def mark() -> torch.cuda.Event:
+        event = torch.cuda.Event(enable_timing=True)
+        event.record()
+        return event
+
+    torch.cuda.synchronize()  # the warm-up may still be running
+    marks: dict[str, list] = {name: [] for name in functions}
+    for _ in range(rounds):
+        for name, function in functions.items():
+            start = mark()
+            function()
+            marks[name].append((start, mark()))
+    torch.cuda.synchronize()
+    return {
+        name: Timing(tuple(start.elapsed_time(end) / 1e3 for start, end in pairs))  # was in ms
+        for name, pairs in marks.items()
+    }
