@@ -50,6 +50,8 @@ class Diary:
 
     `diary("all_reduce", dist.all_reduce, x)` calls `dist.all_reduce(x)`. Each line is on disk
     before the call begins, so a rank that is killed inside it has written where it was.
+    With gloo a call comes back when it is done, with NCCL as soon as it is queued: there a diary
+    says what was issued, and not for which call the device waits.
     """
 
     def __init__(self, folder: str | Path, rank: int):
