@@ -80,16 +80,20 @@ class FSDPTrainer(DistributedTrainer):
         HYBRID_SHARD: S = config.ranks_per_copy(R) parts, R / S copies: axes "replicate" and "shard",
         in this order, so that neighbours, on one machine, share a copy; freed.
         NO_SHARD: one part, R copies, the same two axes; kept, there is nothing to free. (as DDP)
+        Any other name raises KeyError or ValueError: a default would train as something else.
 
         Collectives: none of tensors; two axes make groups of ranks, which all ranks must do.
         """
-        ranks, strategy = self.world.world_size, self.config.sharding
-        size = self.config.ranks_per_copy(ranks)
-        shape, names = (ranks,), ("shard",)
-        if strategy in ("HYBRID_SHARD", "NO_SHARD"):
-            shape, names = (ranks // size, size), ("replicate", "shard")
-        mesh = init_device_mesh(self.device.type, shape, mesh_dim_names=names)
-        return mesh, strategy in ("FULL_SHARD", "HYBRID_SHARD")
+        ranks, size = self.world.world_size, self.config.ranks_per_copy(self.world.world_size)
+        one_copy = (ranks,), ("shard",)
+        copies = (ranks // size, size), ("replicate", "shard")
+        (shape, names), reshard = {
+            "FULL_SHARD": (one_copy, True),
+            "SHARD_GRAD_OP": (one_copy, False),
+            "HYBRID_SHARD": (copies, True),
+            "NO_SHARD": (copies, False),
+        }[self.config.sharding]
+        return init_device_mesh(self.device.type, shape, mesh_dim_names=names), reshard
 
     def _get_mixed_precision_policy(self) -> MixedPrecisionPolicy:
         """What FSDP2 casts when blocks compute in `self.dtype`: float32, bfloat16 or float16.
@@ -120,12 +124,13 @@ class FSDPTrainer(DistributedTrainer):
     def save_checkpoint(self) -> Path:
         """Write everything that a resume on any number of ranks needs; the path. All ranks call it.
 
-        A dict goes to `self.write_checkpoint`, with the parts of DistributedTrainer.save_checkpoint,
-        two of them in another form: "model" and "optimizer" are the two results of torch's
-        `get_state_dict` for `plain_model` and the optimizer, in which optimizer state goes by the
-        name of the parameter. With `config.checkpoint` "sharded" they hold this rank's shards
-        (DTensors) and nothing is gathered. With "full" they hold whole tensors in host memory, on
-        rank 0 alone, and nothing on the others.
+        A dict goes to `self.write_checkpoint`, from every rank, with the parts that
+        DistributedTrainer saves: "step", "tokens_seen", "model", "optimizer", "scaler", "loader",
+        "ranks" and "config". Two have another form: "model" and "optimizer" are the two results of
+        torch's `get_state_dict` for `plain_model` and the optimizer, in which optimizer state goes
+        by the name of the parameter. With `config.checkpoint` "sharded" they hold this rank's
+        shards (DTensors) and nothing is gathered. With "full" they hold whole tensors in host
+        memory, on rank 0 alone, and nothing on the others.
 
         Collectives: "full" gathers 12 bytes a parameter, tensor by tensor; and one of the random
         states, some 10 KB a rank.

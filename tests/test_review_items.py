@@ -1,6 +1,8 @@
 """The review items: every answer that can be computed is, with torch and the library."""
 
 import math
+import tempfile
+from pathlib import Path
 from types import SimpleNamespace
 from unittest import mock
 
@@ -10,11 +12,13 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from course_lib import checkpoint, collectives, ddp, local_ranks
+from course_lib import checkpoint, collectives, ddp, local_ranks, manifest
 from course_lib.adamw import adamw_step
 from course_lib.batches import get_batch, shard_of_rank
 from course_lib.collectives import collective_cost
+from course_lib.collectives import pad_to_multiple
 from course_lib.ddp_trainer import DistributedTrainer
+from course_lib.fsdp_config import FSDPConfig
 from course_lib.gpt import GPT, MLP, GPTConfig, RMSNorm, apply_rotary_pos_emb, rotate_half
 from course_lib.hang import find_the_hang
 from course_lib.lab import registry
@@ -25,6 +29,7 @@ from course_lib.measure.memory import counted_state_bytes, saved_bytes, training
 from course_lib.measure.seats import environment
 from course_lib.shards import encode_documents
 from course_lib.world import read_world
+from course_lib.zero import zero_memory, zero_traffic
 
 SMALL = dict(vocab_size=64, d_model=64, num_heads=2, d_hidden=64)
 ARGUED = {
@@ -36,10 +41,15 @@ ARGUED = {
     "save-checkpoint-2": "what each part of the file is for",
     "load-checkpoint-2": "the order is tested in test_checkpoint",
     "load-checkpoint-3": "killed writers are tested in test_checkpoint",
+    "ring-reduce-scatter-3": "who waits for whom: lesson 17 runs it",
     "ddp-sync-3": "what a skipped collective meets is tested in test_ddp",
     "ddp-no-sync-1": "the bytes of micro-batches are counted in test_ddp",
     "ddp-no-sync-2": "what a flag that stays does is found by the checks' mutants",
-    "ring-reduce-scatter-3": "who waits for whom: lesson 17 runs it",
+    "fsdp-save-checkpoint-2": "bytes held by rank are checked by the exercise's suite",
+    "fsdp-save-checkpoint-3": "what is a collective and what is not",
+    "mini-fsdp-2": "collectives are counted in test_sharding",
+    "fsdp-policy-1": "a product; the peak is measured in test_fsdp",
+    "fsdp-policy-2": "what a call of fully_shard takes is tested in test_fsdp",
 }
 
 
@@ -381,6 +391,95 @@ def load_checkpoint_1(n):
     return found
 
 
+def fsdp_load_resharded_1(n):
+    parts = torch.arange(n.n).chunk(n.R)  # as FSDP2 cuts
+    return len(parts[n.R - 1]) if len(parts) == n.R else 0
+
+
+def fsdp_load_resharded_2(n):
+    saved, wanted = (torch.arange(n.n).chunk(ranks) for ranks in (n.R, n.Q))
+    return int(torch.isin(wanted[n.q], saved[n.r]).sum())
+
+
+def fsdp_load_resharded_3(n):
+    with tempfile.TemporaryDirectory() as folder:
+        part, target = Path(folder) / "step_1.part", Path(folder) / "step_1"
+        part.mkdir()
+        for name in ("__0_0.distcp", "__1_0.distcp", ".metadata"):
+            (part / name).write_bytes(b"abc")
+        manifest.publish(part, target, manifest.describe(part, [p.name for p in part.iterdir()]))
+        if "no manifest" in n.what:
+            (target / manifest.NAME).unlink()
+        if "shorter" in n.what:
+            (target / "__0_0.distcp").write_bytes(b"ab")
+        if "only one" in n.what:
+            (target / "__0_0.distcp").unlink()
+        try:
+            manifest.compare(target, manifest.read(target)["files"])
+        except checkpoint.CheckpointError:
+            return "no"
+        return yes(manifest.published(Path(folder), "step_*"))
+
+
+def zero_memory_2(n):
+    shard = zero_memory(n.n, n.R, 3, param_bytes=1)["weights"]
+    return [shard, n.R * shard - n.n]
+
+
+def zero_memory_3(n):
+    sizes = dict(param_bytes=n.w, grad_bytes=n.g, optimizer_bytes=n.o)
+    plain, cut = (sum(zero_memory(10**9, 10**6, stage, **sizes).values()) for stage in (0, n.s))
+    return round(plain / cut, 3)  # what is left of a shard on a million ranks
+
+
+def zero1_step_2(n):
+    """Both moments of AdamW after some updates, by the sum over by the mean."""
+    grads, fixed = torch.randn(5, 100), dict(lr=0.01, betas=(0.9, 0.95), weight_decay=0.0)
+    ends = []
+    for factor in (n.R, 1):
+        state = (torch.zeros(100),) * 3
+        for step, grad in enumerate(grads, 1):
+            state = adamw_step(state[0], factor * grad, *state[1:], step, **fixed)
+        ends.append(state)
+    assert torch.allclose(ends[0][0], ends[1][0], atol=1e-5), "the weights come out right"
+    return [round((a / b).mean().item(), 3) for a, b in zip(ends[0][1:], ends[1][1:], strict=True)]
+
+
+def zero1_step_4(n):
+    halves = [collective_cost(name, 100, 8)["bytes"] for name in ("reduce_scatter", "all_gather")]
+    return (n.k * halves[0] + halves[1]) / sum(halves)
+
+
+def ddp_sync_1(n):
+    grads = [torch.tensor([float(g)]) for g in (n.a, n.b, n.c)]
+    return synced(grads)
+
+
+def ddp_sync_2(n):
+    return synced([torch.tensor([float(n.g)]), *[None] * (n.R - 1)])
+
+
+def synced(grads):
+    args = [([torch.zeros(1)], [g]) for g in grads]
+    found = {rank.value[0].item() for rank in local_ranks.run(ddp.sync_gradients, args)}
+    assert len(found) == 1
+    return found.pop()
+
+
+def ddp_buckets_1(n):
+    params = [nn.Parameter(torch.zeros(int(size))) for size in (n.a, n.b, n.c, n.d)]
+    model = ddp.DataParallel(nn.ParameterList(params), bucket_bytes=4 * int(n.cap))
+    return sum(p.numel() for p in model.buckets[-1])
+
+
+def ddp_buckets_2(n):
+    ends = 0.0
+    for i in range(1, n.k + 1):
+        ready = i / n.k if n.when == "as they fill" else 1.0
+        ends = max(ends, ready) + 1 / n.k
+    return round(100 * (ends - 1), 6)
+
+
 def init_distributed_1(n):
     told = environment(n.m * n.P + n.l, per_machine=n.P, machines=n.m + 1)
     seat = read_world(told, 0)
@@ -470,34 +569,32 @@ def collective_cost_3(n):
     return late["seconds"] / per_mb["seconds"]
 
 
-def ddp_sync_1(n):
-    grads = [torch.tensor([float(g)]) for g in (n.a, n.b, n.c)]
-    return synced(grads)
+def mini_fsdp_1(n):
+    return pad_to_multiple(torch.zeros(n.N), n.R).numel() // n.R
 
 
-def ddp_sync_2(n):
-    return synced([torch.tensor([float(n.g)]), *[None] * (n.R - 1)])
+def mini_fsdp_3(n):
+    grads = torch.rand(n.R, 3) + 1
+    return round((grads.sum(0) / grads.mean(0)).mean().item(), 3)
 
 
-def synced(grads):
-    args = [([torch.zeros(1)], [g]) for g in grads]
-    found = {rank.value[0].item() for rank in local_ranks.run(ddp.sync_gradients, args)}
-    assert len(found) == 1
-    return found.pop()
+def sharding_strategy_1(n):
+    size = FSDPConfig(sharding="HYBRID_SHARD", shard_size=n.S).ranks_per_copy(n.R)
+    return f"({n.R // size}, {size})"
 
 
-def ddp_buckets_1(n):
-    params = [nn.Parameter(torch.zeros(int(size))) for size in (n.a, n.b, n.c, n.d)]
-    model = ddp.DataParallel(nn.ParameterList(params), bucket_bytes=4 * int(n.cap))
-    return sum(p.numel() for p in model.buckets[-1])
+def sharding_strategy_2(n):
+    stage = {"FULL_SHARD": 3, "SHARD_GRAD_OP": 2, "NO_SHARD": 0}[n.name]
+    return zero_traffic(1000, 8, stage) / zero_traffic(1000, 8, 0)
 
 
-def ddp_buckets_2(n):
-    ends = 0.0
-    for i in range(1, n.k + 1):
-        ready = i / n.k if n.when == "as they fill" else 1.0
-        ends = max(ends, ready) + 1 / n.k
-    return round(100 * (ends - 1), 6)
+def mixed_precision_policy_1(n):
+    return [getattr(torch, n.dtype).itemsize, torch.float32.itemsize]
+
+
+def mixed_precision_policy_2(n):
+    total = torch.tensor(1.0, dtype=getattr(torch, n.dtype))
+    return yes(total + n.x != total)
 
 
 FACTS = {
@@ -532,14 +629,27 @@ FACTS = {
     "init-distributed-3": init_distributed_3, "find-the-hang-1": find_the_hang_1,
     "find-the-hang-2": find_the_hang_2, "find-the-hang-3": find_the_hang_3,
     "save-checkpoint-3": save_checkpoint_3, "load-checkpoint-1": load_checkpoint_1,
-    "ddp-sync-1": ddp_sync_1, "ddp-sync-2": ddp_sync_2,
-    "ddp-buckets-1": ddp_buckets_1, "ddp-buckets-2": ddp_buckets_2,
-    "ddp-buckets-3": lambda n: collective_cost("all_reduce", 4 * n.n, n.R)["bytes"],
     "ring-reduce-scatter-1": ring_reduce_scatter_1, "ring-reduce-scatter-2": ring_reduce_scatter_2,
     "ring-all-gather-1": ring_all_gather_1, "ring-all-gather-2": ring_all_gather_2,
     "collective-cost-1":
         lambda n: collectives.collective_cost("all_reduce", n.S, n.R)["bytes"],
     "collective-cost-2": collective_cost_2, "collective-cost-3": collective_cost_3,
+    "ddp-sync-1": ddp_sync_1, "ddp-sync-2": ddp_sync_2,
+    "ddp-buckets-1": ddp_buckets_1, "ddp-buckets-2": ddp_buckets_2,
+    "ddp-buckets-3": lambda n: collective_cost("all_reduce", 4 * n.n, n.R)["bytes"],
+    "fsdp-save-checkpoint-1": lambda n: save_checkpoint_3(SimpleNamespace(n=1000 * n.n)) / n.R,
+    "fsdp-load-resharded-1": fsdp_load_resharded_1, "fsdp-load-resharded-2": fsdp_load_resharded_2,
+    "fsdp-load-resharded-3": fsdp_load_resharded_3,
+    "zero-memory-1": lambda n: sum(zero_memory(n.N * 10**9, n.R, n.s).values()) / 1e9,
+    "zero-memory-2": zero_memory_2, "zero-memory-3": zero_memory_3,
+    "zero1-step-1": lambda n: n.X * zero_traffic(1000, 4, n.s) / zero_traffic(1000, 4, 0),
+    "zero1-step-2": zero1_step_2,
+    "zero1-step-3": lambda n: collective_cost("all_gather", 4 * n.n, n.R)["bytes"],
+    "zero1-step-4": zero1_step_4,
+    "mini-fsdp-1": mini_fsdp_1, "mini-fsdp-3": mini_fsdp_3,
+    "sharding-strategy-1": sharding_strategy_1, "sharding-strategy-2": sharding_strategy_2,
+    "mixed-precision-policy-1": mixed_precision_policy_1,
+    "mixed-precision-policy-2": mixed_precision_policy_2,
 }  # fmt: skip
 
 

@@ -1,0 +1,286 @@
+"""Checks of lesson 22: FSDPTrainer.save_checkpoint.
+
+Oracle: a state whose every number follows from a seed (`measure/known_state.py` puts it
+into a trainer on each rank), which has to be in the files, whole, by name, and nowhere on the way.
+"""
+
+from typing import Any
+
+import torch
+
+from course_lib.checks.report import Wrong
+from course_lib.checks.subject import AnswerError, Subject
+from course_lib.checks.suite import Draw, Suite
+from course_lib.gpt import GPT, GPTConfig
+from course_lib.local_ranks import Rank
+from course_lib.measure.known_state import (
+    SHAPE,
+    V,
+    digest,
+    known,
+    plain_state,
+    random_numbers,
+)
+
+DRIVE = "course_lib.measure.fsdp_checkpoint_drive:"
+PARTS = {
+    "model": ("MODEL", "the weights", "training begins again from nothing."),
+    "optimizer": ("OPTIMIZER", "the optimizer", "the first loss after the resume is still right."),
+    "step": ("STEP", "the step", "warmup is run again, and the run ends that many steps later."),
+    "tokens_seen": ("TOKENS", "the count of tokens", "the log counts from 0 again."),
+    "loader": ("LOADER", "the place in the data", "the run reads again what it has read already."),
+    "scaler": ("SCALER", "the loss scale", "fp16 begins at 65,536 again."),
+    "ranks": ("RANDOM", "the random states", "dropout and sampling draw other numbers."),
+    "config": ("CONFIG", "the settings", "nobody can tell later what made these weights."),
+}
+PLAIN = {"step": "step", "tokens_seen": "tokens_seen", "loader": "next_window", "scaler": "scale",
+         "config": "lr"}  # fmt: skip
+SMALL_BYTES = 1000  # sizes of the objects that ranks exchange; one gathered matrix is more
+
+
+def shapes() -> dict[str, torch.Size]:
+    """Shape of every tensor of a checkpoint of the small model, by path."""
+    with torch.device("meta"):
+        model = GPT(GPTConfig(vocab_size=V, **SHAPE))
+    found = {f"model/{name}": w.shape for name, w in model.state_dict().items()}
+    for name, w in model.named_parameters():
+        moments = {"exp_avg": w.shape, "exp_avg_sq": w.shape, "step": torch.Size([])}
+        found |= {f"optimizer/state/{name}/{key}": shape for key, shape in moments.items()}
+    return found
+
+
+def truth(seed: int) -> dict[str, list]:
+    """[shape, hash] of each of these tensors in the state of a seed."""
+    tied = {"model/head.weight": "model/embedding.weight"}
+    paths = {path: tied.get(path, path).replace("/state/", "/") for path in shapes()}
+    return {path: [list(shape), digest(known(paths[path], shape, seed))]
+            for path, shape in shapes().items()}  # fmt: skip
+
+
+def plain_truth(seed: int, ranks: int) -> dict[str, Any]:
+    """The other values of that state."""
+    numbers = [random_numbers(seed, rank) for rank in range(ranks)]
+    return plain_state(seed) | {"lr": 1e-3, "ranks": numbers}
+
+
+def of_first(path: str, seed: int) -> str:
+    """The first numbers of a tensor of the state, for a message."""
+    values = known(path, shapes()[path], seed)
+    return ", ".join(f"{v:.3f}" for v in values.flatten()[:3].tolist())
+
+
+def driven(subject: Subject, args_by_rank: list[tuple], name: str) -> list[Rank]:
+    """What a driver gives on each rank; RANKS-DIFFER where gloo ended a rank over a message."""
+    try:
+        return subject.run_ranks(args_by_rank, drive=DRIVE + name)
+    except AnswerError as failure:
+        if "ended without a word" not in str(failure):
+            raise
+        raise Wrong("RANKS-DIFFER", "the ranks do not call the same collectives", tried=
+                    f"{len(args_by_rank)} ranks", expected="each collective called by every rank, in "
+                    "the same order", got="a message of another size than a rank waited for",
+                    look="what stands under `if self.world.is_first`.") from None  # fmt: skip
+
+
+def _facts(subject: Subject, draw: Draw, ranks: int, kinds: list[str]) -> list[list[dict]]:
+    """By kind of checkpoint, then by rank."""
+    cases = [{"checkpoint": kind} for kind in kinds]
+    found = driven(subject, [(draw.seed, cases)] * ranks, "saves")
+    return [list(case) for case in zip(*(rank.value for rank in found), strict=True)]
+
+
+def sharded(subject: Subject, draw: Draw) -> None:
+    """Two ranks, each its part: published when it is there, complete, nothing gathered."""
+    (by_rank,) = _facts(subject, draw, 2, ["sharded"])
+    _published(by_rank, "sharded")
+    _stays_sharded(by_rank)
+    _complete(by_rank[0]["file"], draw.seed, 2, "sharded")
+    _returned(by_rank)
+
+
+def full(subject: Subject, draw: Draw) -> None:
+    """Two ranks, one file: whole tensors on rank 0 and nothing on the other."""
+    (by_rank,) = _facts(subject, draw, 2, ["full"])
+    _one_file(by_rank)
+    _published(by_rank, "full")
+    _complete(by_rank[0]["file"], draw.seed, 2, "full")
+    _only_first(by_rank)
+    _returned(by_rank)
+
+
+def uneven(subject: Subject, draw: Draw) -> None:
+    """Three ranks, which share out no matrix evenly, both ways."""
+    for kind, by_rank in zip(("sharded", "full"), _facts(subject, draw, 3, ["sharded", "full"]),
+                             strict=True):  # fmt: skip
+        _published(by_rank, kind)
+        _complete(by_rank[0]["file"], draw.seed, 3, kind)
+
+
+def _tried(by_rank: list | int, kind: str) -> str:
+    ranks = by_rank if isinstance(by_rank, int) else len(by_rank)
+    return f'{ranks} ranks, checkpoint="{kind}", save_checkpoint()'
+
+
+def _lacks(parts: list[str], tried: str) -> None:
+    for part, (code, finding, hides) in PARTS.items():
+        if part in parts:
+            raise Wrong(f"SAVE-NO-{code}", f"a part is missing: {finding}", tried=tried, hides=hides,
+                        expected=f'a part "{part}"', got=f"a state without: {', '.join(parts)}",
+                        look="the parts of DistributedTrainer.save_checkpoint, and their names.")  # fmt: skip
+
+
+def _published(by_rank: list[dict], kind: str) -> None:
+    """There is a checkpoint that counts, and there was when the save returned."""
+    first, tried = by_rank[0], _tried(by_rank, kind)
+    for facts in by_rank:
+        _lacks((facts["handed"] or {}).get("lacks", []), tried)
+    if not first["published"]:
+        raise Wrong("SAVE-UNPUBLISHED", "no checkpoint counts afterwards", tried=tried,
+                    expected="the state handed to `self.write_checkpoint`, which publishes it",
+                    got=f"without a manifest: {', '.join(first['there'])}"[:150] if first["there"]
+                    else "an empty folder",
+                    hides="a kill in the middle leaves half a checkpoint under a good name.",
+                    look="who writes the files, and who says that all of them are there.")  # fmt: skip
+    late = [rank for rank, facts in enumerate(by_rank) if not facts["at_once"]]
+    named = first["file"]["shards"]
+    if late or (named is not None and set(range(len(by_rank))) - set(named)):
+        raise Wrong("SAVE-EARLY", "published, or returned, before the shards of all ranks are there",
+                    tried=tried + f", rank {len(by_rank) - 1} writes slowly",
+                    expected="a checkpoint that names files of every rank when the save returns",
+                    got=f"none yet, seen from rank {late[0]}" if late
+                    else f"files of rank {', '.join(map(str, named)) or 'none'}",
+                    hides="what is missing is noticed by nobody until a resume.",
+                    look="what waits for the other ranks.")  # fmt: skip
+
+
+def _stays_sharded(by_rank: list[dict]) -> None:
+    """Nothing was gathered, and each rank hands over what it keeps."""
+    tried = _tried(by_rank, "sharded")
+    total = sum(facts["kept"] for facts in by_rank)
+    for rank, facts in enumerate(by_rank):
+        handed, sent = (facts["handed"] or {}).get("bytes", 0), facts["gathered"]
+        if sent > SMALL_BYTES or handed > 0.9 * total:
+            raise Wrong("SAVE-GATHERED", "the shards are gathered before they are saved", tried=tried,
+                        expected=f"some {facts['kept']:,} bytes of shards on rank {rank}, none gathered",
+                        got=f"{handed:,} bytes handed over, {sent:,} gathered",
+                        hides="a model that needs all ranks to hold it does not fit on one.",
+                        look="`full_state_dict`, `full_tensor`, and self.config.checkpoint.",
+                        preset="reshard:gathered")  # fmt: skip
+
+
+def _one_file(by_rank: list[dict]) -> None:
+    sharded_parts = (by_rank[0]["handed"] or {}).get("sharded", 0)
+    if sharded_parts or (by_rank[0]["published"] and not by_rank[0]["one_file"]):
+        raise Wrong("SAVE-FULL-SHARDS", "shards are saved where one whole file was asked for",
+                    tried=_tried(by_rank, "full"), expected="whole tensors, in one .pt file",
+                    got=f"{sharded_parts} sharded tensors (DTensor)" if sharded_parts
+                    else "a folder of shards",
+                    hides="rank 0 writes that file, and its shards are not the model.",
+                    look="self.config.checkpoint.")  # fmt: skip
+
+
+def _only_first(by_rank: list[dict]) -> None:
+    for rank, facts in enumerate(by_rank[1:], 1):
+        held = (facts["handed"] or {}).get("bytes", 0)
+        if held > SMALL_BYTES:
+            raise Wrong("SAVE-FULL-EVERYWHERE", "every rank holds the whole state", expected=
+                        f"0 bytes on rank {rank}: rank 0 alone writes", tried=_tried(by_rank, "full"),
+                        got=f"{held:,} bytes on rank {rank}, where its shards take {facts['kept']:,}",
+                        hides="8 ranks of a machine then take 8 times its memory.",
+                        look="`cpu_offload` in StateDictOptions.")  # fmt: skip
+
+
+def _returned(by_rank: list[dict]) -> None:
+    for rank, facts in enumerate(by_rank):
+        if facts["returned"] is None:
+            raise Wrong("NONE", "the answer returned None", tried=f"rank {rank} of {len(by_rank)}",
+                        expected="the path of the checkpoint, on every rank", got="None",
+                        look="the last line: is there a `return`?")  # fmt: skip
+
+
+def _complete(file: dict, seed: int, ranks: int, kind: str) -> None:
+    """Every part is in the file with its value."""
+    tried = _tried(ranks, kind)
+    if "problem" in file:
+        raise Wrong("SAVE-PICKLE", "the checkpoint cannot be read back", tried=tried,
+                    expected="tensors, numbers, text, and lists or dicts of them", got=file["problem"][:150],
+                    look="a part that lacks `.state_dict()`, or `dataclasses.asdict`.")  # fmt: skip
+    _lacks(file["plain"]["lacks"], tried)
+    _names(file["tensors"], tried)
+    _tensors(file["tensors"], seed, tried)
+    _plain(file["plain"], seed, ranks, tried)
+
+
+def _names(found: dict[str, list], tried: str) -> None:
+    """The tensors have the names that `get_state_dict` gives them."""
+    wanted, facts = shapes(), dict(tried=tried)
+    moments = [path for path in found if path.startswith("optimizer/")]
+    if not moments:
+        raise Wrong("SAVE-NO-MOMENTS", "the optimizer's moments are missing", got="no tensor of it",
+                    expected="exp_avg, exp_avg_sq and step of each parameter",
+                    hides="two thirds of the state; the first loss after a resume is still right.",
+                    look='what stands behind "optimizer".', **facts)  # fmt: skip
+    if moments[0].split("/")[2].isdigit():
+        raise Wrong("SAVE-NUMBERS", "the optimizer counts its parameters", got=moments[0],
+                    expected="optimizer/state/embedding.weight/exp_avg",
+                    hides="another grouping numbers them in another way, and nothing tells.",
+                    look="what `get_state_dict` returns for the optimizer.", **facts)  # fmt: skip
+    missing, extra = sorted(wanted.keys() - found.keys()), sorted(found.keys() - wanted.keys())
+    if missing and extra:
+        raise Wrong("SAVE-NAMES", "the names are not those of the plain model", got=extra[0],
+                    expected=missing[0], hides="a plain model, or another wrapper, finds nothing.",
+                    look="the prefix of each key.", **facts)  # fmt: skip
+    if missing:
+        raise Wrong("SAVE-NAMES", f"{len(missing)} of {len(wanted)} tensors are missing", got=
+                    f"no {missing[0]}", expected=f"all {len(wanted)}, {missing[0]} too",
+                    look="where the list of names comes from.", **facts)  # fmt: skip
+
+
+def _tensors(found: dict[str, list], seed: int, tried: str) -> None:
+    wanted = truth(seed)
+    cut = [path for path in wanted if found[path][0] != wanted[path][0]]
+    if cut:
+        raise Wrong("SAVE-RANK0-SHARD", "the shard of one rank is saved as the whole", tried=tried,
+                    expected=f"{cut[0]}: shape {tuple(wanted[cut[0]][0])}",
+                    got=f"shape {tuple(found[cut[0]][0])}",
+                    hides="the file is whole, checksums and all; what the other ranks had is gone.",
+                    look="`to_local`, and what DCP makes of a tensor that is no DTensor.",
+                    preset="reshard:rank0")  # fmt: skip
+    off = [path for path in wanted if found[path] != wanted[path]]
+    if off:
+        code, what = ("MODEL", "weights") if off[0].startswith("model") else ("MOMENTS", "moments")
+        raise Wrong(f"SAVE-{code}", f"the {what} in the file are others", tried=tried,
+                    expected=f"{off[0].replace('/state', '')}: {of_first(off[0], seed)} ...",
+                    got=f"other numbers in {len(off)} of {len(wanted)} tensors",
+                    look="what happens to the tensors on their way.")  # fmt: skip
+
+
+def _plain(found: dict[str, Any], seed: int, ranks: int, tried: str) -> None:
+    wanted = plain_truth(seed, ranks)
+    for part, key in PLAIN.items():
+        if found[key] != wanted[key]:
+            code, finding, hides = PARTS[part]
+            raise Wrong(f"SAVE-{code}", f"in the file {finding} is not the trainer's", tried=tried,
+                        expected=f"{key} {wanted[key]}", got=f"{key} {found[key]}", hides=hides,
+                        look=f'what stands behind "{part}".')  # fmt: skip
+    if found["ranks"] != wanted["ranks"]:
+        count = len(found["ranks"] or [])
+        raise Wrong("SAVE-RANDOM", "the random states are not those of all ranks", tried=tried,
+                    expected=f"{ranks} different ones, torch seeds {[r[2] for r in wanted['ranks']]}",
+                    got=f"{count}, torch seeds {[r[2] for r in found['ranks'] or []]}",
+                    hides="after a resume all ranks draw the same numbers.",
+                    look="`self.world.gather`, and who calls it.")  # fmt: skip
+
+
+SUITES = (
+    Suite(
+        "fsdp-save-checkpoint",
+        (sharded, full, uneven),
+        proved="every part is in the checkpoint with its value, on two ranks and on three;\n"
+        "sharded, nothing is gathered; full, rank 0 alone holds the whole.",
+        remember="no rank has to hold the model for the model to be saved.",
+        next_step="`ls -la` in the folder of a checkpoint, and read manifest.json.",
+        ranks=3,
+        limit_s=12.0,
+    ),
+)

@@ -1,0 +1,290 @@
+# Answers to the exercise fsdp-load-resharded.
+
+# %% right in order
+class FSDPTrainer(fsdp_trainer.FSDPTrainer):
+    def load_checkpoint(self, path=None):
+        saved = self.read_checkpoint(path)
+        if saved is None:
+            return 0
+        plain = saved.plain
+        self.loader.load_state_dict(plain["loader"])
+        model, optimizer = get_state_dict(self.plain_model, self.optimizer)
+        state = saved.fill({"model": model, "optimizer": optimizer})
+        set_state_dict(
+            self.plain_model,
+            self.optimizer,
+            model_state_dict=state["model"],
+            optim_state_dict=state["optimizer"],
+        )
+        self.scaler.load_state_dict(plain["scaler"])
+        self.step, self.tokens_seen = plain["step"], plain["tokens_seen"]
+        if len(plain["ranks"]) == self.world.world_size:
+            checkpoint.restore_random_states(plain["ranks"][self.world.rank])
+        return self.step
+
+# %% right model and optimizer apart
+class FSDPTrainer(fsdp_trainer.FSDPTrainer):
+    def load_checkpoint(self, path=None):
+        saved = self.read_checkpoint(path)
+        if saved is None:
+            return 0
+        plain = saved.plain
+        self.loader.load_state_dict(plain["loader"])
+        model, optimizer = get_state_dict(self.plain_model, self.optimizer)
+        state = saved.fill({"model": model, "optimizer": optimizer})
+        set_model_state_dict(self.plain_model, state["model"])
+        set_optimizer_state_dict(self.plain_model, self.optimizer, state["optimizer"])
+        self.scaler.load_state_dict(plain["scaler"])
+        self.step, self.tokens_seen = plain["step"], plain["tokens_seen"]
+        if len(plain["ranks"]) == self.world.world_size:
+            checkpoint.restore_random_states(plain["ranks"][self.world.rank])
+        return self.step
+
+# %% right the random states first of all, the rest below
+class FSDPTrainer(fsdp_trainer.FSDPTrainer):
+    def load_checkpoint(self, path=None):
+        if (saved := self.read_checkpoint(path)) is not None:
+            self.loader.load_state_dict(saved.plain["loader"])
+            parts = dict(zip(("model", "optimizer"), get_state_dict(self.plain_model, self.optimizer)))
+            parts = saved.fill(parts)
+            set_state_dict(self.plain_model, self.optimizer, model_state_dict=parts["model"],
+                           optim_state_dict=parts["optimizer"])
+            self.scaler.load_state_dict(saved.plain["scaler"])
+            self.tokens_seen = saved.plain["tokens_seen"]
+            self.step = saved.plain["step"]
+            ranks = saved.plain["ranks"]
+            if len(ranks) == self.world.world_size:
+                checkpoint.restore_random_states(ranks[self.world.rank])
+        return 0 if saved is None else self.step
+
+# %% wrong LOAD-EMPTY something is always there
+class FSDPTrainer(fsdp_trainer.FSDPTrainer):
+    def load_checkpoint(self, path=None):
+        saved = self.read_checkpoint(path)
+        plain = saved.plain
+        self.loader.load_state_dict(plain["loader"])
+        model, optimizer = get_state_dict(self.plain_model, self.optimizer)
+        state = saved.fill({"model": model, "optimizer": optimizer})
+        set_state_dict(
+            self.plain_model,
+            self.optimizer,
+            model_state_dict=state["model"],
+            optim_state_dict=state["optimizer"],
+        )
+        self.scaler.load_state_dict(plain["scaler"])
+        self.step, self.tokens_seen = plain["step"], plain["tokens_seen"]
+        if len(plain["ranks"]) == self.world.world_size:
+            checkpoint.restore_random_states(plain["ranks"][self.world.rank])
+        return self.step
+
+# %% wrong LOAD-NO-MOMENTS the weights alone
+class FSDPTrainer(fsdp_trainer.FSDPTrainer):
+    def load_checkpoint(self, path=None):
+        saved = self.read_checkpoint(path)
+        if saved is None:
+            return 0
+        plain = saved.plain
+        self.loader.load_state_dict(plain["loader"])
+        model, optimizer = get_state_dict(self.plain_model, self.optimizer)
+        moments = {name: {k: t.clone() for k, t in m.items()} for name, m in optimizer["state"].items()}
+        optimizer["state"] = moments
+        state = saved.fill({"model": model, "optimizer": optimizer})
+        set_model_state_dict(self.plain_model, state["model"])
+        self.scaler.load_state_dict(plain["scaler"])
+        self.step, self.tokens_seen = plain["step"], plain["tokens_seen"]
+        if len(plain["ranks"]) == self.world.world_size:
+            checkpoint.restore_random_states(plain["ranks"][self.world.rank])
+        return self.step
+
+# %% wrong LOAD-NO-STEP resumes at step 0
+class FSDPTrainer(fsdp_trainer.FSDPTrainer):
+    def load_checkpoint(self, path=None):
+        saved = self.read_checkpoint(path)
+        if saved is None:
+            return 0
+        plain = saved.plain
+        self.loader.load_state_dict(plain["loader"])
+        model, optimizer = get_state_dict(self.plain_model, self.optimizer)
+        state = saved.fill({"model": model, "optimizer": optimizer})
+        set_state_dict(
+            self.plain_model,
+            self.optimizer,
+            model_state_dict=state["model"],
+            optim_state_dict=state["optimizer"],
+        )
+        self.scaler.load_state_dict(plain["scaler"])
+        self.tokens_seen = plain["tokens_seen"]
+        if len(plain["ranks"]) == self.world.world_size:
+            checkpoint.restore_random_states(plain["ranks"][self.world.rank])
+        return plain["step"]
+
+# %% wrong LOAD-NO-LOADER reads from the beginning
+class FSDPTrainer(fsdp_trainer.FSDPTrainer):
+    def load_checkpoint(self, path=None):
+        saved = self.read_checkpoint(path)
+        if saved is None:
+            return 0
+        plain = saved.plain
+        model, optimizer = get_state_dict(self.plain_model, self.optimizer)
+        state = saved.fill({"model": model, "optimizer": optimizer})
+        set_state_dict(
+            self.plain_model,
+            self.optimizer,
+            model_state_dict=state["model"],
+            optim_state_dict=state["optimizer"],
+        )
+        self.scaler.load_state_dict(plain["scaler"])
+        self.step, self.tokens_seen = plain["step"], plain["tokens_seen"]
+        if len(plain["ranks"]) == self.world.world_size:
+            checkpoint.restore_random_states(plain["ranks"][self.world.rank])
+        return self.step
+
+# %% wrong LOAD-WORLD another number of ranks refused
+class FSDPTrainer(fsdp_trainer.FSDPTrainer):
+    def load_checkpoint(self, path=None):
+        saved = self.read_checkpoint(path)
+        if saved is None:
+            return 0
+        plain = saved.plain
+        if len(plain["ranks"]) != self.world.world_size:
+            raise ValueError(f"saved on {len(plain['ranks'])} ranks, this run has {self.world.world_size}")
+        self.loader.load_state_dict(plain["loader"])
+        model, optimizer = get_state_dict(self.plain_model, self.optimizer)
+        state = saved.fill({"model": model, "optimizer": optimizer})
+        set_state_dict(
+            self.plain_model,
+            self.optimizer,
+            model_state_dict=state["model"],
+            optim_state_dict=state["optimizer"],
+        )
+        self.scaler.load_state_dict(plain["scaler"])
+        self.step, self.tokens_seen = plain["step"], plain["tokens_seen"]
+        checkpoint.restore_random_states(plain["ranks"][self.world.rank])
+        return self.step
+
+# %% wrong LOAD-WORLD a random state for every rank
+class FSDPTrainer(fsdp_trainer.FSDPTrainer):
+    def load_checkpoint(self, path=None):
+        saved = self.read_checkpoint(path)
+        if saved is None:
+            return 0
+        plain = saved.plain
+        self.loader.load_state_dict(plain["loader"])
+        model, optimizer = get_state_dict(self.plain_model, self.optimizer)
+        state = saved.fill({"model": model, "optimizer": optimizer})
+        set_state_dict(
+            self.plain_model,
+            self.optimizer,
+            model_state_dict=state["model"],
+            optim_state_dict=state["optimizer"],
+        )
+        self.scaler.load_state_dict(plain["scaler"])
+        self.step, self.tokens_seen = plain["step"], plain["tokens_seen"]
+        checkpoint.restore_random_states(plain["ranks"][self.world.rank])
+        return self.step
+
+# %% wrong LOAD-RANDOM rank 0's for all
+class FSDPTrainer(fsdp_trainer.FSDPTrainer):
+    def load_checkpoint(self, path=None):
+        saved = self.read_checkpoint(path)
+        if saved is None:
+            return 0
+        plain = saved.plain
+        self.loader.load_state_dict(plain["loader"])
+        model, optimizer = get_state_dict(self.plain_model, self.optimizer)
+        state = saved.fill({"model": model, "optimizer": optimizer})
+        set_state_dict(
+            self.plain_model,
+            self.optimizer,
+            model_state_dict=state["model"],
+            optim_state_dict=state["optimizer"],
+        )
+        self.scaler.load_state_dict(plain["scaler"])
+        self.step, self.tokens_seen = plain["step"], plain["tokens_seen"]
+        checkpoint.restore_random_states(plain["ranks"][0])
+        return self.step
+
+# %% wrong LOAD-POSITION moments in the order of the parameters
+class FSDPTrainer(fsdp_trainer.FSDPTrainer):
+    def load_checkpoint(self, path=None):
+        saved = self.read_checkpoint(path)
+        if saved is None:
+            return 0
+        plain = saved.plain
+        self.loader.load_state_dict(plain["loader"])
+        model, optimizer = get_state_dict(self.plain_model, self.optimizer)
+        state = saved.fill({"model": model, "optimizer": optimizer})
+        set_model_state_dict(self.plain_model, state["model"])
+        moments = list(state["optimizer"]["state"].values())
+        self.optimizer.state.update(zip(self.plain_model.parameters(), moments))
+        self.scaler.load_state_dict(plain["scaler"])
+        self.step, self.tokens_seen = plain["step"], plain["tokens_seen"]
+        if len(plain["ranks"]) == self.world.world_size:
+            checkpoint.restore_random_states(plain["ranks"][self.world.rank])
+        return self.step
+
+# %% wrong LOAD-HALF-SAVE the last folder by name
+class FSDPTrainer(fsdp_trainer.FSDPTrainer):
+    def load_checkpoint(self, path=None):
+        folders = sorted((Path(self.config.out) / "checkpoints").glob("step_*"))
+        if path is None and not folders:
+            return 0
+        path = Path(path or folders[-1])
+        plain = checkpoint.load(path / "plain.pt")
+        self.loader.load_state_dict(plain["loader"])
+        model, optimizer = get_state_dict(self.plain_model, self.optimizer)
+        state = {"model": model, "optimizer": optimizer}
+        tensors = flatten(state)
+        dcp.load(tensors, checkpoint_id=path)
+        set_state_dict(self.plain_model, self.optimizer, model_state_dict=model, optim_state_dict=optimizer)
+        self.scaler.load_state_dict(plain["scaler"])
+        self.step, self.tokens_seen = plain["step"], plain["tokens_seen"]
+        if len(plain["ranks"]) == self.world.world_size:
+            checkpoint.restore_random_states(plain["ranks"][self.world.rank])
+        return self.step
+
+# %% wrong LOAD-SENDS whole on rank 0, then to all
+class FSDPTrainer(fsdp_trainer.FSDPTrainer):
+    def load_checkpoint(self, path=None):
+        saved = self.read_checkpoint(path)
+        if saved is None:
+            return 0
+        plain = saved.plain
+        self.loader.load_state_dict(plain["loader"])
+        options = StateDictOptions(full_state_dict=True)
+        model, optimizer = get_state_dict(self.plain_model, self.optimizer, options=options)
+        state = saved.fill({"model": model, "optimizer": optimizer})
+        set_state_dict(
+            self.plain_model,
+            self.optimizer,
+            model_state_dict=state["model"],
+            optim_state_dict=state["optimizer"],
+            options=StateDictOptions(full_state_dict=True, broadcast_from_rank0=True),
+        )
+        self.scaler.load_state_dict(plain["scaler"])
+        self.step, self.tokens_seen = plain["step"], plain["tokens_seen"]
+        if len(plain["ranks"]) == self.world.world_size:
+            checkpoint.restore_random_states(plain["ranks"][self.world.rank])
+        return self.step
+
+# %% wrong LOAD-HALF the loader at the end
+class FSDPTrainer(fsdp_trainer.FSDPTrainer):
+    def load_checkpoint(self, path=None):
+        saved = self.read_checkpoint(path)
+        if saved is None:
+            return 0
+        plain = saved.plain
+        model, optimizer = get_state_dict(self.plain_model, self.optimizer)
+        state = saved.fill({"model": model, "optimizer": optimizer})
+        set_state_dict(
+            self.plain_model,
+            self.optimizer,
+            model_state_dict=state["model"],
+            optim_state_dict=state["optimizer"],
+        )
+        self.scaler.load_state_dict(plain["scaler"])
+        self.step, self.tokens_seen = plain["step"], plain["tokens_seen"]
+        self.loader.load_state_dict(plain["loader"])
+        if len(plain["ranks"]) == self.world.world_size:
+            checkpoint.restore_random_states(plain["ranks"][self.world.rank])
+        return self.step

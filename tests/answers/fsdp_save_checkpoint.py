@@ -1,0 +1,373 @@
+# Answers to the exercise fsdp-save-checkpoint.
+
+# %% right in one dict
+class FSDPTrainer(fsdp_trainer.FSDPTrainer):
+    def save_checkpoint(self):
+        full = self.config.checkpoint == "full"
+        options = StateDictOptions(full_state_dict=full, cpu_offload=full)
+        model, optimizer = get_state_dict(self.plain_model, self.optimizer, options=options)
+        state = {
+            "step": self.step,
+            "tokens_seen": self.tokens_seen,
+            "model": model,
+            "optimizer": optimizer,
+            "scaler": self.scaler.state_dict(),
+            "loader": self.loader.state_dict(),
+            "ranks": self.world.gather(checkpoint.random_states()),
+            "config": dataclasses.asdict(self.config),
+        }
+        return self.write_checkpoint(state)
+
+# %% right model and optimizer apart, part by part
+class FSDPTrainer(fsdp_trainer.FSDPTrainer):
+    def save_checkpoint(self):
+        options = StateDictOptions()
+        if self.config.checkpoint == "full":
+            options = StateDictOptions(full_state_dict=True, cpu_offload=True)
+        state = {part: getattr(self, part).state_dict() for part in ("scaler", "loader")}
+        state["model"] = get_model_state_dict(self.plain_model, options=options)
+        state["optimizer"] = get_optimizer_state_dict(self.plain_model, self.optimizer, options=options)
+        state |= {"step": self.step, "tokens_seen": self.tokens_seen, "config": vars(self.config).copy()}
+        random = checkpoint.random_states()
+        state["ranks"] = self.world.gather(random)
+        return str(self.write_checkpoint(state))
+
+# %% right full by hand, moved off the other ranks
+class FSDPTrainer(fsdp_trainer.FSDPTrainer):
+    def save_checkpoint(self):
+        full = self.config.checkpoint == "full"
+        options = StateDictOptions(full_state_dict=full)
+        model, optimizer = get_state_dict(self.plain_model, self.optimizer, options=options)
+        if full and not self.world.is_first:
+            model, optimizer = {}, {}
+        return self.write_checkpoint({
+            "step": self.step,
+            "tokens_seen": self.tokens_seen,
+            "model": model,
+            "optimizer": optimizer,
+            "scaler": self.scaler.state_dict(),
+            "loader": self.loader.state_dict(),
+            "ranks": self.world.gather(checkpoint.random_states()),
+            "config": dataclasses.asdict(self.config),
+        })
+
+# %% wrong SAVE-RANK0-SHARD local tensors
+class FSDPTrainer(fsdp_trainer.FSDPTrainer):
+    def save_checkpoint(self):
+        full = self.config.checkpoint == "full"
+        options = StateDictOptions(full_state_dict=full, cpu_offload=full)
+        model, optimizer = get_state_dict(self.plain_model, self.optimizer, options=options)
+        model = {name: w.to_local() if isinstance(w, DTensor) else w for name, w in model.items()}
+        state = {
+            "step": self.step,
+            "tokens_seen": self.tokens_seen,
+            "model": model,
+            "optimizer": optimizer,
+            "scaler": self.scaler.state_dict(),
+            "loader": self.loader.state_dict(),
+            "ranks": self.world.gather(checkpoint.random_states()),
+            "config": dataclasses.asdict(self.config),
+        }
+        return self.write_checkpoint(state)
+
+# %% wrong SAVE-RANK0-SHARD rank 0's part in the one file
+class FSDPTrainer(fsdp_trainer.FSDPTrainer):
+    def save_checkpoint(self):
+        model, optimizer = get_state_dict(self.plain_model, self.optimizer)
+        if self.config.checkpoint == "full":
+            model = {name: w.to_local() for name, w in model.items()}
+            optimizer["state"] = {
+                name: {key: t.to_local() if isinstance(t, DTensor) else t for key, t in moments.items()}
+                for name, moments in optimizer["state"].items()
+            }
+        return self.write_checkpoint({
+            "step": self.step,
+            "tokens_seen": self.tokens_seen,
+            "model": model,
+            "optimizer": optimizer,
+            "scaler": self.scaler.state_dict(),
+            "loader": self.loader.state_dict(),
+            "ranks": self.world.gather(checkpoint.random_states()),
+            "config": dataclasses.asdict(self.config),
+        })
+
+# %% wrong RANKS-STUCK rank 0 alone saves
+class FSDPTrainer(fsdp_trainer.FSDPTrainer):
+    def save_checkpoint(self):
+        path = Path(self.config.out) / "checkpoints" / f"step_{self.step:08d}"
+        if not self.world.is_first:
+            return path
+        full = self.config.checkpoint == "full"
+        options = StateDictOptions(full_state_dict=full, cpu_offload=full)
+        model, optimizer = get_state_dict(self.plain_model, self.optimizer, options=options)
+        return self.write_checkpoint({
+            "step": self.step,
+            "tokens_seen": self.tokens_seen,
+            "model": model,
+            "optimizer": optimizer,
+            "scaler": self.scaler.state_dict(),
+            "loader": self.loader.state_dict(),
+            "ranks": self.world.gather(checkpoint.random_states()),
+            "config": dataclasses.asdict(self.config),
+        })
+
+# %% wrong SAVE-GATHERED always full
+class FSDPTrainer(fsdp_trainer.FSDPTrainer):
+    def save_checkpoint(self):
+        full = True
+        options = StateDictOptions(full_state_dict=full, cpu_offload=full)
+        model, optimizer = get_state_dict(self.plain_model, self.optimizer, options=options)
+        state = {
+            "step": self.step,
+            "tokens_seen": self.tokens_seen,
+            "model": model,
+            "optimizer": optimizer,
+            "scaler": self.scaler.state_dict(),
+            "loader": self.loader.state_dict(),
+            "ranks": self.world.gather(checkpoint.random_states()),
+            "config": dataclasses.asdict(self.config),
+        }
+        return self.write_checkpoint(state)
+
+# %% wrong SAVE-GATHERED every tensor whole
+class FSDPTrainer(fsdp_trainer.FSDPTrainer):
+    def save_checkpoint(self):
+        full = self.config.checkpoint == "full"
+        options = StateDictOptions(full_state_dict=True)
+        model, optimizer = get_state_dict(self.plain_model, self.optimizer, options=options)
+        state = {
+            "step": self.step,
+            "tokens_seen": self.tokens_seen,
+            "model": model,
+            "optimizer": optimizer,
+            "scaler": self.scaler.state_dict(),
+            "loader": self.loader.state_dict(),
+            "ranks": self.world.gather(checkpoint.random_states()),
+            "config": dataclasses.asdict(self.config),
+        }
+        return self.write_checkpoint(state)
+
+# %% wrong SAVE-FULL-SHARDS the setting ignored
+class FSDPTrainer(fsdp_trainer.FSDPTrainer):
+    def save_checkpoint(self):
+        model, optimizer = get_state_dict(self.plain_model, self.optimizer)
+        state = {
+            "step": self.step,
+            "tokens_seen": self.tokens_seen,
+            "model": model,
+            "optimizer": optimizer,
+            "scaler": self.scaler.state_dict(),
+            "loader": self.loader.state_dict(),
+            "ranks": self.world.gather(checkpoint.random_states()),
+            "config": dataclasses.asdict(self.config),
+        }
+        return self.write_checkpoint(state)
+
+# %% wrong SAVE-FULL-EVERYWHERE the whole on every rank
+class FSDPTrainer(fsdp_trainer.FSDPTrainer):
+    def save_checkpoint(self):
+        full = self.config.checkpoint == "full"
+        options = StateDictOptions(full_state_dict=full)
+        model, optimizer = get_state_dict(self.plain_model, self.optimizer, options=options)
+        state = {
+            "step": self.step,
+            "tokens_seen": self.tokens_seen,
+            "model": model,
+            "optimizer": optimizer,
+            "scaler": self.scaler.state_dict(),
+            "loader": self.loader.state_dict(),
+            "ranks": self.world.gather(checkpoint.random_states()),
+            "config": dataclasses.asdict(self.config),
+        }
+        return self.write_checkpoint(state)
+
+# %% wrong SAVE-UNPUBLISHED DCP into the final folder
+class FSDPTrainer(fsdp_trainer.FSDPTrainer):
+    def save_checkpoint(self):
+        model, optimizer = get_state_dict(self.plain_model, self.optimizer)
+        path = Path(self.config.out) / "checkpoints" / f"step_{self.step:08d}"
+        dcp.save({"model": model, "optimizer": optimizer, "step": self.step}, checkpoint_id=path)
+        return path
+
+# %% wrong SAVE-UNPUBLISHED a file from every rank
+class FSDPTrainer(fsdp_trainer.FSDPTrainer):
+    def save_checkpoint(self):
+        options = StateDictOptions(full_state_dict=True)
+        model, optimizer = get_state_dict(self.plain_model, self.optimizer, options=options)
+        folder = Path(self.config.out) / "checkpoints"
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / f"step_{self.step:08d}_rank{self.world.rank}.pt"
+        torch.save({"model": model, "optimizer": optimizer, "step": self.step}, path)
+        return path
+
+# %% wrong SAVE-EARLY rank 0 publishes what it sees
+class FSDPTrainer(fsdp_trainer.FSDPTrainer):
+    def save_checkpoint(self):
+        import json
+
+        model, optimizer = get_state_dict(self.plain_model, self.optimizer)
+        folder = Path(self.config.out) / "checkpoints" / f"step_{self.step:08d}"
+        folder.mkdir(parents=True, exist_ok=True)
+        shard = {name: w.to_local() for name, w in model.items()}
+        torch.save({"model": shard, "step": self.step}, folder / f"__{self.world.rank}_0.distcp")
+        if self.world.is_first:
+            files = manifest.describe(folder, [p.name for p in folder.glob("__*")])
+            (folder / "manifest.json").write_text(json.dumps({"files": files}))
+        return folder
+
+# %% wrong SAVE-NUMBERS the optimizer's own state dict
+class FSDPTrainer(fsdp_trainer.FSDPTrainer):
+    def save_checkpoint(self):
+        full = self.config.checkpoint == "full"
+        options = StateDictOptions(full_state_dict=full, cpu_offload=full)
+        model, optimizer = get_state_dict(self.plain_model, self.optimizer, options=options)
+        state = {
+            "step": self.step,
+            "tokens_seen": self.tokens_seen,
+            "model": model,
+            "optimizer": self.optimizer.state_dict(),
+            "scaler": self.scaler.state_dict(),
+            "loader": self.loader.state_dict(),
+            "ranks": self.world.gather(checkpoint.random_states()),
+            "config": dataclasses.asdict(self.config),
+        }
+        return self.write_checkpoint(state)
+
+# %% wrong SAVE-NO-OPTIMIZER weights and step
+class FSDPTrainer(fsdp_trainer.FSDPTrainer):
+    def save_checkpoint(self):
+        full = self.config.checkpoint == "full"
+        options = StateDictOptions(full_state_dict=full, cpu_offload=full)
+        model, optimizer = get_state_dict(self.plain_model, self.optimizer, options=options)
+        state = {
+            "step": self.step,
+            "tokens_seen": self.tokens_seen,
+            "model": model,
+            "config": dataclasses.asdict(self.config),
+        }
+        return self.write_checkpoint(state)
+
+# %% wrong SAVE-NO-MOMENTS the groups alone
+class FSDPTrainer(fsdp_trainer.FSDPTrainer):
+    def save_checkpoint(self):
+        full = self.config.checkpoint == "full"
+        options = StateDictOptions(full_state_dict=full, cpu_offload=full)
+        model, optimizer = get_state_dict(self.plain_model, self.optimizer, options=options)
+        state = {
+            "step": self.step,
+            "tokens_seen": self.tokens_seen,
+            "model": model,
+            "optimizer": {"state": {}, "param_groups": optimizer["param_groups"]},
+            "scaler": self.scaler.state_dict(),
+            "loader": self.loader.state_dict(),
+            "ranks": self.world.gather(checkpoint.random_states()),
+            "config": dataclasses.asdict(self.config),
+        }
+        return self.write_checkpoint(state)
+
+# %% wrong SAVE-NO-LOADER no place in the data
+class FSDPTrainer(fsdp_trainer.FSDPTrainer):
+    def save_checkpoint(self):
+        full = self.config.checkpoint == "full"
+        options = StateDictOptions(full_state_dict=full, cpu_offload=full)
+        model, optimizer = get_state_dict(self.plain_model, self.optimizer, options=options)
+        state = {
+            "step": self.step,
+            "tokens_seen": self.tokens_seen,
+            "model": model,
+            "optimizer": optimizer,
+            "scaler": self.scaler.state_dict(),
+            "ranks": self.world.gather(checkpoint.random_states()),
+            "config": dataclasses.asdict(self.config),
+        }
+        return self.write_checkpoint(state)
+
+# %% wrong SAVE-NO-RANDOM no random states
+class FSDPTrainer(fsdp_trainer.FSDPTrainer):
+    def save_checkpoint(self):
+        full = self.config.checkpoint == "full"
+        options = StateDictOptions(full_state_dict=full, cpu_offload=full)
+        model, optimizer = get_state_dict(self.plain_model, self.optimizer, options=options)
+        state = {
+            "step": self.step,
+            "tokens_seen": self.tokens_seen,
+            "model": model,
+            "optimizer": optimizer,
+            "scaler": self.scaler.state_dict(),
+            "loader": self.loader.state_dict(),
+            "config": dataclasses.asdict(self.config),
+        }
+        return self.write_checkpoint(state)
+
+# %% wrong SAVE-RANDOM those of rank 0 alone
+class FSDPTrainer(fsdp_trainer.FSDPTrainer):
+    def save_checkpoint(self):
+        full = self.config.checkpoint == "full"
+        options = StateDictOptions(full_state_dict=full, cpu_offload=full)
+        model, optimizer = get_state_dict(self.plain_model, self.optimizer, options=options)
+        state = {
+            "step": self.step,
+            "tokens_seen": self.tokens_seen,
+            "model": model,
+            "optimizer": optimizer,
+            "scaler": self.scaler.state_dict(),
+            "loader": self.loader.state_dict(),
+            "ranks": [checkpoint.random_states()],
+            "config": dataclasses.asdict(self.config),
+        }
+        return self.write_checkpoint(state)
+
+# %% wrong SAVE-NAMES names of a compiled model
+class FSDPTrainer(fsdp_trainer.FSDPTrainer):
+    def save_checkpoint(self):
+        full = self.config.checkpoint == "full"
+        options = StateDictOptions(full_state_dict=full, cpu_offload=full)
+        model, optimizer = get_state_dict(self.plain_model, self.optimizer, options=options)
+        state = {
+            "step": self.step,
+            "tokens_seen": self.tokens_seen,
+            "model": {"_orig_mod." + name: w for name, w in model.items()},
+            "optimizer": optimizer,
+            "scaler": self.scaler.state_dict(),
+            "loader": self.loader.state_dict(),
+            "ranks": self.world.gather(checkpoint.random_states()),
+            "config": dataclasses.asdict(self.config),
+        }
+        return self.write_checkpoint(state)
+
+# %% wrong SAVE-NAMES parameters, a tied head missing
+class FSDPTrainer(fsdp_trainer.FSDPTrainer):
+    def save_checkpoint(self):
+        full = self.config.checkpoint == "full"
+        options = StateDictOptions(full_state_dict=full, cpu_offload=full)
+        model, optimizer = get_state_dict(self.plain_model, self.optimizer, options=options)
+        model = {name: model[name] for name, _ in self.plain_model.named_parameters()}
+        state = {
+            "step": self.step,
+            "tokens_seen": self.tokens_seen,
+            "model": model,
+            "optimizer": optimizer,
+            "scaler": self.scaler.state_dict(),
+            "loader": self.loader.state_dict(),
+            "ranks": self.world.gather(checkpoint.random_states()),
+            "config": dataclasses.asdict(self.config),
+        }
+        return self.write_checkpoint(state)
+
+# %% wrong NONE nothing returned
+class FSDPTrainer(fsdp_trainer.FSDPTrainer):
+    def save_checkpoint(self):
+        full = self.config.checkpoint == "full"
+        options = StateDictOptions(full_state_dict=full, cpu_offload=full)
+        model, optimizer = get_state_dict(self.plain_model, self.optimizer, options=options)
+        state = {
+            "step": self.step,
+            "tokens_seen": self.tokens_seen,
+            "model": model,
+            "optimizer": optimizer,
+            "scaler": self.scaler.state_dict(),
+            "loader": self.loader.state_dict(),
+            "ranks": self.world.gather(checkpoint.random_states()),
+            "config": dataclasses.asdict(self.config),
+        }
+        self.write_checkpoint(state)
