@@ -102,7 +102,7 @@ export const spec = {
   },
   summary(r, { mode, size, overlap, slow }) {
     const how = (overlap ? "" : ", nothing beside computing") + (slow > 1 ? `; rank 1 computes ${fmt(100 * (slow - 1))} percent longer` : "");
-    return `${MODES.find((m) => m[0] === mode)[1]}, ${fmt(size)} of ${LAYERS} layers together${how}: the step ends at ${fmt(r.end)}, ${fmt(r.waits)} later than computing alone. A rank sends ${fmt(r.sent)} MB in ${fmt(r.collectives)} collectives and holds up to ${fmt(r.peak)} MB of parameters.`;
+    return `${MODES.find((m) => m[0] === mode)[1]}, ${fmt(size)} of ${LAYERS} layers together${how}: the step ends at ${fmt(r.end)}, ${fmt(r.waits)} later than computing alone. A rank sends ${fmt(r.sent)} MB in ${fmt(r.collectives)} collective${r.collectives > 1 ? "s" : ""} and holds up to ${fmt(r.peak)} MB of parameters.`;
   },
 };
 

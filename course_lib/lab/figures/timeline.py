@@ -153,10 +153,11 @@ def summary(result: dict[str, Any], state: dict[str, Any]) -> str:
     """One sentence with the numbers, the one a screen reader hears."""
     beside = "" if state["overlap"] else ", nothing beside computing"
     longer = 100 * (state["slow"] - 1)
+    plural = "s" if result["collectives"] > 1 else ""
     slow = f"; rank 1 computes {fmt(longer)} percent longer" if longer else ""
     return (
         f"{MODES[state['mode']]}, {fmt(state['size'])} of {LAYERS} layers together{beside}{slow}: the "
         f"step ends at {fmt(result['end'])}, {fmt(result['waits'])} later than computing alone. "
-        f"A rank sends {fmt(result['sent'])} MB in {fmt(result['collectives'])} collectives and "
+        f"A rank sends {fmt(result['sent'])} MB in {fmt(result['collectives'])} collective{plural} and "
         f"holds up to {fmt(result['peak'])} MB of parameters."
     )
