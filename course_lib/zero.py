@@ -30,6 +30,14 @@ from course_lib.collectives import (
 STAGES = (0, 1, 2, 3)
 
 
+def check_stage(stage: int, world_size: int) -> None:
+    """ValueError for a stage that is none of `STAGES`, or a world_size below 1."""
+    if stage not in STAGES:
+        raise ValueError(f"stage must be one of {', '.join(map(str, STAGES))}, got {stage!r}")
+    if world_size < 1:
+        raise ValueError(f"world_size must be at least 1, got {world_size}")
+
+
 def zero_memory(
     num_params: int, world_size: int, stage: int, *,
     param_bytes: int = 2, grad_bytes: int = 2, optimizer_bytes: int = 12,
@@ -40,11 +48,11 @@ def zero_memory(
     stage 2 the gradients too, stage 3 the weights too. A shard has ceil(num_params / world_size)
     numbers; each takes `param_bytes`, `grad_bytes` or `optimizer_bytes` (12: float32 master copy
     and Adam's two moments). Ints. No stage changes activations, or the blocks that stage 3 has
-    gathered for the moment; neither counts. ValueError for another stage or a world_size below 1.
+    gathered for the moment; neither counts. ValueError as `check_stage`.
 
     Source: Rajbhandari et al. 2020, section 5 and figure 1.
     """
-    _refuse(stage, world_size)
+    check_stage(stage, world_size)
     shard = math.ceil(num_params / world_size)
     held = [shard if stage >= first else num_params for first in (3, 2, 1)]
     each = (param_bytes, grad_bytes, optimizer_bytes)
@@ -59,11 +67,11 @@ def zero_traffic(
 
     Stage 0 all-reduces the gradients. Stages 1 and 2 reduce-scatter them and all-gather the new
     weights: the two halves of an all-reduce, so as much. Stage 3 gathers the weights twice, before
-    forward and before backward: half as much again. ValueError as `zero_memory`.
+    forward and before backward: half as much again. ValueError as `check_stage`.
 
     Source: Rajbhandari et al. 2020, section 7.
     """
-    _refuse(stage, world_size)
+    check_stage(stage, world_size)
     issued = {
         0: [("all_reduce", grad_bytes)],
         1: [("reduce_scatter", grad_bytes), ("all_gather", param_bytes)],
@@ -94,7 +102,7 @@ def zero1_step(
     three new shards. The update is `adamw_step` with the mean of the gradients over the R ranks.
     Collectives: one `reduce_scatter` of the gradients and one `all_gather` of the weights, both in
     grad's dtype; together they send what one all-reduce of the gradients sends, 2 (R - 1) / R times
-    its bytes.
+    its bytes. A `group` of None is the default group; where there is none, the world has one rank.
     """
     _, world_size = place(group)
     mine = reduce_scatter(pad_to_multiple(grad, world_size), group)
@@ -151,10 +159,3 @@ class ShardedAdamW(torch.optim.Optimizer):
 
 def _trained(settings: dict) -> list[Tensor]:
     return [p for p in settings["params"] if p.requires_grad]
-
-
-def _refuse(stage: int, world_size: int) -> None:
-    if stage not in STAGES:
-        raise ValueError(f"stage must be one of {', '.join(map(str, STAGES))}, got {stage!r}")
-    if world_size < 1:
-        raise ValueError(f"world_size must be at least 1, got {world_size}")

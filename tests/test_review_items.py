@@ -15,8 +15,7 @@ from torch import nn
 from course_lib import checkpoint, collectives, ddp, local_ranks, manifest
 from course_lib.adamw import adamw_step
 from course_lib.batches import get_batch, shard_of_rank
-from course_lib.collectives import collective_cost
-from course_lib.collectives import pad_to_multiple
+from course_lib.collectives import collective_cost, pad_to_multiple
 from course_lib.ddp_trainer import DistributedTrainer
 from course_lib.fsdp_config import FSDPConfig
 from course_lib.gpt import GPT, MLP, GPTConfig, RMSNorm, apply_rotary_pos_emb, rotate_half

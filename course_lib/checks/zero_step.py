@@ -1,0 +1,240 @@
+"""Checks of lesson 20: zero1_step, on 1 to 4 ranks.
+
+Oracle: one process with all weights (zero_mistakes.py). Beside the values they look at what each rank
+holds and sends: an update that shards nothing has the right values.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from course_lib.checks import expect
+from course_lib.checks import zero_mistakes as mistakes
+from course_lib.checks.report import Wrong
+from course_lib.checks.subject import AnswerError, Subject
+from course_lib.checks.suite import Draw, Suite
+from course_lib.checks.zero_mistakes import SETTINGS, STATE, Case, case
+from course_lib.measure.traffic import sent_bytes
+
+RESULTS = ("weights", *STATE)
+HARMLESS = {"reduce_scatter", "allgather", "send", "recv", "barrier"}
+# a dozen float32 operations of 6e-8 each; moves of lr = 0.01 beside weights near 1
+CLOSE = dict(rtol=1e-5, atol=1e-6)
+
+
+def _run(subject: Subject, cases: Sequence[Case], drive: str = "updates") -> list[list[dict]]:
+    """What each case gave, by case and then by rank."""
+    ranks = cases[0].ranks
+    given = [([(c.inputs(rank), SETTINGS) for c in cases],) for rank in range(ranks)]
+    found = subject.run_ranks(given, drive=f"course_lib.measure.zero_drive:{drive}")
+    return [[rank.value[i] for rank in found] for i in range(len(cases))]
+
+
+def _form(c: Case, found: list[dict], tried: str) -> None:
+    """Four tensors from every rank: all weights in the gradient's dtype, three float32 shards."""
+    for rank, one in enumerate(found):
+        out, at = one["out"], f"{tried}; rank {rank}"
+        _four(out, at)
+        for name, value in zip(STATE, out[1:], strict=True):
+            _one_shard(c, name, value, at)
+        if one["held"] > 12 * c.shard:
+            raise Wrong("ZERO1-WHOLE-STATE", "the shards keep something larger alive", tried=at,
+                        expected=f"{12 * c.shard} bytes behind master, m and v",
+                        got=f"{one['held']} bytes", fits="shards that are views of a whole vector.",
+                        look="where a slice is returned.")  # fmt: skip
+        _all_weights(c, out[0], at)
+        if one["changed"]:
+            raise Wrong("INPLACE", f"{one['changed'][0]} was changed in place", tried=at,
+                        expected="arguments that stay as they are",
+                        got=f"other numbers in {', '.join(one['changed'])}",
+                        look="methods that end in an underscore, `+=`, collectives that write into\n"
+                        "their argument.")  # fmt: skip
+
+
+def _four(out, tried: str) -> None:
+    wanted = "(weights, master, m, v)"
+    if out is None:
+        raise Wrong("NONE", "the answer returned None", tried=tried, expected=wanted, got="None",
+                    look="the last line: is there a `return`?")  # fmt: skip
+    if not isinstance(out, (tuple, list)) or len(out) != 4:
+        got = (
+            f"{len(out)} values" if isinstance(out, (tuple, list)) else f"type {type(out).__name__}"
+        )
+        raise Wrong("ZERO1-FOUR", "the answer is not four tensors", tried=tried, expected=wanted,
+                    got=got, look="what stands after `return`.")  # fmt: skip
+    for name, value in zip(RESULTS, out, strict=True):
+        if not isinstance(value, Tensor):
+            raise Wrong("TYPE", f"{name} is no tensor", tried=tried, expected=wanted,
+                        got=f"{name}: type {type(value).__name__}", look="what stands after `return`.")  # fmt: skip
+
+
+def _one_shard(c: Case, name: str, value: Tensor, tried: str) -> None:
+    facts = dict(tried=tried, expected=f"{name}: {c.shard} numbers, {4 * c.shard} bytes",
+                 got=f"{name}: shape {tuple(value.shape)}, {value.nbytes} bytes")  # fmt: skip
+    if c.ranks > 1 and value.numel() >= c.size:
+        raise Wrong("ZERO1-WHOLE-STATE", f"every rank holds all of {name}", **facts,
+                    fits="optimizer state that is not sharded.", preset="zero:one",
+                    hides="the right weights, and no byte saved.",
+                    look="what comes back besides the weights.")  # fmt: skip
+    if tuple(value.shape) != (c.shard,):
+        raise Wrong("SHAPE", f"the shape of {name} is another one", **facts,
+                    look="which numbers this rank updates.")  # fmt: skip
+    if value.dtype != torch.float32:
+        raise Wrong("ZERO1-STATE-16", f"{name} is not kept in float32", **facts,
+                    hides="updates smaller than the rounding of 16 bits would be lost.",
+                    look="which tensor is cast, and which one is returned.")  # fmt: skip
+
+
+def _all_weights(c: Case, weights: Tensor, tried: str) -> None:
+    dtype = c.grads[0].dtype
+    facts = dict(tried=tried, expected=f"all {c.size} new weights",
+                 got=f"weights of shape {tuple(weights.shape)}")  # fmt: skip
+    if tuple(weights.shape) != (c.size,):
+        if weights.numel() == c.ranks * c.shard:
+            raise Wrong("ZERO1-PADDING", "the padding is still among the weights", **facts,
+                        fits=f"{c.ranks} shards of {c.shard}, end to end.",
+                        look="how many of the gathered numbers are weights.")  # fmt: skip
+        if weights.numel() == c.shard:
+            raise Wrong("ZERO1-NOT-GATHERED", "a rank gets its own weights alone", **facts,
+                        look="the last step: what do the other ranks know that this one needs?")  # fmt: skip
+    expect.tensor(weights, shape=(c.size,), dtype=dtype, tried=f"{tried}; the weights")
+
+
+def _values(c: Case, found: list[dict], tried: str) -> None:
+    """The moments first: they show a gradient that is too long, which AdamW's step hides."""
+    for rank, one in enumerate(found):
+        weights, *shards = one["out"]
+        at = f"{tried}; rank {rank}"
+        for name, value in zip(STATE, shards, strict=True):
+            expect.not_finite(value, tried=f"{at}; {name}")
+        m, v, master = shards[1], shards[2], shards[0]
+        expect.values(m, c.cut(c.after["m"], rank), mistakes.gradients(c, rank), **CLOSE,
+                      tried=f"{at}; m", finding="m differs", look="the gradient that reaches AdamW.")  # fmt: skip
+        expect.values(v, c.cut(c.after["v"], rank), mistakes.olds(c, rank, "v"), **CLOSE,
+                      tried=f"{at}; v", finding="v differs", look="what AdamW gets for v.")  # fmt: skip
+        expect.values(master, c.cut(c.after["master"], rank), mistakes.masters(c, rank), **CLOSE,
+                      tried=f"{at}; master", finding="the new master differs",
+                      look="what AdamW gets: step number, rate, decay, eps.")  # fmt: skip
+        near = CLOSE if weights.dtype == torch.float32 else dict(rtol=2**-8, atol=1e-6)  # 8 bits
+        expect.values(weights.float(), c.after["master"], mistakes.wholes(c, rank), **near,
+                      tried=f"{at}; weights", finding="the new weights differ",
+                      look="what is gathered, and in which order.")  # fmt: skip
+
+
+def _traffic(c: Case, found: list[dict], tried: str) -> None:
+    """One reduce-scatter and one all-gather's worth of bytes, in the gradient's dtype."""
+    size, R = c.grads[0].element_size(), c.ranks
+    padded = R * c.shard * size
+    right = sent_bytes([("reduce_scatter", padded), ("allgather", padded)], R)
+    for rank, one in enumerate(found):
+        seen = one["seen"]
+        sent, names = sent_bytes(seen, R), {name for name, _ in seen}
+        if names <= HARMLESS and abs(sent - right) < 0.5:
+            continue
+        facts = dict(tried=f"{tried}; rank {rank}", expected=f"{right:.0f} bytes sent: reduce_scatter "
+                     f"{padded}, allgather {padded}", got=f"{sent:.0f} bytes sent: {_said(seen)}")  # fmt: skip
+        raise mistakes.traffic(seen, padded, size, **facts)
+
+
+def _said(seen: list) -> str:
+    return ", ".join(f"{name} {num_bytes}" for name, num_bytes in seen[:4])[:60] or "none"
+
+
+def four_results(subject: Subject, draw: Draw) -> None:
+    """Two ranks: all weights and three shards come back, and every input stays as it is."""
+    c = case(draw, 2, draw.size(8, 12, 16))
+    _form(c, *_run(subject, [c]), c.tried)
+
+
+def one_process(subject: Subject, draw: Draw) -> None:
+    """Two ranks, updates 1 and 3: moments, master and weights as one process has them."""
+    cases = [case(draw, 2, draw.size(8, 12, 16), step) for step in (1, 3)]
+    for c, found in zip(cases, _run(subject, cases), strict=True):
+        _form(c, found, c.tried)
+        _values(c, found, c.tried)
+
+
+def four_ranks(subject: Subject, draw: Draw) -> None:
+    """Four ranks: the values again, and what each sends."""
+    c = case(draw, 4, draw.size(8, 12, 16), 3)
+    (found,) = _run(subject, [c])
+    _form(c, found, c.tried)
+    _values(c, found, c.tried)
+    _traffic(c, found, c.tried)
+
+
+def sixteen_bits(subject: Subject, draw: Draw) -> None:
+    """A model in bfloat16: 16 bits travel, both ways, and 32 are kept."""
+    c = case(draw, 2, draw.size(8, 12, 16), 3, torch.bfloat16)
+    (found,) = _run(subject, [c])
+    _form(c, found, c.tried)
+    _values(c, found, c.tried)
+    _traffic(c, found, c.tried)
+
+
+def three_ranks(subject: Subject, draw: Draw) -> None:
+    """Three ranks divide nothing: the last shards are padded, and one may be padding alone."""
+    cases = [case(draw, 3, draw.size(10, 11, 13), 3), case(draw, 3, 4)]
+    try:
+        results = _run(subject, cases)
+    except AnswerError as failure:
+        raise Wrong("ZERO1-PAD", "a number of ranks that divides nothing fails",
+                    tried=cases[0].tried, expected=f"shards of {cases[0].shard}, the last one padded",
+                    got=f"{failure.error}"[:120],
+                    look="how long the gradient is when it is cut into equal parts.") from None  # fmt: skip
+    for c, found in zip(cases, results, strict=True):
+        _form(c, found, c.tried)
+        _values(c, found, c.tried)
+        _traffic(c, found, c.tried)
+
+
+def groups(subject: Subject, draw: Draw) -> None:
+    """A group is the world of its ranks: two pairs, each with weights of its own."""
+    pairs = [case(draw, 2, draw.size(8, 12), 3) for _ in range(2)]
+    tried = f"4 ranks, two groups of 2; {pairs[0].tried}"
+    given = [([(pairs[rank // 2].inputs(rank % 2), SETTINGS)],) for rank in range(4)]
+    facts = dict(tried=tried, look="every call that takes a `group`.")
+    try:
+        found = subject.run_ranks(given, drive="course_lib.measure.zero_drive:updates_in_pairs")
+        for c, ranks in zip(pairs, (found[:2], found[2:]), strict=True):
+            _form(c, [r.value[0] for r in ranks], tried)
+            _values(c, [r.value[0] for r in ranks], tried)
+    except AnswerError as failure:
+        got = f"{type(failure.error).__name__}: {failure.error}"[:120]
+        raise Wrong("ZERO1-GROUP", "a group is not used everywhere", got=got, **facts,
+                    expected="each pair updates its own weights") from None  # fmt: skip
+    except Wrong as wrong:
+        raise Wrong("ZERO1-GROUP", "a group is not used everywhere", got=wrong.finding, **facts,
+                    expected="each pair updates its own weights") from None  # fmt: skip
+
+
+def alone(subject: Subject, draw: Draw) -> None:
+    """One process without any group is a world of one rank: plain AdamW."""
+    c = case(draw, 1, draw.size(5, 6), 3)
+    given = c.inputs(0)
+    tried = f"no process group; {c.size} weights, update 3"
+    try:
+        out = subject.call(*given.values(), **SETTINGS)
+    except AnswerError as failure:
+        raise Wrong("ZERO1-ALONE", "a world without a group fails", tried=tried,
+                    expected="an update of all weights",
+                    got=f"{type(failure.error).__name__}: {failure.error}"[:120],
+                    look="where the world size comes from: `place(group)`.") from None  # fmt: skip
+    found = [{"out": out, "held": 0, "seen": [], "changed": []}]
+    _form(c, found, tried)
+    _values(c, found, tried)
+
+
+SUITES = (
+    Suite(
+        "zero1-step",
+        (four_results, one_process, four_ranks, sixteen_bits, three_ranks, groups, alone),
+        proved="each rank keeps 1/R of master and moments, sends as much as an all-reduce,\n"
+        "and all have the weights of one process.",
+        remember="reduce-scatter, update, all-gather: 12/R bytes kept, not one byte more sent.",
+        next_step="2, 3 and 4 ranks with `local_ranks.run`, and the bytes of each.",
+        ranks=4,
+        limit_s=12.0,
+    ),
+)

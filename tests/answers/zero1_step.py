@@ -1,0 +1,314 @@
+# Answers to the exercise zero1-step.
+
+# %% right torch's own collectives and optimizer arithmetic, in place on copies
+def zero1_step(grad, master, m, v, step, *, lr, betas, weight_decay, eps=1e-8, group=None):
+    ranks = dist.get_world_size(group) if dist.is_initialized() else 1
+    S = -(-grad.numel() // ranks)
+    padded = torch.zeros(ranks * S, dtype=grad.dtype)
+    padded[: grad.numel()] = grad
+    mine = torch.empty(S, dtype=grad.dtype)
+    if dist.is_initialized():
+        dist.reduce_scatter(mine, list(padded.chunk(ranks)), group=group)
+    else:
+        mine = padded
+    g = mine.to(torch.float32).div_(ranks)
+    new, m, v = master.clone(), m.lerp(g, 1 - betas[0]), v.lerp(g * g, 1 - betas[1])
+    new *= 1 - lr * weight_decay
+    root = (v / (1 - betas[1] ** step)).sqrt().add_(eps)
+    new.addcdiv_(m, root, value=-lr / (1 - betas[0] ** step))
+    parts = [torch.empty(S, dtype=grad.dtype) for _ in range(ranks)]
+    if dist.is_initialized():
+        dist.all_gather(parts, new.to(grad.dtype), group=group)
+    else:
+        parts = [new.to(grad.dtype)]
+    return torch.cat(parts)[: grad.numel()], new, m, v
+
+# %% right the rings of lesson 17, state in one stack
+def zero1_step(grad, master, m, v, step, *, lr, betas, weight_decay, eps=1e-8, group=None):
+    from course_lib.collectives import ring_all_gather, ring_reduce_scatter
+
+    _, world_size = place(group)
+    padded = pad_to_multiple(grad, world_size)
+    total = ring_reduce_scatter(padded, group) if world_size > 1 else padded
+    settings = dict(lr=lr, betas=betas, weight_decay=weight_decay, eps=eps)
+    state = torch.stack(adamw_step(master, total.float() / world_size, m, v, step, **settings))
+    sent = state[0].type(grad.dtype)
+    whole = ring_all_gather(sent, group) if world_size > 1 else sent
+    return whole.narrow(0, 0, grad.numel()), *state
+
+# %% right a row per rank
+def zero1_step(grad, master, m, v, step, *, lr, betas, weight_decay, eps=1e-8, group=None):
+    rank, R = place(group)
+    S = math.ceil(grad.numel() / R)
+    buffer = grad.new_zeros(R, S)
+    buffer.view(-1)[: grad.numel()] = grad
+    g = reduce_scatter(buffer, group)[0].float().mul(1 / R)
+    master, m, v = adamw_step(master, g, m, v, step, lr=lr, betas=betas, weight_decay=weight_decay, eps=eps)
+    gathered = all_gather(master[None].to(grad), group)
+    return gathered.flatten()[: grad.numel()].clone(), master, m, v
+
+# %% wrong STUB untouched
+def zero1_step(grad, master, m, v, step, *, lr, betas, weight_decay, eps=1e-8, group=None):
+    raise NotImplementedError("your code here")
+
+# %% wrong ZERO1-FOUR the state is not handed back
+def zero1_step(grad, master, m, v, step, *, lr, betas, weight_decay, eps=1e-8, group=None):
+    _, world_size = place(group)
+    mine = reduce_scatter(pad_to_multiple(grad, world_size), group)
+    mean = mine.float() / world_size
+    master, m, v = adamw_step(
+        master, mean, m, v, step, lr=lr, betas=betas, weight_decay=weight_decay, eps=eps
+    )
+    weights = all_gather(master.to(grad.dtype), group)[: grad.numel()]
+    return weights
+
+# %% wrong ZERO1-WHOLE-STATE shards nothing: state and update of all weights on every rank
+def zero1_step(grad, master, m, v, step, *, lr, betas, weight_decay, eps=1e-8, group=None):
+    rank, world_size = place(group)
+    dist.all_reduce(total := grad.clone(), group=group)
+    master, m, v = (all_gather(x, group)[: grad.numel()] for x in (master, m, v))
+    master, m, v = adamw_step(
+        master, total.float() / world_size, m, v, step, lr=lr, betas=betas, weight_decay=weight_decay, eps=eps
+    )
+    return master.to(grad.dtype), master, m, v
+
+# %% wrong ZERO1-WHOLE-STATE shards that are views of everything
+def zero1_step(grad, master, m, v, step, *, lr, betas, weight_decay, eps=1e-8, group=None):
+    rank, world_size = place(group)
+    if world_size > 1:
+        dist.all_reduce(total := grad.clone(), group=group)
+    whole = [all_gather(x, group) for x in (master, m, v)]
+    total = pad_to_multiple(total, world_size).float() / world_size
+    new = adamw_step(whole[0], total, *whole[1:], step, lr=lr, betas=betas, weight_decay=weight_decay, eps=eps)
+    return new[0].to(grad.dtype)[: grad.numel()], *(x.chunk(world_size)[rank] for x in new)
+
+# %% wrong ZERO1-SUM never divides by the world size
+def zero1_step(grad, master, m, v, step, *, lr, betas, weight_decay, eps=1e-8, group=None):
+    _, world_size = place(group)
+    mine = reduce_scatter(pad_to_multiple(grad, world_size), group)
+    mean = mine.float()
+    master, m, v = adamw_step(
+        master, mean, m, v, step, lr=lr, betas=betas, weight_decay=weight_decay, eps=eps
+    )
+    weights = all_gather(master.to(grad.dtype), group)[: grad.numel()]
+    return weights, master, m, v
+
+# %% wrong ZERO1-DIVIDED-TWICE before and after the sum
+def zero1_step(grad, master, m, v, step, *, lr, betas, weight_decay, eps=1e-8, group=None):
+    _, world_size = place(group)
+    mine = reduce_scatter(pad_to_multiple(grad / world_size, world_size), group)
+    mean = mine.float() / world_size
+    master, m, v = adamw_step(
+        master, mean, m, v, step, lr=lr, betas=betas, weight_decay=weight_decay, eps=eps
+    )
+    weights = all_gather(master.to(grad.dtype), group)[: grad.numel()]
+    return weights, master, m, v
+
+# %% wrong ZERO1-OWN updates its shard with its own gradient
+def zero1_step(grad, master, m, v, step, *, lr, betas, weight_decay, eps=1e-8, group=None):
+    _, world_size = place(group)
+    rank, _ = place(group)
+    mine = pad_to_multiple(grad, world_size).chunk(world_size)[rank]
+    mean = mine.float()
+    master, m, v = adamw_step(
+        master, mean, m, v, step, lr=lr, betas=betas, weight_decay=weight_decay, eps=eps
+    )
+    weights = all_gather(master.to(grad.dtype), group)[: grad.numel()]
+    return weights, master, m, v
+
+# %% wrong ZERO1-SHARD the shard of the next rank
+def zero1_step(grad, master, m, v, step, *, lr, betas, weight_decay, eps=1e-8, group=None):
+    rank, world_size = place(group)
+    dist.all_reduce(total := grad.clone(), group=group)
+    mine = pad_to_multiple(total, world_size).chunk(world_size)[(rank + 1) % world_size]
+    mean = mine.float() / world_size
+    master, m, v = adamw_step(
+        master, mean, m, v, step, lr=lr, betas=betas, weight_decay=weight_decay, eps=eps
+    )
+    weights = all_gather(master.to(grad.dtype), group)[: grad.numel()]
+    return weights, master, m, v
+
+# %% wrong ZERO1-ALL-REDUCE all-reduce in place of reduce-scatter
+def zero1_step(grad, master, m, v, step, *, lr, betas, weight_decay, eps=1e-8, group=None):
+    rank, world_size = place(group)
+    total = grad.clone()
+    if world_size > 1:
+        dist.all_reduce(total, group=group)
+    mine = pad_to_multiple(total, world_size).chunk(world_size)[rank]
+    mean = mine.float() / world_size
+    master, m, v = adamw_step(
+        master, mean, m, v, step, lr=lr, betas=betas, weight_decay=weight_decay, eps=eps
+    )
+    weights = all_gather(master.to(grad.dtype), group)[: grad.numel()]
+    return weights, master, m, v
+
+# %% wrong ZERO1-GATHERS the moments are gathered too
+def zero1_step(grad, master, m, v, step, *, lr, betas, weight_decay, eps=1e-8, group=None):
+    _, world_size = place(group)
+    mine = reduce_scatter(pad_to_multiple(grad, world_size), group)
+    mean = mine.float() / world_size
+    master, m, v = adamw_step(
+        master, mean, m, v, step, lr=lr, betas=betas, weight_decay=weight_decay, eps=eps
+    )
+    weights = all_gather(master.to(grad.dtype), group)[: grad.numel()]
+    all_gather(m, group), all_gather(v, group)
+    return weights, master, m, v
+
+# %% wrong ZERO1-GATHER-WIDE gathers float32, then casts
+def zero1_step(grad, master, m, v, step, *, lr, betas, weight_decay, eps=1e-8, group=None):
+    _, world_size = place(group)
+    mine = reduce_scatter(pad_to_multiple(grad, world_size), group)
+    mean = mine.float() / world_size
+    master, m, v = adamw_step(
+        master, mean, m, v, step, lr=lr, betas=betas, weight_decay=weight_decay, eps=eps
+    )
+    weights = all_gather(master, group)[: grad.numel()].to(grad.dtype)
+    return weights, master, m, v
+
+# %% wrong DTYPE gathers float32 and leaves it at that
+def zero1_step(grad, master, m, v, step, *, lr, betas, weight_decay, eps=1e-8, group=None):
+    _, world_size = place(group)
+    mine = reduce_scatter(pad_to_multiple(grad, world_size), group)
+    mean = mine.float() / world_size
+    master, m, v = adamw_step(
+        master, mean, m, v, step, lr=lr, betas=betas, weight_decay=weight_decay, eps=eps
+    )
+    weights = all_gather(master, group)[: grad.numel()]
+    return weights, master, m, v
+
+# %% wrong ZERO1-REDUCE-WIDE float32 before the sum
+def zero1_step(grad, master, m, v, step, *, lr, betas, weight_decay, eps=1e-8, group=None):
+    _, world_size = place(group)
+    mine = reduce_scatter(pad_to_multiple(grad.float(), world_size), group)
+    mean = mine.float() / world_size
+    master, m, v = adamw_step(
+        master, mean, m, v, step, lr=lr, betas=betas, weight_decay=weight_decay, eps=eps
+    )
+    weights = all_gather(master.to(grad.dtype), group)[: grad.numel()]
+    return weights, master, m, v
+
+# %% wrong ZERO1-STATE-16 the rounded master is kept
+def zero1_step(grad, master, m, v, step, *, lr, betas, weight_decay, eps=1e-8, group=None):
+    _, world_size = place(group)
+    mine = reduce_scatter(pad_to_multiple(grad, world_size), group)
+    mean = mine.float() / world_size
+    master, m, v = adamw_step(
+        master, mean, m, v, step, lr=lr, betas=betas, weight_decay=weight_decay, eps=eps
+    )
+    master = master.to(grad.dtype)
+    weights = all_gather(master, group)[: grad.numel()]
+    return weights, master, m, v
+
+# %% wrong ZERO1-PAD no padding
+def zero1_step(grad, master, m, v, step, *, lr, betas, weight_decay, eps=1e-8, group=None):
+    _, world_size = place(group)
+    mine = reduce_scatter(grad, group)
+    mean = mine.float() / world_size
+    master, m, v = adamw_step(
+        master, mean, m, v, step, lr=lr, betas=betas, weight_decay=weight_decay, eps=eps
+    )
+    weights = all_gather(master.to(grad.dtype), group)[: grad.numel()]
+    return weights, master, m, v
+
+# %% wrong ZERO1-PADDING the padding is not cut off
+def zero1_step(grad, master, m, v, step, *, lr, betas, weight_decay, eps=1e-8, group=None):
+    _, world_size = place(group)
+    mine = reduce_scatter(pad_to_multiple(grad, world_size), group)
+    mean = mine.float() / world_size
+    master, m, v = adamw_step(
+        master, mean, m, v, step, lr=lr, betas=betas, weight_decay=weight_decay, eps=eps
+    )
+    weights = all_gather(master.to(grad.dtype), group)
+    return weights, master, m, v
+
+# %% wrong ZERO1-STALE gathers before the update
+def zero1_step(grad, master, m, v, step, *, lr, betas, weight_decay, eps=1e-8, group=None):
+    _, world_size = place(group)
+    mine = reduce_scatter(pad_to_multiple(grad, world_size), group)
+    mean = mine.float() / world_size
+    weights = all_gather(master.to(grad.dtype), group)[: grad.numel()]
+    master, m, v = adamw_step(
+        master, mean, m, v, step, lr=lr, betas=betas, weight_decay=weight_decay, eps=eps
+    )
+    return weights, master, m, v
+
+# %% wrong ZERO1-STEP every update is the first
+def zero1_step(grad, master, m, v, step, *, lr, betas, weight_decay, eps=1e-8, group=None):
+    _, world_size = place(group)
+    mine = reduce_scatter(pad_to_multiple(grad, world_size), group)
+    mean = mine.float() / world_size
+    master, m, v = adamw_step(
+        master, mean, m, v, 1, lr=lr, betas=betas, weight_decay=weight_decay, eps=eps
+    )
+    weights = all_gather(master.to(grad.dtype), group)[: grad.numel()]
+    return weights, master, m, v
+
+# %% wrong ZERO1-NO-DECAY weight decay is not handed on
+def zero1_step(grad, master, m, v, step, *, lr, betas, weight_decay, eps=1e-8, group=None):
+    _, world_size = place(group)
+    mine = reduce_scatter(pad_to_multiple(grad, world_size), group)
+    mean = mine.float() / world_size
+    master, m, v = adamw_step(
+        master, mean, m, v, step, lr=lr, betas=betas, weight_decay=0.0, eps=eps
+    )
+    weights = all_gather(master.to(grad.dtype), group)[: grad.numel()]
+    return weights, master, m, v
+
+# %% wrong ZERO1-STATE-OLD the new state is dropped
+def zero1_step(grad, master, m, v, step, *, lr, betas, weight_decay, eps=1e-8, group=None):
+    _, world_size = place(group)
+    mine = reduce_scatter(pad_to_multiple(grad, world_size), group)
+    mean = mine.float() / world_size
+    new, _, _ = adamw_step(
+        master, mean, m, v, step, lr=lr, betas=betas, weight_decay=weight_decay, eps=eps
+    )
+    weights = all_gather(new.to(grad.dtype), group)[: grad.numel()]
+    return weights, master, m, v
+
+# %% wrong INPLACE state written over
+def zero1_step(grad, master, m, v, step, *, lr, betas, weight_decay, eps=1e-8, group=None):
+    given = master, m, v
+    _, world_size = place(group)
+    mine = reduce_scatter(pad_to_multiple(grad, world_size), group)
+    mean = mine.float() / world_size
+    master, m, v = adamw_step(
+        master, mean, m, v, step, lr=lr, betas=betas, weight_decay=weight_decay, eps=eps
+    )
+    given[0].copy_(master), given[1].copy_(m), given[2].copy_(v)
+    weights = all_gather(master.to(grad.dtype), group)[: grad.numel()]
+    return weights, master, m, v
+
+# %% wrong INPLACE the gradient is reduced where it lies
+def zero1_step(grad, master, m, v, step, *, lr, betas, weight_decay, eps=1e-8, group=None):
+    rank, world_size = place(group)
+    if world_size > 1:
+        dist.all_reduce(grad, group=group)
+    mine = pad_to_multiple(grad, world_size).chunk(world_size)[rank]
+    mean = mine.float() / world_size
+    master, m, v = adamw_step(
+        master, mean, m, v, step, lr=lr, betas=betas, weight_decay=weight_decay, eps=eps
+    )
+    weights = all_gather(master.to(grad.dtype), group)[: grad.numel()]
+    return weights, master, m, v
+
+# %% wrong ZERO1-GROUP the default group, always
+def zero1_step(grad, master, m, v, step, *, lr, betas, weight_decay, eps=1e-8, group=None):
+    _, world_size = place()
+    mine = reduce_scatter(pad_to_multiple(grad, world_size))
+    mean = mine.float() / world_size
+    master, m, v = adamw_step(
+        master, mean, m, v, step, lr=lr, betas=betas, weight_decay=weight_decay, eps=eps
+    )
+    weights = all_gather(master.to(grad.dtype))[: grad.numel()]
+    return weights, master, m, v
+
+# %% wrong ZERO1-ALONE a process group is always there
+def zero1_step(grad, master, m, v, step, *, lr, betas, weight_decay, eps=1e-8, group=None):
+    world_size = dist.get_world_size(group)
+    mine = reduce_scatter(pad_to_multiple(grad, world_size), group)
+    mean = mine.float() / world_size
+    master, m, v = adamw_step(
+        master, mean, m, v, step, lr=lr, betas=betas, weight_decay=weight_decay, eps=eps
+    )
+    weights = all_gather(master.to(grad.dtype), group)[: grad.numel()]
+    return weights, master, m, v

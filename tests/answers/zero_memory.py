@@ -1,0 +1,112 @@
+# Answers to the exercise zero-memory.
+
+# %% right one part after the other
+def zero_memory(num_params, world_size, stage, *, param_bytes=2, grad_bytes=2, optimizer_bytes=12):
+    check_stage(stage, world_size)
+    shard = (num_params + world_size - 1) // world_size
+    weights = gradients = optimizer = num_params
+    if stage >= 1:
+        optimizer = shard
+    if stage >= 2:
+        gradients = shard
+    if stage == 3:
+        weights = shard
+    return {
+        "weights": weights * param_bytes,
+        "gradients": gradients * grad_bytes,
+        "optimizer": optimizer * optimizer_bytes,
+    }
+
+# %% right a table of what each stage shards
+def zero_memory(num_params: int, world_size: int, stage: int, *, param_bytes: int = 2,
+                grad_bytes: int = 2, optimizer_bytes: int = 12) -> dict[str, int]:
+    sharded = {0: "", 1: "o", 2: "og", 3: "ogw"}
+    if stage not in sharded or world_size <= 0:
+        raise ValueError(f"stage {stage} on {world_size} ranks")
+    q, r = divmod(num_params, world_size)
+    part = q + bool(r)
+    sizes = {"weights": param_bytes, "gradients": grad_bytes, "optimizer": optimizer_bytes}
+    return {k: b * (part if k[0] in sharded[stage] else num_params) for k, b in sizes.items()}
+
+# %% wrong STUB untouched
+def zero_memory(num_params, world_size, stage, *, param_bytes=2, grad_bytes=2, optimizer_bytes=12):
+    raise NotImplementedError("your code here")
+
+# %% wrong ZERO-KEYS one total
+def zero_memory(num_params, world_size, stage, *, param_bytes=2, grad_bytes=2, optimizer_bytes=12):
+    check_stage(stage, world_size)
+    shard = math.ceil(num_params / world_size)
+    held = [shard if stage >= first else num_params for first in (3, 2, 1)]
+    return held[0] * param_bytes + held[1] * grad_bytes + held[2] * optimizer_bytes
+
+# %% wrong ZERO-NO-MASTER two moments alone
+def zero_memory(num_params, world_size, stage, *, param_bytes=2, grad_bytes=2, optimizer_bytes=8):
+    check_stage(stage, world_size)
+    shard = math.ceil(num_params / world_size)
+    held = [shard if stage >= first else num_params for first in (3, 2, 1)]
+    return {"weights": held[0] * param_bytes, "gradients": held[1] * grad_bytes, "optimizer": held[2] * optimizer_bytes}
+
+# %% wrong TYPE an even division
+def zero_memory(num_params, world_size, stage, *, param_bytes=2, grad_bytes=2, optimizer_bytes=12):
+    check_stage(stage, world_size)
+    shard = num_params / world_size
+    held = [shard if stage >= first else num_params for first in (3, 2, 1)]
+    return {"weights": held[0] * param_bytes, "gradients": held[1] * grad_bytes, "optimizer": held[2] * optimizer_bytes}
+
+# %% wrong ZERO-FLOOR rounded down
+def zero_memory(num_params, world_size, stage, *, param_bytes=2, grad_bytes=2, optimizer_bytes=12):
+    check_stage(stage, world_size)
+    shard = num_params // world_size
+    held = [shard if stage >= first else num_params for first in (3, 2, 1)]
+    return {"weights": held[0] * param_bytes, "gradients": held[1] * grad_bytes, "optimizer": held[2] * optimizer_bytes}
+
+# %% wrong ZERO-CEIL-BYTES bytes divided and rounded
+def zero_memory(num_params, world_size, stage, *, param_bytes=2, grad_bytes=2, optimizer_bytes=12):
+    check_stage(stage, world_size)
+    whole = {"weights": num_params * param_bytes, "gradients": num_params * grad_bytes,
+             "optimizer": num_params * optimizer_bytes}
+    return {k: math.ceil(b / world_size) if stage >= first else b
+            for (k, b), first in zip(whole.items(), (3, 2, 1))}
+
+# %% wrong ZERO-SWAPPED stage 2 shards weights
+def zero_memory(num_params, world_size, stage, *, param_bytes=2, grad_bytes=2, optimizer_bytes=12):
+    check_stage(stage, world_size)
+    shard = math.ceil(num_params / world_size)
+    held = [shard if stage >= first else num_params for first in (2, 3, 1)]
+    return {"weights": held[0] * param_bytes, "gradients": held[1] * grad_bytes, "optimizer": held[2] * optimizer_bytes}
+
+# %% wrong ZERO-NOT-TOO each stage shards one part
+def zero_memory(num_params, world_size, stage, *, param_bytes=2, grad_bytes=2, optimizer_bytes=12):
+    check_stage(stage, world_size)
+    shard = math.ceil(num_params / world_size)
+    return {
+        "weights": (shard if stage == 3 else num_params) * param_bytes,
+        "gradients": (shard if stage == 2 else num_params) * grad_bytes,
+        "optimizer": (shard if stage == 1 else num_params) * optimizer_bytes,
+    }
+
+# %% wrong ZERO-ALL-AT-ONCE sixteen bytes over R from stage 1 on
+def zero_memory(num_params, world_size, stage, *, param_bytes=2, grad_bytes=2, optimizer_bytes=12):
+    check_stage(stage, world_size)
+    n = math.ceil(num_params / world_size) if stage else num_params
+    return {"weights": n * param_bytes, "gradients": n * grad_bytes, "optimizer": n * optimizer_bytes}
+
+# %% wrong ZERO-STAGE-OFF a stage early
+def zero_memory(num_params, world_size, stage, *, param_bytes=2, grad_bytes=2, optimizer_bytes=12):
+    check_stage(stage, world_size)
+    shard = math.ceil(num_params / world_size)
+    held = [shard if stage >= first else num_params for first in (2, 1, 0)]
+    return {"weights": held[0] * param_bytes, "gradients": held[1] * grad_bytes, "optimizer": held[2] * optimizer_bytes}
+
+# %% wrong ZERO-FIXED sizes by heart
+def zero_memory(num_params, world_size, stage, *, param_bytes=2, grad_bytes=2, optimizer_bytes=12):
+    check_stage(stage, world_size)
+    shard = math.ceil(num_params / world_size)
+    held = [shard if stage >= first else num_params for first in (3, 2, 1)]
+    return {"weights": held[0] * 2, "gradients": held[1] * 2, "optimizer": held[2] * 12}
+
+# %% wrong ZERO-REFUSES any stage will do
+def zero_memory(num_params, world_size, stage, *, param_bytes=2, grad_bytes=2, optimizer_bytes=12):
+    shard = math.ceil(num_params / world_size)
+    held = [shard if stage >= first else num_params for first in (3, 2, 1)]
+    return {"weights": held[0] * param_bytes, "gradients": held[1] * grad_bytes, "optimizer": held[2] * optimizer_bytes}
