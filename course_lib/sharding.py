@@ -40,25 +40,15 @@ class Slot:
     """Its number among the parameters; tied weights share one."""
 
 
-class ShardedModule(nn.Module):
-    """`module`, of whose trained weights each rank keeps one shard: `self.shard`, (S,).
+class FlatModule(nn.Module):
+    """`module` without weights of its own: they are one flat vector, of which `self.shard` is a part.
 
-    Call it as the module. The optimizer gets `shard`, a Parameter: its gradient is the shard of the mean
-    over the ranks. Wrap inner modules first: a wrapper takes what they have left. All ranks must
-    bring the same weights, and call the same wrapped modules in the same order.
+    This is what `ShardedModule` stands on: where each weight belongs, and how a graph refers to weights
+    that come and go.
 
-    One step, on every rank, of a module of N weights:
-    1. forward: `gather` all N, compute, forget them;
-    2. backward, when the first operation asks for a weight: `gather` again;
-    3. when the gradient of all N is there: forget the weights, `scatter` the gradient.
-
-    Collectives: an all-gather in forward and one in backward, of N numbers in `dtype`, and a
-    reduce-scatter of N float32 numbers. Sends (R - 1) / R of the bytes of each.
-
-    Args: `module`; `dtype`, in which it computes and gathers, the weights' own where None; shards and
-    reduction stay in float32. `reshard_after_forward` False keeps the gathered weights from forward
-    to backward: N numbers more are held, one all-gather fewer is issued. `group`. ValueError when
-    no trained parameter is left, or when they differ in dtype.
+    Args: `module`; `dtype`, in which it computes and gathers, the weights' own where None;
+    `reshard_after_forward`; `group`. ValueError when no trained parameter is left, or when they
+    differ in dtype.
     """
 
     def __init__(self, module: nn.Module, *, dtype: torch.dtype | None = None,
@@ -76,41 +66,30 @@ class ShardedModule(nn.Module):
         flat = torch.cat([p.detach().reshape(-1) for p in params])
         self.num_params = flat.numel()
         self.shard = nn.Parameter(shard_of(flat, group))
+        """This rank's part, (S,): what the optimizer trains."""
         self.full: Tensor | None = None
         """All weights, flat, (R * S,) in `dtype`, while they are gathered; else None."""
 
-    def forward(self, *args):
-        """What `module(*args)` returns; floating-point arguments are cast to `self.dtype` first.
+    @contextlib.contextmanager
+    def using(self, full: Tensor) -> Iterator[None]:
+        """Inside, every module reads its weight from flat `full`, as a view; outside it has none.
 
-        `Unshard.apply(self.shard, self)` is `gather` with `scatter` as its backward pass. While the
-        module runs, `self.full` holds the result, detached; the weights are in place through
-        `self.weights(...)`, and what autograd saves goes through `self.keep` and `self.bring_back`,
-        by `saved_tensors_hooks`. Afterwards `self.full` is None again, unless it is to stay for
-        a backward pass. No other reference to gathered weights may be left.
+        What autograd saves inside goes through `keep`, and through `bring_back` when it is asked for.
         """
-        args = [a.to(self.dtype) if _is_float(a) else a for a in args]
-        gathered = Unshard.apply(self.shard, self)
-        self.full = gathered.detach()
-        with self.weights(gathered), saved_tensors_hooks(self.keep, self.bring_back):
-            out = self.module(*args)
-        if self.reshard_after_forward or not torch.is_grad_enabled():
-            self.full = None
-        return out
+        sizes = [shape.numel() for shape in self.shapes]
+        *parts, _ = full.split([*sizes, full.numel() - self.num_params])
+        for slot in self.slots:
+            setattr(slot.owner, slot.name, parts[slot.index].view(self.shapes[slot.index]))
+        try:
+            with saved_tensors_hooks(self.keep, self.bring_back):
+                yield
+        finally:
+            for slot in self.slots:
+                delattr(slot.owner, slot.name)
 
-    def gather(self) -> Tensor:
-        """All ranks' shards, flat, (R * S,) in `self.dtype`: one all-gather, in that dtype."""
-        return all_gather(self.shard.detach().to(self.dtype), self.group)
-
-    def scatter(self, grad: Tensor) -> Tensor:
-        """This rank's shard, (S,) in the shard's dtype, of the mean of `grad` over the ranks.
-
-        `grad`: (R * S,) in `self.dtype`, the gradient of the gathered weights. `self.full` is None
-        afterwards: backward is through with this module. One reduce-scatter, in float32: a sum of
-        many ranks in 16 bits loses digits with every addition.
-        """
-        self.full = None
-        _, world_size = place(self.group)
-        return (reduce_scatter(grad.float(), self.group) / world_size).to(self.shard.dtype)
+    def cast(self, args: tuple) -> list:
+        """The arguments of a call, floating-point tensors in `self.dtype`."""
+        return [a.to(self.dtype) if _is_float(a) else a for a in args]
 
     def keep(self, x: Tensor) -> Tensor | tuple:
         """What autograd keeps of `x` for backward: a place in `self.full` if it lies there, else `x`.
@@ -122,28 +101,70 @@ class ShardedModule(nn.Module):
         return x.size(), x.stride(), x.storage_offset()
 
     def bring_back(self, kept: Tensor | tuple) -> Tensor:
-        """The tensor that `keep` was given, for backward; gathers the weights where they are gone.
+        """The tensor that `keep` was given, for backward."""
+        return kept if isinstance(kept, Tensor) else self.whole().as_strided(*kept)
 
-        They stay in `self.full`, so that one all-gather serves the whole module.
+
+class ShardedModule(FlatModule):
+    """`module`, of whose trained weights each rank keeps one shard: `self.shard`, (S,).
+
+    Call it as the module. The optimizer gets `shard`, a Parameter: its gradient is the shard of the mean
+    over the ranks. Wrap inner modules first: a wrapper takes what they have left. All ranks must
+    bring the same weights, and call the same wrapped modules in the same order.
+
+    One step, on every rank, of a module of N weights:
+    1. forward: `gather` all N, compute, forget them;
+    2. backward, when the first operation asks for a weight: `whole` gathers again;
+    3. when the gradient of all N is there: forget the weights, `scatter` the gradient.
+
+    Collectives: an all-gather in forward and one in backward, of N numbers in `self.dtype`, and a
+    reduce-scatter of N float32 numbers. Sends (R - 1) / R of the bytes of each. With
+    `self.reshard_after_forward` False the gathered weights stay from forward to backward: N numbers
+    more are held, one all-gather fewer is issued.
+    """
+
+    def forward(self, *args):
+        """What `self.module(*self.cast(args))` returns, computed inside `self.using(gathered)`.
+
+        `gathered = Unshard.apply(self.shard, self)` is `gather` with `scatter` as its backward pass.
+        Before the module runs, `self.full` becomes `gathered.detach()`. Afterwards it is None again,
+        unless it is to stay for a backward pass: `self.reshard_after_forward` is False and
+        `torch.is_grad_enabled()`. No other reference to gathered weights may be left.
         """
-        if isinstance(kept, Tensor):
-            return kept
+        gathered = Unshard.apply(self.shard, self)
+        self.full = gathered.detach()
+        with self.using(gathered):
+            out = self.module(*self.cast(args))
+        if self.reshard_after_forward or not torch.is_grad_enabled():
+            self.full = None
+        return out
+
+    def gather(self) -> Tensor:
+        """All ranks' shards, flat, (R * S,) in `self.dtype`, outside any graph.
+
+        One `all_gather(..., self.group)`, of numbers that are in that dtype already.
+        """
+        return all_gather(self.shard.detach().to(self.dtype), self.group)
+
+    def whole(self) -> Tensor:
+        """`self.full`, for the backward pass; gathered anew where it is None.
+
+        It stays in `self.full`, so that one all-gather serves every weight of the module.
+        """
         if self.full is None:
             self.full = self.gather()
-        return self.full.as_strided(*kept)
+        return self.full
 
-    @contextlib.contextmanager
-    def weights(self, full: Tensor) -> Iterator[None]:
-        """Inside, every module reads its weight from flat `full`, as a view; outside it has none."""
-        sizes = [shape.numel() for shape in self.shapes]
-        *parts, _ = full.split([*sizes, full.numel() - self.num_params])
-        for slot in self.slots:
-            setattr(slot.owner, slot.name, parts[slot.index].view(self.shapes[slot.index]))
-        try:
-            yield
-        finally:
-            for slot in self.slots:
-                delattr(slot.owner, slot.name)
+    def scatter(self, grad: Tensor) -> Tensor:
+        """This rank's shard, (S,) in the shard's dtype, of the mean of `grad` over the ranks.
+
+        `grad`: (R * S,) in `self.dtype`, the gradient of the gathered weights. `self.full` is None
+        afterwards: backward is through with this module. One `reduce_scatter(..., self.group)`, in
+        float32: a sum of many ranks in 16 bits loses digits with every addition.
+        """
+        self.full = None
+        _, world_size = place(self.group)
+        return (reduce_scatter(grad.float(), self.group) / world_size).to(self.shard.dtype)
 
 
 class Unshard(torch.autograd.Function):
@@ -174,7 +195,7 @@ def shard_model(model: nn.Module, kinds: type | tuple[type, ...], **options) -> 
             if isinstance(child, kinds):
                 setattr(parent, name, ShardedModule(child, **options))
     whole = ShardedModule(model, **options | {"reshard_after_forward": False})
-    wrappers = [m for m in whole.modules() if isinstance(m, ShardedModule)]
+    wrappers = [m for m in whole.modules() if isinstance(m, FlatModule)]
     if sum(len(w.shapes) for w in wrappers) != num_params:
         raise ValueError("a tied weight lies in two wrappers, which would train two copies of it: "
                          "leave its owners unwrapped, so that the outermost wrapper has both")  # fmt: skip
@@ -188,7 +209,7 @@ def full_parameters(model: nn.Module) -> dict[str, Tensor]:
     """
     found = {}
     for module, prefix in _walk(model, ""):
-        if isinstance(module, ShardedModule):
+        if isinstance(module, FlatModule):
             full = all_gather(module.shard.detach(), module.group)[: module.num_params]
             parts = full.split([shape.numel() for shape in module.shapes])
             for slot in module.slots:
@@ -205,7 +226,7 @@ def _take_out(module: nn.Module) -> tuple[list[Slot], list[Tensor]]:
     slots, params = [], []
     for owner, prefix in _walk(module, ""):
         for name, p in list(owner.named_parameters(recurse=False, remove_duplicate=False)):
-            if isinstance(owner, ShardedModule) or not p.requires_grad:
+            if isinstance(owner, FlatModule) or not p.requires_grad:
                 continue
             index = next((i for i, known in enumerate(params) if known is p), len(params))
             params += [p] * (index == len(params))
@@ -217,7 +238,7 @@ def _take_out(module: nn.Module) -> tuple[list[Slot], list[Tensor]]:
 def _walk(module: nn.Module, prefix: str) -> Iterator[tuple[nn.Module, str]]:
     """Every module below `module` with the prefix of its names, as if nothing were wrapped."""
     yield module, prefix
-    if isinstance(module, ShardedModule):
+    if isinstance(module, FlatModule):
         yield from _walk(module.module, prefix)
         return
     for name, child in module.named_children():

@@ -1,0 +1,93 @@
+"""What the suites of lesson 21 ask of ranks: decisions, runs, and one process beside them.
+
+The drivers on the ranks are those of course_lib/measure/fsdp_drive.py.
+"""
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from course_lib.checks.report import Wrong, number
+from course_lib.checks.subject import Subject
+from course_lib.checks.suite import Draw
+from course_lib.gpt import GPT
+from course_lib.measure.fsdp_drive import T, V, config
+
+DRIVE = "course_lib.measure.fsdp_drive:"
+ROWS = 2
+# Between sums of the same numbers in another order: float32 keeps 6e-8, the norm was seen to differ
+# by 1e-6. A mean over the wrong number of ranks is off by 2 and more.
+CLOSE = 1e-4
+
+
+def decided(subject: Subject, method: str, cases: list[dict], ranks: int = 1) -> list[Any]:
+    """What `method` says in each case; all ranks must say the same."""
+    found = subject.run_ranks([(method, cases)] * ranks, drive=DRIVE + "decide")
+    for rank, one in enumerate(found):
+        if one.value != found[0].value:
+            raise Wrong("OTHER", "the ranks decide differently", tried=f"{ranks} ranks",
+                        expected="the same on all", got=f"rank {rank}: {one.value}"[:76],
+                        look="what the answer reads beside its settings.")  # fmt: skip
+    return found[0].value
+
+
+def observed(subject: Subject, draw: Draw, cases: list[dict], ranks: int,
+             peak: bool = False) -> list[list[dict]]:  # fmt: skip
+    """By case and rank: what a forward and a backward pass held and sent."""
+    args = [(cases, *rows, peak) for rows in batch(draw.seed, ranks)]
+    found = subject.run_ranks(args, drive=DRIVE + "observe")
+    return [[rank.value[i] for rank in found] for i in range(len(cases))]
+
+
+def batch(seed: int, ranks: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    """Rows of tokens for each rank, and their targets."""
+    generator = torch.Generator().manual_seed(seed + 1)
+    tokens = torch.randint(V, (ranks * ROWS, T + 1), generator=generator)
+    return list(zip(tokens[:, :-1].chunk(ranks), tokens[:, 1:].chunk(ranks), strict=True))
+
+
+@functools.lru_cache(maxsize=4)
+def alone(seed: int, ranks: int) -> tuple[float, float]:
+    """Loss and norm of the gradient of one process that has the rows of all ranks."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = GPT(config().model_config(V))
+    idx, targets = (torch.cat(side) for side in zip(*batch(seed, ranks), strict=True))
+    loss = model(idx, targets)[1]
+    loss.backward()
+    norm = torch.nn.utils.get_total_norm([p.grad for p in model.parameters()])
+    return loss.item(), norm.item()
+
+
+def same_gradient(by_rank: Sequence[dict], draw: Draw, tried: str,
+                  close: float = CLOSE) -> None:  # fmt: skip
+    """Loss and gradient norm over all ranks are those of one process."""
+    loss, norm = alone(draw.seed, len(by_rank))
+    mean = sum(rank["loss"] for rank in by_rank) / len(by_rank)
+    found = sum(rank["squares"] for rank in by_rank) ** 0.5
+    for what, got, due in (("loss", mean, loss), ("gradient norm", found, norm)):
+        if abs(got - due) > close * due:
+            raise Wrong("OTHER", f"the {what} is not that of one process", tried=tried,
+                        expected=f"{number(due)}, from one process with all rows", got=number(got),
+                        look="what the decision changes beside memory and collectives.")  # fmt: skip
+
+
+def count(one: dict, name: str) -> int:
+    """How many collectives of that name a rank issued."""
+    return sum(kind == name for kind, _ in one["sent"])
+
+
+def sends(one: dict, tried: str, gathers: int) -> None:
+    """So many all-gathers, forward and backward together."""
+    if (found := count(one, "allgather")) != gathers:
+        raise Wrong("OTHER", "the ranks gather more or less often", tried=tried,
+                    expected=f"{gathers} all-gathers", got=f"{found}",
+                    look="the units, and whether they are freed after the forward pass.")  # fmt: skip
+
+
+def per_number(one: dict, name: str) -> float:
+    """Bytes that a collective of that name moves for each number of a block."""
+    largest = max((b for kind, b in one["sent"] if kind == name), default=0)
+    return largest / max(one["units"].values())

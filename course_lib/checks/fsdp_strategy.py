@@ -1,0 +1,146 @@
+"""Checks of lesson 21: FSDPTrainer._get_sharding_strategy.
+
+A mesh says its axes, so decisions are compared as values; then the trainer runs with them on four
+ranks, and bytes, collectives and the gradient must be those of the strategy.
+"""
+
+from course_lib.checks import fsdp_runs as runs
+from course_lib.checks.report import Wrong
+from course_lib.checks.subject import Subject
+from course_lib.checks.suite import Draw, Suite
+
+METHOD = "_get_sharding_strategy"
+PAIR = "a pair (DeviceMesh, bool)"
+# name of a case, its settings, shape and names of its mesh on 4 ranks, reshard_after_forward
+ONE, TWO = ("shard",), ("replicate", "shard")
+CASES = (
+    ("FULL_SHARD", {"sharding": "FULL_SHARD"}, (4,), ONE, True),
+    ("SHARD_GRAD_OP", {"sharding": "SHARD_GRAD_OP"}, (4,), ONE, False),
+    ("NO_SHARD", {"sharding": "NO_SHARD"}, (4, 1), TWO, False),
+    ("HYBRID_SHARD, shard_size 4", {"sharding": "HYBRID_SHARD", "shard_size": 4}, (1, 4), TWO, True),
+    ("HYBRID_SHARD, 2 ranks a machine", {"sharding": "HYBRID_SHARD", "machine": 2}, (2, 2), TWO, True),
+)  # fmt: skip
+
+
+def runs_at_all(subject: Subject, draw: Draw) -> None:
+    """On one rank: a mesh of it and a bool come back."""
+    found = runs.decided(subject, METHOD, [{"sharding": "FULL_SHARD"}])[0]
+    _pair(found, "FULL_SHARD, 1 rank")
+
+
+def _pair(found, tried: str) -> tuple[dict, bool]:
+    if found is None:
+        raise Wrong("NONE", "the answer returned None", tried=tried, expected=PAIR, got="None",
+                    look="the last line: is there a `return`?")  # fmt: skip
+    fine = isinstance(found, list) and len(found) == 2
+    if not fine or not isinstance(found[0], dict) or "shape" not in found[0]:
+        raise Wrong("TYPE", "the answer is not a mesh and a bool", tried=tried, expected=PAIR,
+                    got=str(found)[:70], look="what stands after `return`.")  # fmt: skip
+    if not isinstance(found[1], bool):
+        raise Wrong("TYPE", "reshard_after_forward is not a bool", tried=tried, expected=PAIR,
+                    got=f"{found[1]!r} as the second", look="what stands after `return`.")  # fmt: skip
+    return found[0], found[1]
+
+
+def each_strategy(subject: Subject, draw: Draw) -> None:
+    """On four ranks: every strategy has its mesh, and frees or keeps as its name says."""
+    answers = runs.decided(subject, METHOD, [dict(case[1]) for case in CASES], 4)
+    pairs = [
+        _pair(found, f"{case[0]}, 4 ranks") for case, found in zip(CASES, answers, strict=True)
+    ]
+    for (name, _, shape, axes, _), (mesh, _) in zip(CASES, pairs, strict=True):
+        _mesh(mesh, name, shape, axes, 4)
+    flags = [flag for _, flag in pairs]
+    if flags[:2] == [False, True]:
+        raise Wrong("STRATEGY-SWAPPED", "FULL_SHARD and SHARD_GRAD_OP have changed places",
+                    tried="both, 4 ranks", expected="FULL_SHARD: True, SHARD_GRAD_OP: False",
+                    got="FULL_SHARD: False, SHARD_GRAD_OP: True",
+                    hides="the losses are the same: only memory and collectives differ.",
+                    look="which of the two frees a block after its forward pass.",
+                    preset="timeline:fsdp-kept")  # fmt: skip
+    for (name, _, _, _, wanted), flag in zip(CASES, flags, strict=True):
+        if flag != wanted:
+            raise Wrong("STRATEGY-RESHARD", f"{name} {'keeps' if wanted else 'frees'} what it should "
+                        f"{'free' if wanted else 'keep'}", tried=f"{name}, 4 ranks",
+                        expected=f"reshard_after_forward {wanted}", got=str(flag),
+                        hides="the losses are the same: only memory and collectives differ.",
+                        look="the second part of the pair.")  # fmt: skip
+
+
+def odd_world(subject: Subject, draw: Draw) -> None:
+    """Three ranks, which have no half: three copies of one part."""
+    found = runs.decided(subject, METHOD, [{"sharding": "NO_SHARD"}], 3)[0]
+    _mesh(_pair(found, "NO_SHARD, 3 ranks")[0], "NO_SHARD", (3, 1), TWO, 3)
+
+
+def _mesh(mesh: dict, name: str, shape: tuple, axes: tuple, ranks: int) -> None:
+    got = (tuple(mesh["shape"]), tuple(mesh["names"] or ()))
+    if got == (shape, axes) and mesh["ranks"] == list(range(ranks)) and mesh["device"] == "cpu":
+        return
+    facts = dict(tried=f"{name}, {ranks} ranks", expected=_words(shape, axes), got=_words(*got))
+    if got[0] == shape and not got[1]:
+        raise Wrong("STRATEGY-NAMES", "the axes of the mesh have no names", **facts,
+                    look="`mesh_dim_names` of `init_device_mesh`.")  # fmt: skip
+    if len(shape) == 2 and got in (
+        (shape[::-1], axes),
+        (shape[::-1], axes[::-1]),
+        (shape, axes[::-1]),
+    ):
+        raise Wrong("STRATEGY-AXES", "the two axes have changed places", **facts,
+                    fits="parts and copies exchanged.",
+                    hides="a copy is then spread over machines, and the gathers take the slow link.",
+                    look="the docstring: which axis comes first, and what it counts.")  # fmt: skip
+    if name == "NO_SHARD":
+        raise Wrong("STRATEGY-NO-SHARD", "NO_SHARD cuts the model", **facts,
+                    hides="the losses are those of DDP; the collectives are not.",
+                    look="how many parts a copy has, and how many copies there are.")  # fmt: skip
+    if len(got[0]) != len(shape):
+        word = "two axes" if len(got[0]) == 2 else f"{len(got[0])} axis"
+        raise Wrong("STRATEGY-MESH", f"{name.partition(',')[0]} has a mesh of {word}", **facts,
+                    fits="the mesh of another strategy.", look="how many axes the docstring names.")  # fmt: skip
+    raise Wrong("STRATEGY-SIZE", "the mesh has other sizes", **facts,
+                look="`self.config.ranks_per_copy(...)`, and the order of the ranks.")  # fmt: skip
+
+
+def _words(shape: tuple, axes: tuple) -> str:
+    names = axes or ("no name",) * len(shape)
+    return "mesh " + " x ".join(f"{n} ({name})" for n, name in zip(shape, names, strict=False))
+
+
+def unknown(subject: Subject, draw: Draw) -> None:
+    """A name that nobody knows is refused."""
+    found = runs.decided(subject, METHOD, [{"sharding": "FULL_SHARDS"}])[0]
+    if not isinstance(found, str):
+        raise Wrong("STRATEGY-UNKNOWN", "an unknown strategy is taken for a known one",
+                    tried="sharding 'FULL_SHARDS'", expected="KeyError or ValueError",
+                    got=f"a mesh, and reshard_after_forward {found[1] if found else None}",
+                    hides="a new or misspelt name trains as something else, without a word.",
+                    look="the last `else`, or the default of a lookup.")  # fmt: skip
+
+
+def trains(subject: Subject, draw: Draw) -> None:
+    """Two ranks train with it: parts held, collectives and the gradient are the strategy's."""
+    cases = [{"sharding": name, "seed": draw.seed} for name in ("FULL_SHARD", "SHARD_GRAD_OP")]
+    for case, by_rank in zip(cases, runs.observed(subject, draw, cases, 2), strict=True):
+        one, name, tried = by_rank[0], case["sharding"], f"{case['sharding']}, 2 ranks"
+        held, due = sum(rank["weights"] for rank in by_rank), 4 * one["whole"]
+        if not 0.99 * due <= held <= 1.03 * due:  # rows go out whole, so some ranks have a few more
+            raise Wrong("OTHER", "the ranks hold another part of the model", tried=tried,
+                        expected=f"{due:,} bytes of weights on all ranks", got=f"{held:,}",
+                        look="the mesh, and what it is given to.")  # fmt: skip
+        blocks = len(one["units"]) - 1
+        runs.sends(one, tried, gathers=1 + blocks * (2 if name == "FULL_SHARD" else 1))
+        runs.same_gradient(by_rank, draw, tried)
+
+
+SUITES = (
+    Suite(
+        "sharding-strategy",
+        (runs_at_all, each_strategy, odd_world, unknown, trains),
+        proved="four names stand for a mesh and a flag, and train as they say on real ranks.",
+        remember="the mesh says who shares a copy, the flag whether a block is gathered twice.",
+        next_step="on paper: the collectives of HYBRID_SHARD on 8 machines of 8 GPUs.",
+        ranks=4,
+        limit_s=12.0,
+    ),
+)

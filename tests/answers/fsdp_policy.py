@@ -1,0 +1,79 @@
+# Answers to the exercise fsdp-policy.
+
+# %% right by their type
+class FSDPTrainer(fsdp_trainer.FSDPTrainer):
+    def _get_fsdp_policy(self):
+        blocks = [m for m in self.plain_model.modules() if isinstance(m, TransformerBlock)]
+        return [*blocks, self.plain_model]
+
+# %% right by their place
+class FSDPTrainer(fsdp_trainer.FSDPTrainer):
+    def _get_fsdp_policy(self):
+        return list(self.plain_model.blocks) + [self.plain_model]
+
+# %% right a loop
+class FSDPTrainer(fsdp_trainer.FSDPTrainer):
+    def _get_fsdp_policy(self):
+        units = []
+        for name, module in self.plain_model.named_modules():
+            if type(module) is TransformerBlock:
+                units.append(module)
+        units.append(self.plain_model)
+        return tuple(units)
+
+# %% wrong STUB untouched
+class FSDPTrainer(fsdp_trainer.FSDPTrainer):
+    def _get_fsdp_policy(self):
+        raise NotImplementedError("your code here")
+
+# %% wrong NONE no return
+class FSDPTrainer(fsdp_trainer.FSDPTrainer):
+    def _get_fsdp_policy(self):
+        units = [*self.plain_model.blocks, self.plain_model]
+
+# %% wrong TYPE the set of classes that FSDP1 takes
+class FSDPTrainer(fsdp_trainer.FSDPTrainer):
+    def _get_fsdp_policy(self):
+        return {TransformerBlock}
+
+# %% wrong TYPE the class in a list
+class FSDPTrainer(fsdp_trainer.FSDPTrainer):
+    def _get_fsdp_policy(self):
+        return [TransformerBlock, self.plain_model]
+
+# %% wrong POLICY-ROOT-ONLY the model at once
+class FSDPTrainer(fsdp_trainer.FSDPTrainer):
+    def _get_fsdp_policy(self):
+        return [self.plain_model]
+
+# %% wrong POLICY-SMALL every Linear
+class FSDPTrainer(fsdp_trainer.FSDPTrainer):
+    def _get_fsdp_policy(self):
+        linears = [m for m in self.plain_model.modules() if isinstance(m, nn.Linear)]
+        return [*linears, self.plain_model]
+
+# %% wrong POLICY-SMALL everything that has weights
+class FSDPTrainer(fsdp_trainer.FSDPTrainer):
+    def _get_fsdp_policy(self):
+        units = [m for m in self.plain_model.modules() if list(m.parameters(recurse=False))]
+        return [*units, self.plain_model]
+
+# %% wrong POLICY-NO-ROOT blocks alone
+class FSDPTrainer(fsdp_trainer.FSDPTrainer):
+    def _get_fsdp_policy(self):
+        return list(self.plain_model.blocks)
+
+# %% wrong POLICY-ORDER the root first
+class FSDPTrainer(fsdp_trainer.FSDPTrainer):
+    def _get_fsdp_policy(self):
+        return [self.plain_model, *self.plain_model.blocks]
+
+# %% wrong POLICY-ORDER in the order of modules(), root first
+class FSDPTrainer(fsdp_trainer.FSDPTrainer):
+    def _get_fsdp_policy(self):
+        return [m for m in self.plain_model.modules() if isinstance(m, (GPT, TransformerBlock))]
+
+# %% wrong POLICY-MISSING every second block
+class FSDPTrainer(fsdp_trainer.FSDPTrainer):
+    def _get_fsdp_policy(self):
+        return [*self.plain_model.blocks[::2], self.plain_model]
