@@ -1,6 +1,6 @@
 """Checks of lesson 18: DataParallel, its buckets and what leaves when.
 
-Oracle: the update of one process that sees the rows of all ranks (ddp_drive.alone). Each rank tells
+Oracle: the update of one process that sees the rows of all ranks (ddp_twin.alone). Each rank tells
 what it sent, how many gradients were there by then, where it waited, and what is alive afterwards.
 """
 
@@ -13,7 +13,7 @@ from course_lib.checks.ddp_layout import layout
 from course_lib.checks.report import Wrong, vector
 from course_lib.checks.subject import AnswerError, Subject
 from course_lib.checks.suite import Draw, Suite
-from course_lib.measure import ddp_drive
+from course_lib.measure import ddp_twin
 
 DRIVE = "course_lib.measure.ddp_drive:"
 CAP = 300  # bytes: two matrices of the model in a bucket, three buckets
@@ -84,24 +84,39 @@ def accumulated(subject: Subject, draw: Draw) -> None:
 
 
 def one_rank(subject: Subject, draw: Draw) -> None:
-    """A world of one gives the gradients of the module."""
+    """A world of one gives the gradients of the module; what is refused."""
     tried = "1 rank"
-    facts, expected = _rehearse(subject, draw, [[[ALL]]], CAP, tried)
+    facts, expected = _rehearse(subject, draw, [[[ALL]]], CAP, tried, drive="one_rank")
     _gradients(facts[0]["updates"][0], expected[0], tried, 1)
+    found = facts[0]["errors"]
+    if found["no_room"] != "ValueError":
+        raise Wrong("BUCKETS-LIMIT", "a limit that makes no sense is taken", tried="bucket_bytes=0",
+                    expected="ValueError", got=found["no_room"],
+                    look="the docstring of fill_buckets.")  # fmt: skip
+    if found["twice"] != "ValueError":
+        raise Wrong("BUCKETS-TWICE", "a second backward pass goes unnoticed",
+                    tried="two backward passes, no finish() between them", expected="ValueError",
+                    got=found["twice"], hides="what the second adds to p.grad is overwritten by finish().",
+                    look="the docstring of gradient_ready.")  # fmt: skip
 
 
 def _rehearse(
-    subject: Subject, draw: Draw, plans: Sequence[ddp_drive.Plan], cap: int, tried: str
+    subject: Subject,
+    draw: Draw,
+    plans: Sequence[ddp_twin.Plan],
+    cap: int,
+    tried: str,
+    drive: str = "buckets",
 ) -> tuple[list[dict], list[dict[str, Tensor]]]:
     """Facts by rank, and by update the gradients that every rank should have."""
     seed = draw.seed + 3
     try:
-        ranks = subject.run_ranks([(seed, cap, plan) for plan in plans], drive=DRIVE + "buckets")
+        ranks = subject.run_ranks([(seed, cap, plan) for plan in plans], drive=DRIVE + drive)
     except AnswerError as failure:
-        if "before finish" in str(failure.error):
+        if "finish" in str(failure.error):
             raise _stale(tried, str(failure.error)[:76]) from None
         raise
-    expected, model = ddp_drive.alone(seed, plans)
+    expected, model = ddp_twin.alone(seed, plans)
     zeros = {n: torch.zeros_like(p) for n, p in model.named_parameters() if p.requires_grad}
     return [rank.value for rank in ranks], [zeros | grads for grads in expected]
 
@@ -202,7 +217,7 @@ def _not_synced(tried: str, got: str) -> Wrong:
 
 
 def _whole() -> int:
-    return sum(p.nbytes for p in ddp_drive.made(0).parameters() if p.requires_grad)
+    return sum(p.nbytes for p in ddp_twin.made(0).parameters() if p.requires_grad)
 
 
 def all_reduces(seen: list[tuple[str, int]]) -> list[int]:

@@ -1,6 +1,6 @@
 """Checks of lesson 18: Replica.no_sync, with the library's DataParallel around it.
 
-Oracle: the update of one process that sees every micro-batch of all ranks (ddp_drive.alone).
+Oracle: the update of one process that sees every micro-batch of all ranks (ddp_twin.alone).
 """
 
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from course_lib.checks.ddp_buckets import all_reduces, gradients_differ, ready_a
 from course_lib.checks.report import Wrong
 from course_lib.checks.subject import AnswerError, Subject
 from course_lib.checks.suite import Draw, Suite
-from course_lib.measure import ddp_drive
+from course_lib.measure import ddp_twin
 
 DRIVE = "course_lib.measure.ddp_drive:"
 CAP = 300  # bytes: two matrices in a bucket, three buckets
@@ -60,20 +60,20 @@ def other_layers(subject: Subject, draw: Draw) -> None:
     _updates(subject, draw, [[p] for p in plan])
 
 
-def _updates(subject: Subject, draw: Draw, plans: Sequence[ddp_drive.Plan]) -> None:
+def _updates(subject: Subject, draw: Draw, plans: Sequence[ddp_twin.Plan]) -> None:
     k, seed = len(plans[0][0]), draw.seed + 3
     tried = f"{len(plans)} ranks, {k} micro-batches, all but the last in no_sync()"
     try:
         ranks = subject.run_ranks([(seed, CAP, plan) for plan in plans], drive=DRIVE + "no_sync")
     except AnswerError as failure:
-        if "before finish" not in str(failure.error):
+        if "finish" not in str(failure.error):
             raise
         raise Wrong("NOSYNC-SENDS", "buckets leave before the last micro-batch", tried=tried,
                     expected="no bucket starts inside, nor at its end", got=str(failure.error)[:76],
                     look="everything in no_sync but `self.syncing`.") from None  # fmt: skip
-    expected, _ = ddp_drive.alone(seed, plans)
+    expected, _ = ddp_twin.alone(seed, plans)
     due = all_reduces(ranks[0].value["updates"][-1]["seen"])
-    whole = sum(p.nbytes for p in ddp_drive.made(seed).parameters() if p.requires_grad)
+    whole = sum(p.nbytes for p in ddp_twin.made(seed).parameters() if p.requires_grad)
     for number, grads in enumerate(expected):
         for rank in ranks:
             update = rank.value["updates"][number]

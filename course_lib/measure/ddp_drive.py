@@ -1,106 +1,23 @@
-"""What the checks of data parallelism run on every rank: a small model, watched all-reduces.
+"""What the checks of data parallelism run on every rank, with all-reduces that are watched.
 
 What it is: the functions `drive=` names for answers to `ddp-sync`, `ddp-buckets` and `ddp-no-sync`;
-each returns plain values. The update of one process is here too, for who compares. What it leaves out: what
-is right, which course_lib.checks says.
+each returns plain values. What it leaves out: the model (ddp_twin.py), and what is right, which
+course_lib.checks says.
 """
 
 import contextlib
 import faulthandler
 import gc
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
 from course_lib import ddp
+from course_lib.measure.ddp_twin import D, Plan, gradients, made, part_of_loss, rows_of, step
 from course_lib.measure.traffic import Traffic, held_now
-
-D, ROWS, RATE = 6, 10, 0.1
-"""Width of the model; rows of a batch, over all ranks; learning rate between two updates."""
-Plan = list[list[str]]
-"""By update and micro-batch, the layers of `Toy` that are used besides those that always are."""
-
-
-class Toy(nn.Module):
-    """Has what goes wrong: a frozen layer, a tied weight, a buffer, two layers that may be unused.
-
-    Every matrix has 144 bytes. In order of the parameters: first.weight, first.bias, frozen, left,
-    right, tied, top; backward meets them from the end, but for the two in the middle.
-    """
-
-    def __init__(self):
-        super().__init__()
-        self.first = nn.Linear(D, D)
-        self.frozen = nn.Linear(D, D, bias=False).requires_grad_(False)
-        self.left, self.right = nn.Linear(D, D, bias=False), nn.Linear(D, D, bias=False)
-        self.tied, self.again = nn.Linear(D, D, bias=False), nn.Linear(D, D, bias=False)
-        self.again.weight = self.tied.weight
-        self.top = nn.Linear(D, D, bias=False)
-        self.register_buffer("scale", torch.rand(()) + 0.5)
-
-    def forward(self, x: Tensor, used: str) -> Tensor:
-        x = torch.tanh(self.frozen(torch.tanh(self.first(x))))
-        for name in (
-            "right",
-            "left",
-        ):  # so backward meets left first: not the order of registration
-            if name in used:
-                x = x + getattr(self, name)(x)
-        return self.top(torch.tanh(self.again(torch.tanh(self.tied(x))))) * self.scale
-
-
-def part_of_loss(model: nn.Module, used: str, seed: int, rank: int, world_size: int) -> Tensor:
-    """The loss of a rank's rows, of which there may be one more than on another rank.
-
-    Its sum over rows, times R over all rows: the mean over ranks is the mean over all rows.
-    """
-    rows = torch.randn(ROWS, D, generator=torch.Generator().manual_seed(seed))
-    out = model(rows.tensor_split(world_size)[rank], used)
-    return out.pow(2).sum() * world_size / ROWS
-
-
-def made(seed: int, rank: int = 0) -> Toy:
-    """The model as `rank` makes it: other weights on every rank."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(1000 * seed + rank)
-        return Toy()
-
-
-def alone(seed: int, plans: Sequence[Plan]) -> tuple[list[dict[str, Tensor]], Toy]:
-    """By update the gradients of one process that sees the rows of all ranks; the model after it.
-
-    `plans`: by rank.
-    """
-    model, found = made(seed), []
-    for update in range(len(plans[0])):
-        for rank, plan in enumerate(plans):
-            for i, used in enumerate(plan[update]):
-                rows = _rows(seed, update, i)
-                (part_of_loss(model, used, rows, rank, len(plans)) / len(plans)).backward()
-        found.append(gradients(model))
-        step(model)
-    return found, model
-
-
-def gradients(model: nn.Module) -> dict[str, Tensor]:
-    """Copies by name, of those that are there."""
-    return {n: p.grad.clone() for n, p in model.named_parameters() if p.grad is not None}
-
-
-def step(model: nn.Module) -> None:
-    """Plain gradient descent; gradients are gone after it."""
-    with torch.no_grad():
-        for p in model.parameters():
-            if p.grad is not None:
-                p -= RATE * p.grad
-                p.grad = None
-
-
-def _rows(seed: int, update: int, micro: int) -> int:
-    return 10_000 + 1000 * seed + 10 * update + micro
 
 
 class _Work:
@@ -185,7 +102,7 @@ def buckets(answer: Callable, seed: int, bucket_bytes: int, plan: Plan) -> dict:
             for i, layers in enumerate(used):
                 last = i == len(used) - 1
                 with contextlib.nullcontext() if last else wrapped.no_sync():
-                    rows = _rows(seed, number, i)
+                    rows = rows_of(seed, number, i)
                     part_of_loss(wrapped, layers, rows, rank, world_size).backward()
             traffic.mark("backward ended")
             wrapped.finish()
@@ -204,8 +121,32 @@ def filled(answer: Callable, shapes: list[tuple[int, str]], bucket_bytes: int) -
         for n, how in shapes
     ]  # fmt: skip
     number = {p: i for i, p in enumerate(params)}
-    made = answer(nn.ParameterList(params), bucket_bytes=bucket_bytes).buckets
-    return [[number[p] for p in bucket] for bucket in made]
+    found = answer(nn.ParameterList(params), bucket_bytes=bucket_bytes).buckets
+    return [[number[p] for p in bucket] for bucket in found]
+
+
+def one_rank(answer: Callable, seed: int, bucket_bytes: int, plan: Plan) -> dict:
+    """As `buckets`, and "errors": what a limit of 0 raises, and a second backward pass."""
+
+    def no_room() -> None:
+        answer(made(seed), bucket_bytes=0)
+
+    def twice() -> None:
+        model = answer(made(seed), bucket_bytes=bucket_bytes)
+        for _ in range(2):
+            model(torch.ones(1, D), "").sum().backward()
+
+    facts = buckets(answer, seed, bucket_bytes, plan)
+    facts["errors"] = {action.__name__: _raised(action) for action in (no_room, twice)}
+    return facts
+
+
+def _raised(action: Callable[[], None]) -> str:
+    try:
+        action()
+    except Exception as error:
+        return type(error).__name__
+    return "nothing"
 
 
 def no_sync(answer: type[ddp.Replica], seed: int, bucket_bytes: int, plan: Plan) -> dict:

@@ -111,7 +111,8 @@ class DataParallel(Replica):
 
     def gradient_ready(self, p):
         if self.syncing:
-            assert self.bucket_of[p] >= len(self.started), "before finish()"
+            if self.bucket_of[p] < len(self.started):
+                raise ValueError("call finish() first")
             self.missing[self.bucket_of[p]] -= {p}
             while len(self.started) < len(self.missing) and self.missing[len(self.started)] == set():
                 self.start_bucket()
@@ -341,3 +342,17 @@ class DataParallel(DataParallel):
     def finish(self):
         self.kept = [*getattr(self, "kept", []), *self.started]
         super().finish()
+
+# %% wrong BUCKETS-LIMIT any number will do
+class DataParallel(DataParallel):
+    def fill_buckets(self, bucket_bytes):
+        return super().fill_buckets(max(bucket_bytes, 1))
+
+# %% wrong BUCKETS-TWICE a second backward pass is taken for the first
+class DataParallel(DataParallel):
+    def gradient_ready(self, p):
+        if not self.syncing:
+            return
+        self.missing[self.bucket_of[p]].discard(p)
+        while len(self.started) < len(self.buckets) and not self.missing[len(self.started)]:
+            self.start_bucket()
