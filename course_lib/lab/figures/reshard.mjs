@@ -1,7 +1,7 @@
 import { figure, fmt } from "./engine.mjs";
 
 const TENSORS = [["embedding.weight", 10, 16], ["q_proj.weight", 6, 16], ["norm.weight", 3, 4]];
-const SAVED = { sharded: "each rank its shard", gathered: "gathered on rank 0", rank0: "rank 0\u2019s shard as the whole" };
+const SAVED = { sharded: "each its shard", gathered: "gathered", rank0: "rank 0\u2019s shard" };
 const sum = (list) => list.reduce((a, b) => a + b, 0), zeros = (n) => Array(n).fill(0);
 
 function rows(n, ranks) {

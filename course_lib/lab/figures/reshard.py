@@ -12,9 +12,9 @@ from course_lib.lab.figures.text import fmt
 TITLE = "Saved on R ranks, loaded on R\u2032"
 TENSORS = (("embedding.weight", 10, 16), ("q_proj.weight", 6, 16), ("norm.weight", 3, 4))
 SAVED = {
-    "sharded": "each rank its shard",
-    "gathered": "gathered on rank 0",
-    "rank0": "rank 0\u2019s shard as the whole",
+    "sharded": "each its shard",
+    "gathered": "gathered",
+    "rank0": "rank 0\u2019s shard",
 }
 DEFAULTS: dict[str, Any] = {"R": 2, "R2": 3, "saved": "sharded"}
 PRESETS: dict[str, dict[str, Any]] = {
