@@ -134,6 +134,7 @@ def _rank(function: Callable, args: tuple, place: tuple, pipe: Connection) -> No
     rank, world_size, meeting, seconds = place
     torch.set_num_threads(1)  # the parent's thread pool was not copied: waiting for it has no end
     os.environ["GLOO_SOCKET_IFNAME"] = "lo0" if sys.platform == "darwin" else "lo"
+    _be_quiet()
     try:
         with contextlib.redirect_stdout(None), contextlib.redirect_stderr(None):
             dist.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank,
@@ -150,6 +151,13 @@ def _rank(function: Callable, args: tuple, place: tuple, pipe: Connection) -> No
             pipe.send_bytes(pickle.dumps((False, *_failure(error))))
     finally:
         os._exit(0)
+
+
+def _be_quiet() -> None:
+    """gloo's complaints about a rank that has left go past Python: the verdict comes by the pipe."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for standard in (1, 2):
+        os.dup2(nowhere, standard)
 
 
 def _result(rank: int, fine: bool, *parts) -> Rank | RankFailed:
