@@ -153,7 +153,7 @@ def _too_small(subject: Subject, draw: Draw, facts: dict, kind: str) -> Wrong:
 def gathers(subject: Subject, draw: Draw) -> None:
     """Two ranks train with it: one block after the other, in little memory."""
     by_rank = runs.observed(subject, draw, [{"seed": draw.seed}], 2)[0]
-    runs.sends(by_rank[0], "FULL_SHARD, 2 ranks", gathers=9)
+    runs.sends(by_rank[0], "FULL_SHARD, 2 ranks", allgather=9, reduce_scatter=5)
     runs.same_gradient(by_rank, draw, "FULL_SHARD, 2 ranks")
 
 

@@ -61,12 +61,12 @@ def alone(seed: int, ranks: int) -> tuple[float, float]:
     return loss.item(), norm.item()
 
 
-def same_gradient(by_rank: Sequence[dict], draw: Draw, tried: str,
+def same_gradient(by_rank: Sequence[dict], draw: Draw, tried: str, copies: int = 1,
                   close: float = CLOSE) -> None:  # fmt: skip
-    """Loss and gradient norm over all ranks are those of one process."""
+    """Loss and gradient norm over all ranks, which hold that many copies, are those of one process."""
     loss, norm = alone(draw.seed, len(by_rank))
     mean = sum(rank["loss"] for rank in by_rank) / len(by_rank)
-    found = sum(rank["squares"] for rank in by_rank) ** 0.5
+    found = (sum(rank["squares"] for rank in by_rank) / copies) ** 0.5
     for what, got, due in (("loss", mean, loss), ("gradient norm", found, norm)):
         if abs(got - due) > close * due:
             raise Wrong("OTHER", f"the {what} is not that of one process", tried=tried,
@@ -79,12 +79,15 @@ def count(one: dict, name: str) -> int:
     return sum(kind == name for kind, _ in one["sent"])
 
 
-def sends(one: dict, tried: str, gathers: int) -> None:
-    """So many all-gathers, forward and backward together."""
-    if (found := count(one, "allgather")) != gathers:
-        raise Wrong("OTHER", "the ranks gather more or less often", tried=tried,
-                    expected=f"{gathers} all-gathers", got=f"{found}",
-                    look="the units, and whether they are freed after the forward pass.")  # fmt: skip
+def sends(one: dict, tried: str, **due: int) -> None:
+    """So many collectives of each name, forward and backward together."""
+    if (found := {name: count(one, name) for name in due}) != due:
+        raise Wrong("OTHER", "other collectives are issued", tried=tried, expected=_words(due),
+                    got=_words(found), look="the units, and whether they are freed after forward.")  # fmt: skip
+
+
+def _words(counts: dict[str, int]) -> str:
+    return ", ".join(f"{n} {name}" for name, n in counts.items())
 
 
 def per_number(one: dict, name: str) -> float:

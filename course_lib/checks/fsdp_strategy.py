@@ -119,18 +119,26 @@ def unknown(subject: Subject, draw: Draw) -> None:
 
 
 def trains(subject: Subject, draw: Draw) -> None:
-    """Two ranks train with it: parts held, collectives and the gradient are the strategy's."""
-    cases = [{"sharding": name, "seed": draw.seed} for name in ("FULL_SHARD", "SHARD_GRAD_OP")]
-    for case, by_rank in zip(cases, runs.observed(subject, draw, cases, 2), strict=True):
-        one, name, tried = by_rank[0], case["sharding"], f"{case['sharding']}, 2 ranks"
-        held, due = sum(rank["weights"] for rank in by_rank), 4 * one["whole"]
+    """Ranks train with it: parts held, collectives and the gradient are the strategy's."""
+    _trains(subject, draw, [{"sharding": "FULL_SHARD"}, {"sharding": "SHARD_GRAD_OP"}], 2)
+    _trains(subject, draw, [{"sharding": "HYBRID_SHARD", "shard_size": 2}], 4)
+
+
+def _trains(subject: Subject, draw: Draw, cases: list[dict], ranks: int) -> None:
+    cases = [case | {"seed": draw.seed} for case in cases]
+    for case, by_rank in zip(cases, runs.observed(subject, draw, cases, ranks), strict=True):
+        one, tried = by_rank[0], f"{case['sharding']}, {ranks} ranks"
+        copies = ranks // case.get("shard_size", ranks)
+        held, due = sum(rank["weights"] for rank in by_rank), 4 * copies * one["whole"]
         if not 0.99 * due <= held <= 1.03 * due:  # rows go out whole, so some ranks have a few more
             raise Wrong("OTHER", "the ranks hold another part of the model", tried=tried,
                         expected=f"{due:,} bytes of weights on all ranks", got=f"{held:,}",
                         look="the mesh, and what it is given to.")  # fmt: skip
-        blocks = len(one["units"]) - 1
-        runs.sends(one, tried, gathers=1 + blocks * (2 if name == "FULL_SHARD" else 1))
-        runs.same_gradient(by_rank, draw, tried)
+        units = len(one["units"])
+        again = 0 if case["sharding"] == "SHARD_GRAD_OP" else units - 1  # the root stays gathered
+        runs.sends(one, tried, allgather=units + again, reduce_scatter=units,
+                   allreduce=units * (copies > 1))  # fmt: skip
+        runs.same_gradient(by_rank, draw, tried, copies)
 
 
 SUITES = (
