@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from course_lib.lab.ledger import graph, page, parts
+from course_lib.lab.registry import exercises
 from tests.learner import Learner, at
 
 pytestmark = pytest.mark.usefixtures("course_home")
@@ -256,10 +257,13 @@ def test_the_picture(learner):
         root.find(f"{namespace}title").text and "2 at level 3" in root.find(f"{namespace}desc").text
     )
     found, labels = graph.boxes()
-    assert len(found) == 37 and len(labels) == 11
-    assert len({(box.x, box.y) for box in found}) == 37, "boxes on top of each other"
+    cards = exercises().values()
+    taught = {concept for card in cards for concept in card.teaches}
+    assert {box.slug for box in found} == taught and len(found) == len(taught)
+    assert len(labels) == len({card.lesson for card in cards})
+    assert len({(box.x, box.y) for box in found}) == len(taught), "boxes on top of each other"
     assert all(len(box.lines) <= 2 and max(map(len, box.lines)) <= 15 for box in found)
-    assert len(graph.text_list({})) == 37
+    assert len(graph.text_list({})) == len(taught)
 
 
 def luminance(colour: str) -> float:
