@@ -6,7 +6,6 @@ and numbers. What it leaves out: judging them (course_lib/checks), updates, spee
 """
 
 import contextlib
-import ctypes
 import os
 from typing import Any
 
@@ -52,7 +51,6 @@ def decide(kind: type[FSDPTrainer], method: str, cases: list[dict]) -> list[Any]
 
     For a strategy that FSDPConfig would refuse: the name of the exception that `method` raises.
     """
-    _share_arenas()
     trainer = make(type(kind.__name__, (kind,), {"_wrapped": lambda self: self.plain_model}))
     return [_decided(trainer, method, dict(case)) for case in cases]
 
@@ -74,13 +72,6 @@ def _decided(trainer: FSDPTrainer, method: str, case: dict) -> Any:
     return told
 
 
-def _share_arenas() -> None:
-    """Let the threads of gloo allocate in common: each would reserve 64 MB of addresses, of which a
-    worker of the judge has few."""
-    with contextlib.suppress(AttributeError):  # a setting of glibc
-        ctypes.CDLL(None).mallopt(-8, 1)  # M_ARENA_MAX
-
-
 def _leave() -> None:
     """Give up the groups that meshes have made: each has threads."""
     dist.barrier()  # a rank that is still connecting must not lose its peer
@@ -100,7 +91,6 @@ def observe(kind: type[FSDPTrainer], cases: list[dict], idx: Tensor, targets: Te
     followed). "dtypes" of what a block sees, by name. "whole": parameters of the model; "units":
     those of each module that `fully_shard` was called on, by its name.
     """
-    _share_arenas()
     found = []
     for case in cases:
         trainer = make(kind, **case)
