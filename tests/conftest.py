@@ -66,7 +66,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         head += f"{'alternatives accepted':>23}"
         terminalreporter.write_line(head)
         for exercise, n in sorted(table.items()):
-            accepted = f"{n['accepted']} of {n['right']}"
+            accepted = f"{int(n['accepted'])} of {int(n['right'])}"
             terminalreporter.write_line(f"{exercise:<16}{n['mutants']:>9}{n['killed']:>8}"
                                         f"{n['named']:>15}{accepted:>23}")  # fmt: skip
     rows = [value for status in ("passed", "failed")
