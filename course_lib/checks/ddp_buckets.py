@@ -58,10 +58,10 @@ def one_of_two(subject: Subject, draw: Draw) -> None:
     for rank in facts:
         for update, grads in zip(rank["updates"], expected, strict=True):
             if found := gradients_differ(update["grads"], grads):
-                raise Wrong("BUCKETS-ORDER", "buckets of different layers are added", tried=tried,
+                raise Wrong("BUCKETS-ORDER", "a bucket leaves too early", tried=tried,
                             expected=found[0], got=found[1],
                             fits="a bucket that starts before its turn, or before it is complete.",
-                            hides="with other sizes the ranks hang, or abort.",
+                            hides="buckets of two layers are added; with other sizes the ranks hang, or abort.",
                             look="which bucket is the next one, and whose gradients it needs.")  # fmt: skip
 
 

@@ -78,7 +78,7 @@ def _updates(subject: Subject, draw: Draw, plans: Sequence[ddp_twin.Plan]) -> No
         for rank in ranks:
             update = rank.value["updates"][number]
             sent = sum(all_reduces(update["seen"]))
-            facts = dict(tried=tried, expected=f"{whole} bytes, after the last gradient began",
+            facts = dict(tried=tried, expected=f"{whole} bytes, in the last backward pass",
                          got=f"{sent} bytes in {len(all_reduces(update['seen']))} all-reduces")  # fmt: skip
             if sent > whole:
                 raise Wrong("NOSYNC-SENDS", f"{sent / whole:.3g} times the bytes are sent",

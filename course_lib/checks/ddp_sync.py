@@ -4,6 +4,8 @@ Oracle: the mean over all ranks' gradients, computed here; small whole numbers, 
 same in every order. What each rank sends comes back beside what it returns.
 """
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -43,7 +45,7 @@ def unused(subject: Subject, draw: Draw) -> None:
     params, by_rank = _gradients(draw, 2)
     for rank, grads in enumerate(by_rank):
         grads[2 + rank] = grads[1] = None
-    tried = "2 ranks; rank 0 has no gradient for parameter 2, rank 1 none for 3"
+    tried = "2 ranks; rank 0 has no gradient for parameter 2, rank 1 none for 3, nobody for 1"
     facts = _run(subject, params, by_rank)
     expected = _means(params, by_rank)
     for rank, found in enumerate(facts):
@@ -141,7 +143,7 @@ def _tensors(means, params: list[Tensor], tried: str) -> None:
     if not isinstance(means, (list, tuple)):
         raise Wrong("TYPE", f"the answer returned a {type(means).__name__}", tried=tried,
                     expected=wanted, got=str(means)[:60], look="what stands after `return`.")  # fmt: skip
-    if None in [m if m is None else 0 for m in means] or len(means) < len(params):
+    if not _complete(means, len(params)):
         raise _left_out(tried, f"{sum(m is not None for m in means)} tensors")
     for i, (mean, p) in enumerate(zip(means, params, strict=False)):
         if not isinstance(mean, Tensor):
@@ -172,9 +174,7 @@ def _values(means: list[Tensor], expected: list[Tensor], tried: str, patterns=()
 
 def _unused(means, expected: list[Tensor], rank: int, tried: str) -> None:
     """Says what became of a parameter that a rank has not used."""
-    if not isinstance(means, (list, tuple)) or len(means) < len(expected) or None in [
-        m if m is None else 0 for m in means
-    ]:  # fmt: skip
+    if not isinstance(means, (list, tuple)) or not _complete(means, len(expected)):
         raise _left_out(tried, f"{len(means or ())} gradients on rank {rank}, some missing")
     i = next(i for i, (m, e) in enumerate(zip(means, expected, strict=True)) if not _near(m, e))
     facts = dict(tried=tried, expected=f"gradient {i}: {vector(expected[i].view(-1))}",
@@ -184,9 +184,9 @@ def _unused(means, expected: list[Tensor], rank: int, tried: str) -> None:
                     fits="a mean over the gradients that are not None.",
                     hides="one process with the whole batch would divide by all rows.",
                     look="the number that divides the sum.", **facts)  # fmt: skip
-    raise Wrong("SYNC-UNUSED", "gradients of two different parameters are added",
-                fits=f"a rank that leaves a None out: its next collective meets parameter {i}'s.",
-                hides="with other shapes the ranks hang, or abort.",
+    raise Wrong("SYNC-UNUSED", "a rank without a gradient stays out of the sum",
+                fits="no collective for a None: the next one meets another parameter's.",
+                hides="here two parameters are added; with other shapes ranks hang, or abort.",
                 look="what a rank without a gradient contributes.", **facts)  # fmt: skip
 
 
@@ -212,6 +212,10 @@ def _sent(seen: list[tuple[str, int]], params: list[Tensor], tried: str) -> None
         raise Wrong("SYNC-BYTES", f"{number(total / due)} times the bytes are sent",
                     fits="a second round, or a wider dtype.",
                     look="how often, and as what, each gradient travels.", **facts)  # fmt: skip
+
+
+def _complete(means: Sequence, num_params: int) -> bool:
+    return len(means) >= num_params and all(mean is not None for mean in means)
 
 
 def _same(means: list[Tensor], expected: list[Tensor]) -> bool:
