@@ -2,7 +2,8 @@
 
 What it is: a softmax that takes its scores tile by tile, the forward pass over all tiles, a backward
 pass that computes the scores again, and the autograd function that joins the two. Plain torch, on
-any device. What it leaves out: a kernel of its own, so it saves memory and no time; dropout.
+any device. What it leaves out: a kernel of its own, so it saves memory, but each operation on a
+tile still reads and writes ordinary tensors; dropout.
 
 Sources: Milakov and Gimelshein 2018 ("Online normalizer calculation for softmax"), algorithm 3;
 Dao et al. 2022 ("FlashAttention"), section 3; Dao 2023 ("FlashAttention-2"), section 3.1: divide
@@ -11,9 +12,7 @@ once at the end, keep the logsumexp for the backward pass.
 Shapes: B batch, H heads, T sequence, K head size. I queries and J keys of one tile: s_BHIJ.
 """
 
-import math
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -21,33 +20,26 @@ from torch import Tensor
 EMPTY = float("-inf")  # a score that does not count, and the maximum of none
 
 
-class Running(NamedTuple):
-    """A softmax over the scores that have come so far, not divided yet."""
+def add_tile(
+    peak: Tensor, total: Tensor, mixed: Tensor, scores: Tensor, values: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """A softmax that has seen some scores, with one more tile of them: the new (peak, total, mixed).
 
-    peak: Tensor
-    """(..., I): the largest score, -inf before the first."""
-    total: Tensor
-    """(..., I): the sum of exp(score - peak)."""
-    mixed: Tensor
-    """(..., I, K): the sum of exp(score - peak) * value."""
-
-
-def add_tile(running: Running, scores: Tensor, values: Tensor) -> Running:
-    """`running` with one more tile of `scores` (..., I, J) for the `values` (..., J, K).
-
-    What was summed against the old peak is scaled to the new one, by exp(old - new). A score of
-    -inf does not count; a row that has only such ones stays at peak -inf, total 0, mixed 0, and
-    nothing becomes nan. New tensors in the dtype of `running`, which the scores have too.
+    peak (..., I): the largest score so far, -inf before the first. total (..., I): the sum of
+    exp(score - peak). mixed (..., I, K): the sum of exp(score - peak) * value, not divided. The tile:
+    scores (..., I, J) of the values (..., J, K), all of one dtype, which the results keep. What was
+    summed against the old peak is scaled to the new one. A score of -inf does not count; a row that
+    has met only such ones is at (-inf, 0, 0), and nothing becomes nan. The inputs stay as they are.
 
     Source: Milakov and Gimelshein 2018, algorithm 3, lines 4 to 6.
     """
-    peak = torch.maximum(running.peak, scores.amax(dim=-1))
-    base = peak.masked_fill(peak == EMPTY, 0.0)  # -inf minus -inf would be nan
-    keep = torch.exp(running.peak - base)
+    new = torch.maximum(peak, scores.amax(dim=-1))
+    base = new.masked_fill(new == EMPTY, 0.0)  # -inf minus -inf would be nan
+    keep = torch.exp(peak - base)
     weights = torch.exp(scores - base.unsqueeze(-1))
-    total = running.total * keep + weights.sum(dim=-1)
-    mixed = running.mixed * keep.unsqueeze(-1) + weights @ values
-    return Running(peak, total, mixed)
+    total = total * keep + weights.sum(dim=-1)
+    mixed = mixed * keep.unsqueeze(-1) + weights @ values
+    return new, total, mixed
 
 
 def flash_forward(
@@ -56,27 +48,28 @@ def flash_forward(
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Attention by tiles of `tile` queries and `tile` keys: (out, logsumexp).
 
-    q, k, v: (B, H, T, K), one dtype. `causal`: token t reads tokens 0..t. `num_keys` (B,) int64:
-    keys from that number on are padding, which nobody reads. out (B, H, T, K) in the dtype of q;
-    logsumexp (B, H, T) float32, or float64 of float64: ln of the sum of exp(score) of each row. A
-    row that reads no key gives 0 and -inf. Tiles above the diagonal are not computed. Holds one
-    tile of scores at a time: memory beside inputs and results is O(B H tile (tile + K)).
+    q, k, v: (B, H, T, K), one dtype. Scores are q . k / sqrt(K). `causal`: token t reads tokens
+    0..t. `num_keys` (B,) int64: keys from that number on are padding, which nobody reads. out
+    (B, H, T, K) in the dtype of q; logsumexp (B, H, T), ln of the sum of exp(score) of each row. Sums
+    and logsumexp are float32, or float64 of float64. A row that reads no key gives 0 and -inf. The
+    last tile is shorter where `tile` does not divide T. Tiles above the diagonal are not computed: an
+    infinity in v reaches no tile of queries before its own. One tile of scores is held at a time.
 
     Source: Dao et al. 2022, algorithm 1, with the loops as in Dao 2023, algorithm 1.
     """
-    _refuse(q_BHTK, k_BHTK, v_BHTK, tile, num_keys)
-    accurate, (B, H, T, _) = _accurate(q_BHTK), q_BHTK.shape
+    accurate, (B, H, T, _) = sums_dtype(q_BHTK), q_BHTK.shape
     out, lse = torch.empty_like(q_BHTK), q_BHTK.new_empty(B, H, T, dtype=accurate)
-    for i in _tiles(T, tile):
-        q_BHIK = q_BHTK[:, :, i].to(accurate)
-        start = q_BHIK.new_full(q_BHIK.shape[:-1], EMPTY)
-        running = Running(start, torch.zeros_like(start), torch.zeros_like(q_BHIK))
-        for j in _tiles(i.stop if causal else T, tile):
-            s_BHIJ = _scores(q_BHIK, k_BHTK, i, j, causal, num_keys)
-            running = add_tile(running, s_BHIJ, v_BHTK[:, :, j].to(accurate))
-        divisor = running.total.masked_fill(running.total == 0, 1.0)
-        out[:, :, i] = (running.mixed / divisor.unsqueeze(-1)).to(out.dtype)
-        lse[:, :, i] = running.peak + divisor.log()
+    for i in tiles(T, tile):
+        mixed = torch.zeros_like(q_BHTK[:, :, i], dtype=accurate)
+        total = torch.zeros_like(mixed[..., 0])
+        peak = torch.full_like(total, EMPTY)
+        for j in tiles(i.stop if causal else T, tile):
+            s_BHIJ = tile_scores(q_BHTK, k_BHTK, i, j, causal=causal, num_keys=num_keys)
+            v_BHJK = v_BHTK[:, :, j].to(accurate)
+            peak, total, mixed = add_tile(peak, total, mixed, s_BHIJ, v_BHJK)
+        divisor = total.masked_fill(total == 0, 1.0)  # a row that reads nothing
+        out[:, :, i] = (mixed / divisor.unsqueeze(-1)).to(out.dtype)
+        lse[:, :, i] = peak + divisor.log()
     return out, lse
 
 
@@ -86,21 +79,23 @@ def flash_backward(
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     """Gradients of q, k and v, in their shape and dtype, from `grad`, that of `flash_forward`'s out.
 
-    `out` and `lse` are what the forward pass returned. The weights of a tile come back as
-    exp(score - lse), so none of them was kept. Sums are taken in float32, or float64 of float64.
+    `out` and `lse` are what `flash_forward` returned, with the same options. The weights of a tile
+    come back as exp(score - lse), so none of them was kept. Sums are taken in float32, or float64 of
+    float64. A row that reads no key has out 0 and lse -inf, and passes no gradient on. Tiles above
+    the diagonal are not computed: an infinity in v reaches dq of no tile of queries before its own.
 
     Source: Dao et al. 2022, section 3.1 and appendix B.4; the row sums of grad * out stand for
     those of weight * (gradient of the weight).
     """
-    accurate, T, scale = _accurate(q_BHTK), q_BHTK.shape[2], _scale(q_BHTK)
+    accurate, T, scale = sums_dtype(q_BHTK), q_BHTK.shape[2], q_BHTK.shape[-1] ** -0.5
     dq, dk, dv = (torch.zeros_like(x, dtype=accurate) for x in (q_BHTK, k_BHTK, v_BHTK))
     lse_BHT = lse_BHT.masked_fill(lse_BHT == EMPTY, 0.0)  # exp(-inf - 0) is 0, as it should be
     dot_BHT = (grad_BHTK.to(accurate) * out_BHTK.to(accurate)).sum(dim=-1)
-    for i in _tiles(T, tile):
+    for i in tiles(T, tile):
         q_BHIK, g_BHIK = q_BHTK[:, :, i].to(accurate), grad_BHTK[:, :, i].to(accurate)
-        for j in _tiles(i.stop if causal else T, tile):
+        for j in tiles(i.stop if causal else T, tile):
             k_BHJK, v_BHJK = k_BHTK[:, :, j].to(accurate), v_BHTK[:, :, j].to(accurate)
-            s_BHIJ = _scores(q_BHIK, k_BHTK, i, j, causal, num_keys)
+            s_BHIJ = tile_scores(q_BHTK, k_BHTK, i, j, causal=causal, num_keys=num_keys)
             p_BHIJ = torch.exp(s_BHIJ - lse_BHT[:, :, i].unsqueeze(-1))
             dp_BHIJ = g_BHIK @ v_BHJK.transpose(-2, -1)
             ds_BHIJ = p_BHIJ * (dp_BHIJ - dot_BHT[:, :, i].unsqueeze(-1)) * scale
@@ -135,16 +130,23 @@ def flash_attention(
 ) -> Tensor:  # fmt: skip
     """As `gpt.causal_attention`, with memory that grows with T and not with its square.
 
-    Arguments and errors as `flash_forward`, of which it returns `out`; gradients flow to q, k, v.
+    Arguments as `flash_forward`, of which it returns `out`; gradients flow to q, k and v.
+    ValueError for shapes, dtypes, `tile` or `num_keys` that do not fit.
     """
+    _refuse(q_BHTK, k_BHTK, v_BHTK, tile, num_keys)
     return TiledAttention.apply(q_BHTK, k_BHTK, v_BHTK, tile, causal, num_keys)
 
 
-def _scores(
-    q_BHIK: Tensor, k_BHTK: Tensor, i: slice, j: slice, causal: bool, num_keys: Tensor | None
-) -> Tensor:
-    """(B, H, I, J) scaled scores of one tile; -inf where a query must not read a key."""
-    s_BHIJ = q_BHIK @ k_BHTK[:, :, j].to(q_BHIK.dtype).transpose(-2, -1) * _scale(q_BHIK)
+def tile_scores(
+    q_BHTK: Tensor, k_BHTK: Tensor, i: slice, j: slice, *,
+    causal: bool = True, num_keys: Tensor | None = None,
+) -> Tensor:  # fmt: skip
+    """(B, H, I, J): scores of the queries `i` and the keys `j`, scaled; -inf where one must not read.
+
+    In the dtype of sums. Options as in `flash_forward`.
+    """
+    q_BHIK, k_BHJK = (x.to(sums_dtype(x)) for x in (q_BHTK[:, :, i], k_BHTK[:, :, j]))
+    s_BHIJ = q_BHIK @ k_BHJK.transpose(-2, -1) * q_BHTK.shape[-1] ** -0.5
     key_J = torch.arange(j.start, j.stop, device=s_BHIJ.device)
     if causal and j.stop > i.start + 1:  # only tiles that the diagonal crosses
         query_I = torch.arange(i.start, i.stop, device=s_BHIJ.device)
@@ -154,16 +156,12 @@ def _scores(
     return s_BHIJ
 
 
-def _tiles(stop: int, tile: int) -> Iterator[slice]:
+def tiles(stop: int, tile: int) -> Iterator[slice]:
     """0..stop - 1 in slices of `tile`, the last one shorter where it does not fit."""
     return (slice(start, min(start + tile, stop)) for start in range(0, stop, tile))
 
 
-def _scale(q: Tensor) -> float:
-    return 1 / math.sqrt(q.shape[-1])
-
-
-def _accurate(x: Tensor) -> torch.dtype:
+def sums_dtype(x: Tensor) -> torch.dtype:
     """The dtype of sums: 16-bit ones would lose the small terms of a long row."""
     return torch.promote_types(x.dtype, torch.float32)
 

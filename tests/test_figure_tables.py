@@ -1,11 +1,22 @@
 """Tables stored in figures are what the model gives: a part of each is measured again."""
 
-import pytest
+from dataclasses import replace
 
+import pytest
+import torch
+from torch.utils.checkpoint import checkpoint
+
+from course_lib.flash import add_tile
+from course_lib.gpt import GPT, GPTConfig
 from course_lib.lab import figures
+from course_lib.measure.activations import activation_bytes
+from course_lib.measure.traffic import Held
+from course_lib.recompute import selective
 
 init, shift = figures.reference("init"), figures.reference("loss-shift")
+activations = figures.reference("activations")
 resume, timeline = figures.reference("resume"), figures.reference("timeline")
+flash = figures.reference("flash")
 
 
 @pytest.mark.parametrize(
@@ -94,3 +105,50 @@ def test_timeline_counts_what_sharding_sends_and_holds():
     assert timeline_at(mode="free", size=1)["peak"] == whole / 4 + 2 * timeline.MB
     assert timeline_at(mode="free", size=1, overlap=False)["peak"] == whole / 4 + timeline.MB
     assert timeline_at(mode="keep", size=1)["peak"] == whole / 4 + whole
+
+
+@pytest.mark.parametrize("state", [c for c in flash.CASES if c.get("code") != "forgets"], ids=str)
+def test_flash_remembers_what_add_tile_does(state):
+    total = torch.zeros(1).double()
+    found = total - torch.inf, total, total.view(1, 1)
+    result = flash.compute({**flash.DEFAULTS, **state})
+    for row in result["trace"]:
+        scores = torch.tensor([row["scores"]]).double()
+        found = add_tile(*found, scores, torch.zeros(scores.shape[1], 1).double())
+        assert (row["peak"], row["total"]) == pytest.approx([x.item() for x in found[:2]])
+    assert result["lse"] == pytest.approx(result["right"])
+
+
+def test_flash_presets_show_what_their_labels_say():
+    never, lucky = (
+        flash.compute({**flash.DEFAULTS, **flash.PRESETS[p]}) for p in ("no-rescale", "lucky")
+    )
+    assert never["lse"] - never["right"] > 0.1 and lucky["lse"] == pytest.approx(lucky["right"])
+    rises = flash.compute({**flash.DEFAULTS, **flash.PRESETS["rises"]})["trace"]
+    assert [row["peak"] for row in rises[-2:]] == [3, 5] and round(rises[-1]["keep"], 3) == 0.135
+
+
+@pytest.mark.parametrize("state", activations.CASES[::4], ids=str)
+def test_activations_are_what_the_formula_says(state):
+    kept, L = activations.compute(state)["kept"], activations.LAYERS
+    config = GPTConfig.preset("small", vocab_size=state["V"], max_seq_len=4096)
+    for fast, bar in ((False, kept[0]), (True, kept[1])):
+        parts = activation_bytes(replace(config, fast_attention=fast), state["B"], state["T"])
+        norms, attention, square, mlp, inputs, loss = (1e9 * x for x in bar)
+        assert inputs == 0
+        found = norms, attention + square, mlp, loss
+        assert found == pytest.approx(tuple(parts.values()), rel=1e-12)
+    wide = 4 * state["T"] * state["B"] * config.d_model
+    assert kept[3][4] * 1e9 == pytest.approx(L * wide)
+
+
+def test_activations_with_the_products_kept_are_what_a_block_holds():
+    config = GPTConfig.preset("small", vocab_size=8192, fast_attention=False, num_layers=1)
+    block, x = GPT(config).blocks[0], torch.randn(2, 64, 384, requires_grad=True) + 0
+    args = block.attention_norm.weight.new_zeros(2, 64, 64).unbind()
+    with Held() as held:
+        out = checkpoint(block, x, *args, use_reentrant=False, context_fn=selective)
+        alive = held.bytes() - out.nbytes  # the input was there before
+    bar = activations.compute({"T": 64, "B": 2, "V": 8192})["kept"][2]
+    _, attention, square, mlp, _, _ = (1e9 * v / activations.LAYERS for v in bar)
+    assert alive == pytest.approx(attention + square + mlp)

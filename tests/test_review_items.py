@@ -11,12 +11,17 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.utils.checkpoint import checkpoint as checkpoint_again
+from torch.utils.checkpoint import set_checkpoint_early_stop
+from torch.utils.flop_counter import FlopCounterMode
 
 from course_lib import checkpoint, collectives, ddp, local_ranks, manifest
 from course_lib.adamw import adamw_step
 from course_lib.batches import get_batch, shard_of_rank
+from course_lib.chunked_loss import ChunkedHead
 from course_lib.collectives import collective_cost, pad_to_multiple
 from course_lib.ddp_trainer import DistributedTrainer
+from course_lib.flash import EMPTY, add_tile, flash_backward, flash_forward, tiles
 from course_lib.fsdp_config import FSDPConfig
 from course_lib.gpt import GPT, MLP, GPTConfig, RMSNorm, apply_rotary_pos_emb, rotate_half
 from course_lib.hang import find_the_hang
@@ -26,12 +31,14 @@ from course_lib.lab.review.items import items
 from course_lib.measure.flops import flops_per_token
 from course_lib.measure.memory import counted_state_bytes, saved_bytes, training_state_bytes
 from course_lib.measure.seats import environment
+from course_lib.recompute import recompute_plan
 from course_lib.shards import encode_documents
 from course_lib.world import read_world
 from course_lib.zero import zero_memory, zero_traffic
 
 SMALL = dict(vocab_size=64, d_model=64, num_heads=2, d_hidden=64)
 ARGUED = {
+    "checkpoint-policy-3": "what a plan keeps and frees is measured in test_recompute",
     "apply-rope-3": "a reason in words",
     "gpt-forward-2": "what checkpointing does is measured in test_gpt",
     "count-flops-1": "the convention's own words",
@@ -449,6 +456,67 @@ def zero1_step_4(n):
     return (n.k * halves[0] + halves[1]) / sum(halves)
 
 
+def online_softmax_1(n):
+    state = torch.tensor([float(n.m)]), torch.ones(1), torch.zeros(1, 1)
+    total = add_tile(*state, torch.tensor([[float(n.n)]]), torch.zeros(1, 1))[1]
+    return total.item() - 1  # the tile's own largest score counts 1
+
+
+def online_softmax_2(n):
+    """Of all places where the largest score can be, the share that lies in the first tile."""
+    return 100 * len(range(24 * n.n)[next(tiles(24 * n.n, 24))]) / (24 * n.n)
+
+
+def flash_forward_1(n):
+    with mock.patch("course_lib.flash.add_tile", side_effect=add_tile) as counted:
+        flash_forward(*torch.zeros(3, 1, 1, int(n.T), 2), tile=int(n.tile))
+    return counted.call_count
+
+
+def flash_forward_2(n):
+    """Scores whose largest is m and whose exponentials against it sum to the total."""
+    rest = math.log(n.total - 1) if n.total > 1 else EMPTY
+    q = torch.tensor([1.0, 0.0]).view(1, 1, 1, 2).expand(1, 1, 2, 2)
+    k = torch.tensor([[n.m, 0.0], [max(n.m + rest, -1e9), 0.0]]).view(1, 1, 2, 2)
+    return round(flash_forward(q * 2**0.5, k, k, causal=False)[1][0, 0, 0].item(), 2)
+
+
+def flash_forward_3(n):
+    q = torch.zeros(int(n.B), int(n.H), 2, 1)
+    return flash_forward(q, q, q)[1].nbytes * n.T / 2 / 1e6  # of two tokens, times T / 2
+
+
+def flash_backward_1(n):
+    """One query over two keys whose scores differ by the logit of p; dk of the first is ds q."""
+    q, k, v = (torch.zeros(1, 1, 2, 1) for _ in "qkv")
+    q[:], k[0, 0, 0], v[0, 0, :, 0] = 1, math.log(n.p / (1 - n.p)), torch.tensor([n.x, n.y])
+    grad = torch.tensor([1.0, 0.0]).view(1, 1, 2, 1)
+    out, lse = flash_forward(q, k, v, causal=False)
+    return round(flash_backward(grad, q, k, v, out, lse, causal=False)[1][0, 0, 0].item(), 4)
+
+
+def flash_backward_2(n):
+    q = torch.ones(1, 1, 2, 2, requires_grad=True)
+    with FlopCounterMode(display=False) as forward:
+        weights = torch.softmax(q @ q.mT, -1) @ q
+    with FlopCounterMode(display=False) as backward:
+        weights.sum().backward()
+    with torch.no_grad():
+        out, lse = flash_forward(q, q, q, causal=False)
+        with FlopCounterMode(display=False) as again:
+            flash_backward(q, q, q, q, out, lse, causal=False)
+        with FlopCounterMode(display=False) as tiled:
+            flash_forward(q, q, q, causal=False)
+    part = (
+        slice(0, 2) if "together" in n.part else slice(1, 2) if "backward" in n.part else slice(1)
+    )
+    old, new = (
+        sum(c.get_total_flops() for c in counts[part])
+        for counts in ((forward, backward), (tiled, again))
+    )
+    return 100 * (new - old) / old
+
+
 def ddp_sync_1(n):
     grads = [torch.tensor([float(g)]) for g in (n.a, n.b, n.c)]
     return synced(grads)
@@ -596,7 +664,70 @@ def mixed_precision_policy_2(n):
     return yes(total + n.x != total)
 
 
+def activation_bytes_1(n):
+    with torch.device("meta"):
+        layer, x = nn.Linear(n.a, n.b, bias=False), torch.zeros(n.n, n.a)
+    return saved_bytes(layer, x.requires_grad_()) / 1000
+
+
+def activation_bytes_2(n):
+    targets = torch.zeros(n.n, dtype=torch.int64, device="meta")
+    logits = torch.zeros(n.n, n.V, dtype=getattr(torch, n.how), device="meta", requires_grad=True)
+    both = saved_bytes(lambda: F.cross_entropy(logits.float(), targets))
+    return (both - targets.nbytes - 4) / 1e6  # the 4: how many targets count
+
+
+def activation_bytes_3(n):
+    sizes = []
+    for T in (8, 8 * n.k):
+        q = torch.zeros(1, 2, T, 4, requires_grad=True)
+        fused = saved_bytes(lambda q=q: F.scaled_dot_product_attention(q, q, q, is_causal=True))
+        scores = torch.zeros(1, 2, T, T, requires_grad=True)
+        mlp_input = torch.zeros(1, T, 4, requires_grad=True)
+        sizes.append({
+            "softmax": saved_bytes(lambda s=scores: s.softmax(-1)),
+            "log-sum-exp": fused - 2 * q.nbytes,  # q is q, k and v here; and the output
+            "input": saved_bytes(nn.Linear(4, 8), mlp_input),
+        })  # fmt: skip
+    name = n.what.split()[0]
+    return sizes[1][name] / sizes[0][name]
+
+
+def checkpoint_policy_1(n):
+    x, layer = torch.zeros(4, 8, requires_grad=True), nn.Linear(8, 8, bias=False)
+    spent = []
+    for run in (layer, lambda x: checkpoint_again(layer, x, use_reentrant=False)):
+        with FlopCounterMode(display=False) as counter, set_checkpoint_early_stop(False):
+            run(x).sum().backward()
+        spent.append(counter.get_total_flops())
+    return n.f * spent[1] / spent[0]
+
+
+def checkpoint_policy_2(n):
+    plan = recompute_plan([n.a, n.b], [0, 0], [n.x, n.y], n.a + n.b - n.need)
+    return {(0,): "A", (1,): "B", (0, 1): "both"}[tuple(plan)]
+
+
+def chunked_loss_1(n):
+    return np.mean([n.s / max(n.a, 1)] * n.a + [n.t / max(n.b, 1)] * n.b)
+
+
+def chunked_loss_2(n):
+    weight = torch.tensor([[n.p], [1 - n.p]]).log()
+    aims, ones = torch.zeros(n.n, dtype=torch.int64), torch.ones(n.n, 1)
+    logits = (ones @ weight.T).requires_grad_()
+    loss = F.cross_entropy(logits, aims)
+    found, _, _ = ChunkedHead(2).loss_and_gradients(ones, weight, aims)
+    assert abs(found - loss.item()) < 1e-5
+    return torch.autograd.grad(loss, logits)[0][0, 0].item()
+
+
 FACTS = {
+    "activation-bytes-1": activation_bytes_1, "activation-bytes-2": activation_bytes_2,
+    "activation-bytes-3": activation_bytes_3, "checkpoint-policy-1": checkpoint_policy_1,
+    "checkpoint-policy-2": checkpoint_policy_2, "chunked-loss-1": chunked_loss_1,
+    "chunked-loss-2": chunked_loss_2,
+    "chunked-loss-3": lambda n: torch.empty(n.c, n.V, device="meta").nbytes / 1e6,
     "bytes-1": bytes_1, "bytes-2": bytes_2, "bytes-3": bytes_3,
     "rmsnorm-1": rmsnorm_1, "rmsnorm-2": rmsnorm_2, "rmsnorm-3": rmsnorm_3, "rmsnorm-4": rmsnorm_4,
     "rotate-half-1": rotate_half_1, "rotate-half-2": rotate_half_2, "rotate-half-3": rotate_half_3,
@@ -628,6 +759,10 @@ FACTS = {
     "init-distributed-3": init_distributed_3, "find-the-hang-1": find_the_hang_1,
     "find-the-hang-2": find_the_hang_2, "find-the-hang-3": find_the_hang_3,
     "save-checkpoint-3": save_checkpoint_3, "load-checkpoint-1": load_checkpoint_1,
+    "online-softmax-1": online_softmax_1, "online-softmax-2": online_softmax_2,
+    "flash-forward-1": flash_forward_1, "flash-forward-2": flash_forward_2,
+    "flash-forward-3": flash_forward_3,
+    "flash-backward-1": flash_backward_1, "flash-backward-2": flash_backward_2,
     "ring-reduce-scatter-1": ring_reduce_scatter_1, "ring-reduce-scatter-2": ring_reduce_scatter_2,
     "ring-all-gather-1": ring_all_gather_1, "ring-all-gather-2": ring_all_gather_2,
     "collective-cost-1":

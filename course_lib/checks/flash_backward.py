@@ -1,0 +1,281 @@
+"""Checks of lesson 14: flash_backward.
+
+Oracle: the formulas with the whole matrices, in float64; `out` and `lse` come from the formula of
+the forward pass, so the answer is asked alone.
+"""
+
+import math
+
+import torch
+from torch import Tensor
+
+from course_lib.checks import expect
+from course_lib.checks.expect import Pattern
+from course_lib.checks.flash_forward import TILE, everyone, explicit, three
+from course_lib.checks.report import Wrong, number, vector
+from course_lib.checks.subject import Subject
+from course_lib.checks.suite import Draw, Suite
+
+NAMES = ("dq", "dk", "dv")
+# a few float32 products of numbers near 1, each rounded at 6e-8
+CLOSE = dict(rtol=1e-4, atol=2e-5)
+
+
+def given(draw: Draw, T: int, may: Tensor, **options) -> list[Tensor]:
+    """grad, q, k, v, out, lse, as a training step would hand them over."""
+    q, k, v = three(draw, T, **options)
+    out, lse = explicit(q, k, v, may)
+    accurate = torch.promote_types(q.dtype, torch.float32)
+    grad = draw.randn(*q.shape, dtype=q.dtype)
+    return [grad, q, k, v, out.to(q.dtype), lse.to(accurate)]
+
+
+def gradients(
+    tensors: list[Tensor], may: Tensor, *, scale: float = 1.0, weight: Tensor | None = None,
+    row_sums: bool = True, transposed: bool = True,
+) -> tuple[Tensor, ...]:  # fmt: skip
+    """(dq, dk, dv) in float64; `scale` is a factor on the right one, the others make mistakes."""
+    g, q, k, v, out, lse = (x.double() for x in tensors)
+    if weight is None:
+        scores = (q @ k.mT * q.shape[-1] ** -0.5).masked_fill(~may, -math.inf)
+        weight = (scores - lse.masked_fill(lse == -math.inf, 0.0).unsqueeze(-1)).exp()
+    ds = weight * (g @ v.mT - row_sums * (g * out).sum(-1, keepdim=True))
+    ds = ds * q.shape[-1] ** -0.5 * scale
+    ds_t, weight_t = (ds.mT, weight.mT) if transposed else (ds, weight)
+    return ds @ k, ds_t @ q, weight_t @ g
+
+
+def _answer(subject: Subject, tensors: list[Tensor], tried: str, **options) -> tuple[Tensor, ...]:
+    """(dq, dk, dv) of the shape and dtype of q; nan is for the caller to explain."""
+    q, out = tensors[1], subject.call(*tensors, **options)
+    if out is None:
+        raise Wrong("NONE", "the answer returned None", tried=tried, got="None",
+                    expected="(dq, dk, dv)", look="the last line: is there a `return`?")  # fmt: skip
+    if not isinstance(out, (tuple, list)) or len(out) != 3:
+        got = f"{len(out)} values" if isinstance(out, (tuple, list)) else type(out).__name__
+        raise Wrong("FLASH-TRIPLE", "the answer is not three tensors", tried=tried, got=got,
+                    expected="(dq, dk, dv)", look="what stands after `return`.")  # fmt: skip
+    for name, value in zip(NAMES, out, strict=True):
+        plain = torch.zeros_like(value) if isinstance(value, Tensor) else value
+        expect.tensor(plain, shape=q.shape, dtype=q.dtype, tried=f"{tried}; {name}")
+    return tuple(out)
+
+
+def _values(name: str, got: Tensor, right: Tensor, patterns: list[Pattern], tried: str) -> None:
+    expect.values(got, right.to(got.dtype), patterns, **CLOSE, tried=tried,
+                  finding=f"{name} differs", look=f"the line that adds to {name}.")  # fmt: skip
+
+
+def triple(subject: Subject, draw: Draw) -> None:
+    """Three gradients, each as the tensor it belongs to."""
+    for dtype in (torch.float32, torch.float64):
+        tensors = given(draw, TILE, everyone(TILE), B=2, H=3, dtype=dtype)
+        tried = f"q, k, v (2, 3, 4, 4), {str(dtype)[6:]}, one tile, causal=False"
+        found = _answer(subject, tensors, tried, tile=TILE, causal=False)
+    right = gradients(tensors, everyone(TILE))
+    for order in ((1, 0, 2), (2, 0, 1), (2, 1, 0), (0, 2, 1), (1, 2, 0)):
+        if all(torch.allclose(found[i], right[n], **CLOSE) for i, n in enumerate(order)):
+            raise Wrong("FLASH-ORDER", "the gradients are in another order", tried=tried,
+                        expected="(dq, dk, dv)", got=f"({', '.join(NAMES[n] for n in order)})",
+                        look="the `return`.")  # fmt: skip
+
+
+def values_first(subject: Subject, draw: Draw) -> None:
+    """dv: each value gets the gradients of its readers, times the weights they gave it."""
+    may = everyone(TILE)
+    tensors = given(draw, TILE, may)
+    grad, q, k, _, _, lse = tensors
+    tried = f"T = {TILE} in one tile, causal=False; dv"
+    found = _answer(subject, tensors, tried, tile=TILE, causal=False)[2]
+    scores = q.double() @ k.double().mT / 2
+    undivided = dict(code="FLASH-NOT-DIVIDED", finding="the weights of a row do not sum to 1",
+                     look="what is subtracted from the scores in exp.")  # fmt: skip
+
+    def dv(weight: Tensor) -> Tensor:
+        return gradients(tensors, may, weight=weight)[2]
+
+    patterns = [
+        Pattern(value=dv(scores.exp()), fits="exp(score).", **undivided),
+        Pattern(value=dv((scores - scores.amax(-1, keepdim=True)).exp()), fits="exp(score - peak).", **undivided),
+        Pattern(code="FLASH-NO-SCALE", value=dv((2 * scores - lse.unsqueeze(-1)).exp()),
+                finding="the scores come back without their scale", fits="exp(q . k - lse).",
+                look="how the scores are computed again."),
+        Pattern(code="FLASH-SOFTMAX-TWICE", value=dv((scores - lse.unsqueeze(-1)).exp().softmax(-1)),
+                finding="a softmax of weights", fits="softmax(exp(score - lse)).", look="the weights."),
+        Pattern(code="FLASH-NO-TRANSPOSE", value=gradients(tensors, may, transposed=False)[2], fits="p @ grad.",
+                finding="dv adds up over keys, not over queries", look="which of two dimensions the sum runs over."),
+    ]  # fmt: skip
+    _values("dv", found, gradients(tensors, may)[2], patterns, tried)
+
+
+def queries_and_keys(subject: Subject, draw: Draw) -> None:
+    """dq and dk: weight * (dp - row sum) * scale, times the keys, or the queries."""
+    may = everyone(TILE)
+    tensors = given(draw, TILE, may)
+    _, q, k, *_ = tensors
+    found = _answer(subject, tensors, "T = 4 in one tile", tile=TILE, causal=False)
+    right = gradients(tensors, may)
+    wrong = {
+        "FLASH-NO-ROW-SUM": (gradients(tensors, may, row_sums=False), "a weight pulls on itself alone",
+                             "p * dp.", "all weights of a row sum to 1: one grows, the others shrink."),
+        "FLASH-NO-SCALE": (gradients(tensors, may, scale=2.0), "twice as long: the scale is missing",
+                           "ds without 1/sqrt(4).", "the scores are q . k times a scale: so is their gradient."),
+        "FLASH-SCALE-TWICE": (gradients(tensors, may, scale=0.5), "half as long: the scale acts twice",
+                              "ds times 1/sqrt(4) ** 2.", "where the scale acts."),
+        "FLASH-NO-WEIGHT": (gradients(tensors, may, weight=torch.ones(()).double().expand(1, 2, 4, 4)),
+                            "the weight itself is missing", "dp - row sum.", "what is multiplied by p."),
+        "FLASH-SIGN": (gradients(tensors, may, scale=-1.0), "the sign is turned", "row sum - dp.",
+                       "the difference."),
+    }  # fmt: skip
+    crossed = (right[0], gradients(tensors, may, transposed=False)[1])
+    for n, name in ((0, "dq"), (1, "dk")):
+        patterns = [
+            Pattern(code=code, value=value[n], finding=f"{name}: {finding}", fits=fits, look=look)
+            for code, (value, finding, fits, look) in wrong.items()
+        ]
+        if n:
+            patterns += [
+                Pattern(code="FLASH-NO-TRANSPOSE", value=crossed[1], fits="ds @ q.",
+                        finding="dk adds up over keys, not over queries",
+                        look="which of two dimensions the sum runs over.")]  # fmt: skip
+        _values(name, found[n], right[n], patterns, f"T = {TILE} in one tile, causal=False; {name}")
+
+
+def many_tiles(subject: Subject, draw: Draw) -> None:
+    """Each tile adds to what the others gave: dq over keys, dk and dv over queries."""
+    T = TILE * draw.size(2, 3)
+    may, token = everyone(T), torch.arange(T) // TILE
+    tensors = given(draw, T, may)
+    tried = f"T = {T}, tile = {TILE}, causal=False"
+    found = _answer(subject, tensors, tried, tile=TILE, causal=False)
+    right = gradients(tensors, may)
+    for n, name in ((2, "dv"), (1, "dk"), (0, "dq")):
+        side = "queries" if n else "keys"
+        cut = [may & (token == tile) if n == 0 else may & (token == tile).unsqueeze(-1)
+               for tile in (token.max(), 0)]  # fmt: skip
+        patterns = [
+            Pattern(code="FLASH-LAST-TILE", value=gradients(tensors, part)[n], look="`=` and `+=`.",
+                    finding=f"{name} holds one tile of {side} only", fits=f"the {which} tile of {side}.")
+            for part, which in zip(cut, ("last", "first"), strict=True)
+        ]  # fmt: skip
+        _values(name, found[n], right[n], patterns, f"{tried}; {name}")
+
+
+def masked(subject: Subject, draw: Draw) -> None:
+    """causal, with tiles that do not divide T."""
+    T, cut = draw.size(10, 9, 11), 8
+    may, token = everyone(T).tril(), torch.arange(T)
+    tensors = given(draw, T, may)
+    tried = f"T = {T}, tile = {TILE}, causal=True: the last tile has {T - cut} tokens"
+    found, right = _answer(subject, tensors, tried, tile=TILE), gradients(tensors, may)
+    q, k, lse = tensors[1], tensors[2], tensors[5]
+    open_weight = ((q @ k.mT / 2).double() - lse.double().unsqueeze(-1)).exp()
+    to_end = token < (token.unsqueeze(-1) // TILE + 1) * TILE
+    left = token < token.unsqueeze(-1) // TILE * TILE
+    for n, name in ((2, "dv"), (1, "dk"), (0, "dq")):
+        kept = may & (token < cut) & (token < cut).unsqueeze(-1)
+        finding = f"{name} has contributions from above the diagonal"
+        patterns = [
+            Pattern(code="FLASH-MASK-NONE", value=gradients(tensors, may, weight=open_weight)[n], finding=finding,
+                    fits="no mask.", look="the scores of the tiles that the diagonal crosses."),
+            Pattern(code="FLASH-MASK-NONE", value=gradients(tensors, may, weight=open_weight * to_end)[n],
+                    finding=finding, fits="no mask in the tile that the diagonal crosses.",
+                    look="the scores of the tiles that the diagonal crosses."),
+            Pattern(code="FLASH-SHORT-TILE", value=gradients(tensors, kept)[n], fits=f"{cut // TILE} whole tiles.",
+                    finding=f"{name} leaves out tokens {cut} to {T - 1}", look="where each loop ends."),
+            Pattern(code="FLASH-DIAGONAL-SKIPPED", value=gradients(tensors, left)[n],
+                    finding=f"{name} leaves out the tiles on the diagonal", fits="tiles left of it.",
+                    look="how the inner loop ends."),
+        ]  # fmt: skip
+        _values(name, found[n], right[n], patterns, f"{tried}; {name}")
+
+
+def above(subject: Subject, draw: Draw) -> None:
+    """Tiles above the diagonal are not computed: 0 times infinity would show it."""
+    T = TILE * draw.size(2, 3)
+    may = everyone(T).tril()
+    tensors = given(draw, T, may)
+    right = gradients(tensors, may)[0]
+    tensors[3][:, :, -2] = math.inf
+    tried = f"T = {T}, tile = {TILE}, causal=True; v of token {T - 2} is infinite; dq"
+    early = _answer(subject, tensors, tried, tile=TILE)[0][:, :, : T - TILE]
+    if not early.isfinite().all():
+        raise Wrong("FLASH-ABOVE", "the infinity reaches queries of tiles before its own", tried=tried,
+                    expected=f"finite gradients of queries 0 to {T - TILE - 1}",
+                    got=f"{int((~early.isfinite()).any(-1)[0, 0].sum())} of these {T - TILE} are nan",
+                    fits="a tile above the diagonal, computed with weights of 0.",
+                    hides="half of all tiles are above it: twice the work.",
+                    look="where the inner loop ends for the queries of one tile.")  # fmt: skip
+    _values("dq", early, right[:, :, : T - TILE], [], tried)
+
+
+def large_scores(subject: Subject, draw: Draw) -> None:
+    """Scores of several hundreds: exp(score) and exp(lse) alone are infinite."""
+    grad, q, k, v, _, _ = given(draw, 6, everyone(6))
+    q, k = 15 * q.clamp(-3, 3), 15 * k.clamp(-3, 3)
+    out, lse = explicit(q, k, v, everyone(6).tril())
+    tensors = [grad, q, k, v, out.float(), lse.float()]
+    tried = f"scores up to {number((q @ k.mT).abs().max() / 2)}, T = 6, tile = {TILE}"
+    found = _answer(subject, tensors, tried, tile=TILE)
+    if not all(x.isfinite().all() for x in found):
+        raise Wrong("FLASH-OVERFLOW", "large scores end as nan or infinity", tried=tried,
+                    expected="finite gradients", got=f"dv of token 0: {vector(found[2][0, 0, 0])}",
+                    fits="a quotient of two exponentials.",
+                    look="every exp: is its argument at most 0?")  # fmt: skip
+    # float32 scores of 500 are rounded at 3e-5, and so are the weights, beside q and k of 15
+    for name, got, right in zip(NAMES, found, gradients(tensors, everyone(6).tril()), strict=True):
+        expect.values(got, right.float(), rtol=5e-3, atol=2e-2, tried=tried, finding=f"{name} differs",
+                      look="the weights of large scores.")  # fmt: skip
+
+
+def padding(subject: Subject, draw: Draw) -> None:
+    """A sequence of nothing but padding passes no gradient on, and no nan."""
+    T, some = draw.size(6, 7, 5), draw.size(3, 2)
+    num_keys = torch.tensor([0, some])
+    may = torch.arange(T) < num_keys.view(-1, 1, 1, 1)
+    tensors = given(draw, T, may.expand(2, 1, T, T), B=2)
+    tried = f"T = {T}, tile = {TILE}, causal=False, num_keys = [0, {some}]; sequence 0 has lse -inf"
+    found = _answer(subject, tensors, tried, tile=TILE, causal=False, num_keys=num_keys)
+    facts = dict(tried=tried, expected="gradients 0 for sequence 0 and for padding",
+                 got=f"dq {vector(found[0][0, 0, 0])}, dv {vector(found[2][0, 0, 0])}")  # fmt: skip
+    if any(x.isnan().any() for x in found):
+        raise Wrong("FLASH-EMPTY-NAN", "a row that reads nothing makes gradients nan", **facts,
+                    fits="exp(-inf minus -inf).", look="lse of -inf, before it is subtracted.",
+                    hides="one sequence of padding makes every weight nan.")  # fmt: skip
+    if not found[2][1, :, some:].eq(0).all():
+        raise Wrong("FLASH-PADDING", "padding gets a gradient", **facts, look="what tile_scores is told.",
+                    fits="num_keys without an effect.")  # fmt: skip
+    for name, got, right in zip(NAMES, found, gradients(tensors, may), strict=True):
+        _values(name, got, right, [], tried)
+
+
+def sixteen_bits(subject: Subject, draw: Draw) -> None:
+    """bfloat16 goes in and comes out; in between, sums are float32."""
+    T = draw.size(160, 144)
+    may = everyone(T)
+    grad, q, k, v, _, _ = given(draw, T, may, H=1)
+    grad, q, k, v = grad.abs().bfloat16(), q.bfloat16(), k.bfloat16(), v.bfloat16()
+    out, lse = explicit(q, k, v, may)
+    tensors = [grad, q, k, v, out.bfloat16(), lse.float()]
+    tried = f"bfloat16, T = {T} in {T // 8} tiles of 8, causal=False; dv"
+    found = _answer(subject, tensors, tried, tile=8, causal=False)[2]
+    right = gradients(tensors, may)[2]
+    off = ((found.double() - right).abs() / right).max().item()
+    # one rounding to 8 bits is at most 2^-8 = 0.4 percent; weights in 16 bits may cost as much again
+    if not off < 0.01:
+        raise Wrong("FLASH-SUMS-16", "the sums have lost their small terms", tried=tried,
+                    expected="the error of one rounding of the result, 0.4 percent",
+                    got=f"an error of {number(100 * off)} percent", fits="dq, dk and dv added up in bfloat16.",
+                    look="the dtype in which the sums begin.")  # fmt: skip
+
+
+SUITES = (
+    Suite(
+        "flash-backward",
+        (triple, values_first, queries_and_keys, many_tiles, masked, above, large_scores, padding,
+         sixteen_bits),
+        proved="the gradients are those of the whole matrix, and no weight was kept for them.",
+        remember="one number a row, the logsumexp, brings all of its weights back.",
+        next_step="torch.autograd.gradcheck on your two passes, in float64.",
+    ),
+)  # fmt: skip

@@ -1,0 +1,318 @@
+"""Checks of lesson 14: flash_forward.
+
+Oracle: the formula with the whole matrix, in float64. What is computed shows in values: a weight of
+0 times infinity is nan, so an answer that computes a tile above the diagonal shows an infinity in v
+to queries that must not see it. Without a mask, nothing here tells a whole matrix from tiles.
+"""
+
+import math
+
+import torch
+from torch import Tensor
+
+from course_lib.checks import expect
+from course_lib.checks.expect import Pattern
+from course_lib.checks.report import Wrong, number, vector
+from course_lib.checks.subject import Subject
+from course_lib.checks.suite import Draw, Suite
+
+K = 4
+TILE = 4
+# a few float32 products, exp and a quotient, each rounded at 6e-8
+CLOSE = dict(rtol=1e-4, atol=1e-5)
+
+
+def explicit(
+    q: Tensor, k: Tensor, v: Tensor, may: Tensor, *, scale: float | None = None
+) -> tuple[Tensor, Tensor]:
+    """(out, logsumexp) in float64; `may` (..., T, T) says who reads whom. Empty rows: 0 and -inf."""
+    q, k, v = q.double(), k.double(), v.double()
+    scores = q @ k.transpose(-2, -1) * (q.shape[-1] ** -0.5 if scale is None else scale)
+    scores = scores.masked_fill(~may, -math.inf)
+    lse = scores.logsumexp(-1)
+    weights = (scores - lse.masked_fill(lse == -math.inf, 0.0).unsqueeze(-1)).exp()
+    return weights @ v, lse
+
+
+def everyone(T: int) -> Tensor:
+    """Each token reads all."""
+    return torch.ones(T, T, dtype=torch.bool)
+
+
+def three(
+    draw: Draw, T: int, *, B: int = 1, H: int = 2, dtype: torch.dtype = torch.float32
+) -> list:
+    """q, k, v."""
+    return [draw.randn(B, H, T, K, dtype=dtype) for _ in range(3)]
+
+
+def _answer(subject: Subject, qkv: list, tried: str, **options) -> tuple[Tensor, Tensor]:
+    """(out, logsumexp), of the right kind, shape and dtype; nan is for the caller to explain."""
+    q = qkv[0]
+    out = subject.call(*qkv, **options)
+    if out is None:
+        raise Wrong("NONE", "the answer returned None", tried=tried, got="None",
+                    expected="(out, logsumexp)", look="the last line: is there a `return`?")  # fmt: skip
+    if not isinstance(out, (tuple, list)) or len(out) != 2:
+        got = f"{len(out)} values" if isinstance(out, (tuple, list)) else type(out).__name__
+        raise Wrong("FLASH-PAIR", "the answer is not two tensors", tried=tried, got=got,
+                    expected="(out, logsumexp)", look="what stands after `return`.",
+                    hides="the backward pass needs the logsumexp.")  # fmt: skip
+    accurate = torch.promote_types(q.dtype, torch.float32)
+    for name, value, shape in (("out", out[0], q.shape), ("logsumexp", out[1], q.shape[:-1])):
+        plain = torch.zeros_like(value) if isinstance(value, Tensor) else value
+        if name == "logsumexp" and isinstance(value, Tensor) and value.dtype != accurate:
+            raise Wrong("FLASH-LSE-DTYPE", f"the logsumexp is {str(value.dtype)[6:]}", tried=tried,
+                        expected=str(accurate)[6:], got=str(value.dtype)[6:],
+                        hides="the backward pass takes exp(score - logsumexp): an error of 0.03 there\n"
+                        "makes every weight wrong by 3 percent.",
+                        look="the dtype in which `lse` is made.")  # fmt: skip
+        expect.tensor(plain, shape=shape, dtype=q.dtype if name == "out" else accurate,
+                      tried=f"{tried}; {name}")  # fmt: skip
+    return out[0], out[1]
+
+
+def pair(subject: Subject, draw: Draw) -> None:
+    """out as q, logsumexp one number a row; the same twice."""
+    for dtype in (torch.float32, torch.float64):
+        qkv = three(draw, TILE, B=2, H=3, dtype=dtype)
+        tried = f"q, k, v (2, 3, 4, 4), {str(dtype)[6:]}, one tile, causal=False"
+        _answer(subject, qkv, tried, tile=TILE, causal=False)
+
+
+def one_tile(subject: Subject, draw: Draw) -> None:
+    """All in one tile: softmax(q k^T / sqrt(K)) v."""
+    q, k, v = qkv = three(draw, TILE)
+    tried = f"T = {TILE} in one tile, causal=False"
+    out, _ = _answer(subject, qkv, tried, tile=TILE, causal=False)
+    may = everyone(TILE)
+    (right, lse), top = explicit(q, k, v, may), (q @ k.mT / math.sqrt(K)).amax(-1)
+
+    def scaled(by: float) -> Tensor:
+        return explicit(q, k, v, may, scale=by)[0]
+
+    expect.values(
+        out, right.float(),
+        [Pattern(code="FLASH-NO-SCALE", value=scaled(1.0), finding="the scores are not scaled",
+                 fits="softmax(q k^T) v.", look="what happens to the scores before add_tile."),
+         Pattern(code="FLASH-SCALE-TWICE", value=scaled(1 / K), finding="the scores are scaled twice",
+                 fits=f"scores over {K} = sqrt({K}) ** 2.", look="tile_scores scales: who else does?"),
+         Pattern(code="FLASH-NOT-DIVIDED", value=right * (lse - top).exp().unsqueeze(-1), fits="mixed.",
+                 finding="the sums are not divided by their total", look="what happens after the last tile.")],
+        **CLOSE, tried=tried, finding="the output differs", look="start, scores, add_tile, quotient.",
+    )  # fmt: skip
+
+
+def many_tiles(subject: Subject, draw: Draw) -> None:
+    """Each tile of queries goes through all tiles of keys, and begins anew."""
+    T = TILE * draw.size(2, 3)
+    q, k, v = qkv = three(draw, T)
+    tried = f"T = {T}, tile = {TILE}, causal=False"
+    out, _ = _answer(subject, qkv, tried, tile=TILE, causal=False)
+    may, key = everyone(T), torch.arange(T)
+    parts = [explicit(q, k, v, may & (key // TILE == n))[0] for n in range(T // TILE)]
+    carried = []
+    for n in range(T // TILE):
+        queries = torch.cat([q[:, :, m * TILE : (m + 1) * TILE] @ k.mT for m in range(n + 1)], -1)
+        carried.append((queries / math.sqrt(K)).softmax(-1) @ torch.cat([v] * (n + 1), -2))
+    alone = dict(code="FLASH-PER-TILE", finding="each tile has a softmax of its own",
+                 look="when the sums are divided: once, after the last tile of keys.")  # fmt: skip
+    expect.values(
+        out, explicit(q, k, v, may)[0].float(),
+        [Pattern(code="FLASH-LAST-TILE", value=parts[-1], finding="only the last tile of keys counts",
+                 fits="the softmax over the last tile.",
+                 look="where peak, total and mixed begin: inside which loop?"),
+         Pattern(code="FLASH-FIRST-TILE", value=parts[0], finding="only the first tile of keys counts",
+                 fits="the softmax over the first tile.", look="what add_tile returns, and who keeps it."),
+         Pattern(value=sum(parts), fits="the sum of the tiles' outputs.", **alone),
+         Pattern(value=sum(parts) / len(parts), fits="the mean of the tiles' outputs.", **alone),
+         Pattern(code="FLASH-CARRIED", value=torch.cat(carried, -2), fits="sums that go on.",
+                 finding="a tile of queries begins with the sums of the one before",
+                 look="where peak, total and mixed begin: inside which loop?")],
+        **CLOSE, tried=tried, finding="the output differs", look="the outer and the inner loop.",
+    )  # fmt: skip
+
+
+def short_tiles(subject: Subject, draw: Draw) -> None:
+    """Tiles need not divide T, and T may be less than one."""
+    T, cut = draw.size(10, 9, 11), 8
+    q, k, v = qkv = three(draw, T)
+    tried = f"T = {T}, tile = {TILE}, causal=False: the last tile has {T - cut} tokens"
+    out, _ = _answer(subject, qkv, tried, tile=TILE, causal=False)
+    right = explicit(q, k, v, everyone(T))[0].float()
+    dropped = explicit(q, k, v, everyone(T) & (torch.arange(T) < cut))[0].float()
+    whole = torch.allclose(out[:, :, :cut], right[:, :, :cut], **CLOSE)
+    fewer = torch.allclose(out[:, :, :cut], dropped[:, :, :cut], **CLOSE)
+    if fewer or (whole and not torch.allclose(out, right, **CLOSE)):
+        side = (
+            f"keys {cut} to {T - 1} are not read"
+            if fewer
+            else f"queries {cut} to {T - 1} are not answered"
+        )
+        raise Wrong("FLASH-SHORT-TILE", side, tried=tried,
+                    expected=f"out of token {T - 1}: {vector(right[0, 0, -1])}",
+                    got=f"out of token {T - 1}: {vector(out[0, 0, -1])}",
+                    fits=f"a loop over {cut // TILE} whole tiles.",
+                    look="where each loop ends: `T // tile` rounds down.")  # fmt: skip
+    expect.values(out, right, **CLOSE, tried=tried, finding="the output differs",
+                  look="the numbers of the last, short tile.")  # fmt: skip
+    qkv = three(draw, 3)
+    out, _ = _answer(subject, qkv, "T = 3, tile = 64", tile=64, causal=False)
+    expect.values(out, explicit(*qkv, everyone(3))[0].float(), **CLOSE, tried="T = 3, tile = 64",
+                  finding="a sequence shorter than a tile differs", look="where each loop ends.")  # fmt: skip
+
+
+def masked(subject: Subject, draw: Draw) -> None:
+    """causal: token t reads tokens 0 to t, in tiles that the diagonal crosses and in short ones."""
+    T = draw.size(10, 9, 11)
+    q, k, v = qkv = three(draw, T)
+    tried = f"T = {T}, tile = {TILE}, causal=True"
+    out, _ = _answer(subject, qkv, tried, tile=TILE)
+    s, t = torch.arange(T), torch.arange(T).unsqueeze(-1)
+    first, row, size = t // TILE * TILE, t % TILE, (T - t // TILE * TILE).clamp(max=TILE)
+    look = "which numbers of queries and keys the mask compares."
+
+    def when(code: str, may: Tensor, finding: str, fits: str) -> Pattern:
+        return Pattern(
+            code=code, value=explicit(q, k, v, may)[0], finding=finding, fits=fits, look=look
+        )
+
+    right = explicit(q, k, v, s <= t)[0].float()
+    expect.values(
+        out.nan_to_num(0.0), right,
+        [when("FLASH-MASK-NONE", everyone(T), "every token reads every token", "no mask at all."),
+         when("FLASH-MASK-TILE", s < first + TILE, "a token reads on to the end of its tile",
+              "no mask in the tile that the diagonal crosses."),
+         when("FLASH-MASK-SELF", s < t, "a token does not read itself", "keys before the query, without it."),
+         when("FLASH-DIAGONAL-SKIPPED", s < first, "a token reads the tiles before its own, not its own",
+              "a loop that ends before the tile of the diagonal."),
+         when("FLASH-MASK-SIDE", (s < first) | ((s >= t) & (s < first + TILE)),
+              "in its own tile a token reads the future", "the mask upside down."),
+         when("FLASH-MASK-LOCAL", (s % TILE <= row) & (s < first + TILE), "part of the past is hidden",
+              "numbers within the tile, in tiles left of the diagonal too."),
+         when("FLASH-MASK-SHORT", s <= first // TILE * size + row, "the last, short tile is masked too far left",
+              f"its first token taken for number {T // TILE * (T % TILE)}, not {T // TILE * TILE}.")],
+        **CLOSE, tried=tried, finding="the output differs with a mask", look=look,
+    )  # fmt: skip
+    expect.not_finite(out, tried=tried)
+
+
+def above(subject: Subject, draw: Draw) -> None:
+    """Tiles above the diagonal are not computed: 0 times infinity would show it."""
+    T = TILE * draw.size(2, 3)
+    q, k, v = three(draw, T)
+    right = explicit(q, k, v, everyone(T).tril())[0].float()
+    v[:, :, -2] = math.inf
+    tried = f"T = {T}, tile = {TILE}, causal=True; v of token {T - 2} is infinite"
+    out, _ = _answer(subject, [q, k, v], tried, tile=TILE)
+    early = out[:, :, : T - TILE]
+    if not early.isfinite().all():
+        raise Wrong("FLASH-ABOVE", "the infinity reaches queries of tiles before its own", tried=tried,
+                    expected=f"finite outputs of tokens 0 to {T - TILE - 1}",
+                    got=f"{int((~early.isfinite()).any(-1)[0, 0].sum())} of these {T - TILE} are nan",
+                    fits="a tile above the diagonal, computed and then masked: 0 times infinity is nan.",
+                    hides="half of all tiles are above it: twice the work.",
+                    look="where the inner loop ends for the queries of one tile.")  # fmt: skip
+    expect.values(early, right[:, :, : T - TILE], **CLOSE, tried=tried,
+                  finding="the earlier outputs differ", look="the end of the inner loop.")  # fmt: skip
+
+
+def logsumexp(subject: Subject, draw: Draw) -> None:
+    """ln of the sum of exp(score), for each row."""
+    T = draw.size(6, 7, 5)
+    q, k, v = qkv = three(draw, T)
+    tried = f"T = {T}, tile = {TILE}, causal=False"
+    _, lse = _answer(subject, qkv, tried, tile=TILE, causal=False)
+    right = explicit(q, k, v, everyone(T))[1]
+    peak = (q.double() @ k.double().mT / math.sqrt(K)).amax(-1)
+    log, look = right - peak, "the sum was taken of exp(score - peak)."
+    expect.values(
+        lse, right.float(),
+        [Pattern(code="FLASH-LSE-NO-PEAK", value=log, finding="the logsumexp lacks the peak",
+                 fits="ln(total).", look=look),
+         Pattern(code="FLASH-LSE-PARTS", value=peak, finding="the logsumexp is the peak", fits="peak.", look=look),
+         Pattern(code="FLASH-LSE-PARTS", value=log.exp(), finding="the logsumexp is the total", fits="total.",
+                 look=look),
+         Pattern(code="FLASH-LSE-PARTS", value=peak + log.exp(), finding="the logsumexp lacks the logarithm",
+                 fits="peak + total.", look=look),
+         Pattern(code="FLASH-LSE-PARTS", value=peak - log, finding="the logsumexp is too small",
+                 fits="peak - ln(total).", look="the sign."),
+         Pattern(code="FLASH-LSE-PARTS", value=peak + log / math.log(2), finding="another base of logarithm",
+                 fits="peak + log2(total).", look="`log` and `log2`.")],
+        **CLOSE, tried=tried, finding="the logsumexp differs", look="peak and total after the last tile.",
+    )  # fmt: skip
+
+
+def large_scores(subject: Subject, draw: Draw) -> None:
+    """Scores of several hundreds: no exp is taken of them as they are."""
+    q, k, v = three(draw, 6)
+    q, k = 15 * q.clamp(-3, 3), 15 * k.clamp(-3, 3)
+    right, rows = explicit(q, k, v, everyone(6).tril())
+    tried = f"scores up to {number((q @ k.mT).abs().max() / 2)}, T = 6, tile = {TILE}"
+    out, lse = _answer(subject, [q, k, v], tried, tile=TILE)
+    if not (out.isfinite().all() and lse.isfinite().all()):
+        raise Wrong("FLASH-OVERFLOW", "large scores end as nan or infinity", tried=tried,
+                    expected="finite outputs and logsumexps", got=f"out of token 5: {vector(out[0, 0, 5])},\n"
+                    f"logsumexp {vector(lse[0, 0])}", fits="exp of a score as it is.",
+                    look="every exp: is its argument at most 0?")  # fmt: skip
+    # float32 scores of 500 are rounded at 3e-5, and so are the weights
+    expect.values(out, right.float(), rtol=1e-3, atol=2e-3, tried=tried, finding="the output differs",
+                  look="the running peak.")  # fmt: skip
+    expect.values(lse, rows.float(), rtol=1e-4, atol=1e-3, tried=tried,
+                  finding="the logsumexp differs", look="the running peak.")  # fmt: skip
+
+
+def padding(subject: Subject, draw: Draw) -> None:
+    """num_keys hides padding; a row that reads nothing gives 0 and -inf."""
+    T, some = draw.size(6, 7, 5), draw.size(3, 2)
+    q, k, v = qkv = three(draw, T, B=2)
+    num_keys = torch.tensor([0, some])
+    tried = f"T = {T}, tile = {TILE}, causal=False, num_keys = [0, {some}]"
+    out, lse = _answer(subject, qkv, tried, tile=TILE, causal=False, num_keys=num_keys)
+    right = explicit(q, k, v, (torch.arange(T) < num_keys.view(-1, 1, 1, 1)))
+    facts = dict(tried=tried, expected="for sequence 0, which reads nothing: out 0, logsumexp -inf",
+                 got=f"out {vector(out[0, 0, 0])}, logsumexp {number(lse[0, 0, 0])}")  # fmt: skip
+    if torch.allclose(out[1:], explicit(q, k, v, everyone(T))[0][1:].float(), **CLOSE):
+        raise Wrong("FLASH-PADDING", "padding is read", **facts, fits="num_keys without an effect.",
+                    look="what tile_scores is told.")  # fmt: skip
+    if out.isnan().any() or lse.isnan().any():
+        raise Wrong("FLASH-EMPTY-NAN", "a row that reads nothing becomes nan", **facts,
+                    fits="0 / 0 after the last tile.", look="what total is for such a row.",
+                    hides="one sequence of padding makes the whole batch's loss nan.")  # fmt: skip
+    if (lse[0] != -math.inf).any():
+        raise Wrong("FLASH-EMPTY-LSE", "the logsumexp of an empty row is finite", **facts,
+                    look="ln(0) is -inf; what was put in the place of 0?")  # fmt: skip
+    expect.values(out, right[0].float(), **CLOSE, tried=tried, finding="the output differs",
+                  look="rows of padding.")  # fmt: skip
+    expect.values(lse[1:], right[1][1:].float(), **CLOSE, tried=tried,
+                  finding="the logsumexp differs", look="rows with padding.")  # fmt: skip
+
+
+def sixteen_bits(subject: Subject, draw: Draw) -> None:
+    """bfloat16 goes in and comes out; in between, sums are float32."""
+    T = draw.size(160, 144)
+    q, k, v = (x.bfloat16() for x in three(draw, T, H=1))
+    v = (v.float().abs() + 0.5).bfloat16()
+    tried = f"bfloat16, T = {T} in {T // 8} tiles of 8, causal=False"
+    out, lse = _answer(subject, [q, k, v], tried, tile=8, causal=False)
+    right, rows = explicit(q, k, v, everyone(T))
+    off = ((out.double() - right).abs() / right).max().item()
+    # one rounding to 8 bits is at most 2^-8 = 0.4 percent; weights in 16 bits may cost as much again
+    if not (off < 0.008 and (lse.double() - rows).abs().max() < 0.01):
+        raise Wrong("FLASH-SUMS-16", "the sums have lost their small terms", tried=tried,
+                    expected="the error of one rounding of the result, 0.4 percent",
+                    got=f"an error of {number(100 * off)} percent", fits="peak, total and mixed in bfloat16.",
+                    look="the dtype in which the sums begin.")  # fmt: skip
+
+
+SUITES = (
+    Suite(
+        "flash-forward",
+        (pair, one_tile, many_tiles, short_tiles, masked, above, logsumexp, large_scores, padding,
+         sixteen_bits),
+        proved="tiles give the attention of the whole matrix, for any T, with mask and padding;\n"
+        "no tile above the diagonal is computed.",
+        remember="two numbers a row, peak and total, are all that a softmax must remember.",
+        next_step="time tile = 16, 64 and 512 for T = 1024; then F.scaled_dot_product_attention.",
+    ),
+)  # fmt: skip

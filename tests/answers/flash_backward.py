@@ -1,0 +1,498 @@
+# Answers to the exercise flash-backward.
+
+# %% right keys outside, queries inside, with einsum
+def flash_backward(grad, q, k, v, out, lse, *, tile=64, causal=True, num_keys=None):
+    T, K, low = q.shape[2], q.shape[3], q.dtype
+    dtype = torch.promote_types(low, torch.float32)
+    dq, dk, dv = torch.zeros_like(q, dtype=dtype), torch.zeros_like(q, dtype=dtype), torch.zeros_like(q, dtype=dtype)
+    row = torch.einsum("bhtk,bhtk->bht", grad.to(dtype), out.to(dtype))
+    safe = torch.where(lse == float("-inf"), torch.zeros_like(lse), lse)
+    for b in range(0, T, tile):
+        j = slice(b, min(b + tile, T))
+        for a in range(b if causal else 0, T, tile):
+            i = slice(a, min(a + tile, T))
+            p = (tile_scores(q, k, i, j, causal=causal, num_keys=num_keys) - safe[:, :, i].unsqueeze(-1)).exp()
+            g = grad[:, :, i].to(dtype)
+            dv[:, :, j] += torch.einsum("bhij,bhik->bhjk", p, g)
+            ds = p * (torch.einsum("bhik,bhjk->bhij", g, v[:, :, j].to(dtype)) - row[:, :, i].unsqueeze(-1))
+            dq[:, :, i] += torch.einsum("bhij,bhjk->bhik", ds, k[:, :, j].to(dtype))
+            dk[:, :, j] += torch.einsum("bhij,bhik->bhjk", ds, q[:, :, i].to(dtype))
+    return (dq / math.sqrt(K)).to(low), (dk / math.sqrt(K)).to(low), dv.to(low)
+
+# %% right its own scores, sums kept in lists
+def flash_backward(grad, q, k, v, out, lse, *, tile=64, causal=True, num_keys=None):
+    low, T, K = q.dtype, q.shape[2], q.shape[3]
+    wide = torch.float64 if low == torch.float64 else torch.float32
+    grad, q, k, v, out = (x.to(wide) for x in (grad, q, k, v, out))
+    dq, dk, dv = [], torch.zeros_like(k), torch.zeros_like(v)
+    for a in range(0, T, tile):
+        rows, part = torch.arange(a, min(a + tile, T)), 0
+        g = grad[:, :, rows]
+        delta = (g * out[:, :, rows]).sum(-1, keepdim=True)
+        for b in range(0, min(a + tile, T) if causal else T, tile):
+            cols = torch.arange(b, min(b + tile, T))
+            p = (q[:, :, rows] @ k[:, :, cols].mT * K**-0.5 - lse[:, :, rows, None]).exp()
+            if causal:
+                p = torch.where(cols > rows[:, None], 0.0, p)
+            if num_keys is not None:
+                p = torch.where(cols >= num_keys.view(-1, 1, 1, 1), 0.0, p)
+            ds = p * (g @ v[:, :, cols].mT - delta) * K**-0.5
+            part = part + ds @ k[:, :, cols]
+            dk[:, :, cols] += ds.mT @ q[:, :, rows]
+            dv[:, :, cols] += p.mT @ g
+        dq.append(part)
+    return torch.cat(dq, 2).to(low), dk.to(low), dv.to(low)
+
+# %% wrong STUB untouched
+def flash_backward(grad, q, k, v, out, lse, *, tile=64, causal=True, num_keys=None):
+    raise NotImplementedError("your code here")
+
+# %% wrong FLASH-TRIPLE a list of pairs
+def flash_backward(grad, q, k, v, out, lse, *, tile=64, causal=True, num_keys=None):
+    dtype, T, scale = sums_dtype(q), q.shape[2], q.shape[-1] ** -0.5
+    dq, dk, dv = (torch.zeros_like(x, dtype=dtype) for x in (q, k, v))
+    lse = lse.masked_fill(lse == EMPTY, 0.0)
+    dot = (grad.to(dtype) * out.to(dtype)).sum(-1)
+    for i in tiles(T, tile):
+        for j in tiles(i.stop if causal else T, tile):
+            s = tile_scores(q, k, i, j, causal=causal, num_keys=num_keys)
+            p = torch.exp(s - lse[:, :, i, None])
+            g = grad[:, :, i].to(dtype)
+            dp = g @ v[:, :, j].to(dtype).mT
+            ds = p * (dp - dot[:, :, i, None]) * scale
+            dv[:, :, j] += p.mT @ g
+            dq[:, :, i] += ds @ k[:, :, j].to(dtype)
+            dk[:, :, j] += ds.mT @ q[:, :, i].to(dtype)
+    return (dq.to(q.dtype), dk.to(k.dtype)), dv.to(v.dtype)
+
+# %% wrong FLASH-ORDER dv first
+def flash_backward(grad, q, k, v, out, lse, *, tile=64, causal=True, num_keys=None):
+    dtype, T, scale = sums_dtype(q), q.shape[2], q.shape[-1] ** -0.5
+    dq, dk, dv = (torch.zeros_like(x, dtype=dtype) for x in (q, k, v))
+    lse = lse.masked_fill(lse == EMPTY, 0.0)
+    dot = (grad.to(dtype) * out.to(dtype)).sum(-1)
+    for i in tiles(T, tile):
+        for j in tiles(i.stop if causal else T, tile):
+            s = tile_scores(q, k, i, j, causal=causal, num_keys=num_keys)
+            p = torch.exp(s - lse[:, :, i, None])
+            g = grad[:, :, i].to(dtype)
+            dp = g @ v[:, :, j].to(dtype).mT
+            ds = p * (dp - dot[:, :, i, None]) * scale
+            dv[:, :, j] += p.mT @ g
+            dq[:, :, i] += ds @ k[:, :, j].to(dtype)
+            dk[:, :, j] += ds.mT @ q[:, :, i].to(dtype)
+    return dv.to(v.dtype), dk.to(k.dtype), dq.to(q.dtype)
+
+# %% wrong DTYPE no cast back
+def flash_backward(grad, q, k, v, out, lse, *, tile=64, causal=True, num_keys=None):
+    dtype, T, scale = sums_dtype(q), q.shape[2], q.shape[-1] ** -0.5
+    dq, dk, dv = (torch.zeros_like(x, dtype=dtype) for x in (q, k, v))
+    lse = lse.masked_fill(lse == EMPTY, 0.0)
+    dot = (grad.to(dtype) * out.to(dtype)).sum(-1)
+    for i in tiles(T, tile):
+        for j in tiles(i.stop if causal else T, tile):
+            s = tile_scores(q, k, i, j, causal=causal, num_keys=num_keys)
+            p = torch.exp(s - lse[:, :, i, None])
+            g = grad[:, :, i].to(dtype)
+            dp = g @ v[:, :, j].to(dtype).mT
+            ds = p * (dp - dot[:, :, i, None]) * scale
+            dv[:, :, j] += p.mT @ g
+            dq[:, :, i] += ds @ k[:, :, j].to(dtype)
+            dk[:, :, j] += ds.mT @ q[:, :, i].to(dtype)
+    return dq.to(q.dtype), dk.to(k.dtype), dv.double()
+
+# %% wrong FLASH-NOT-DIVIDED weights without the logsumexp
+def flash_backward(grad, q, k, v, out, lse, *, tile=64, causal=True, num_keys=None):
+    dtype, T, scale = sums_dtype(q), q.shape[2], q.shape[-1] ** -0.5
+    dq, dk, dv = (torch.zeros_like(x, dtype=dtype) for x in (q, k, v))
+    lse = lse.masked_fill(lse == EMPTY, 0.0)
+    dot = (grad.to(dtype) * out.to(dtype)).sum(-1)
+    for i in tiles(T, tile):
+        for j in tiles(i.stop if causal else T, tile):
+            s = tile_scores(q, k, i, j, causal=causal, num_keys=num_keys)
+            p = torch.exp(s)
+            g = grad[:, :, i].to(dtype)
+            dp = g @ v[:, :, j].to(dtype).mT
+            ds = p * (dp - dot[:, :, i, None]) * scale
+            dv[:, :, j] += p.mT @ g
+            dq[:, :, i] += ds @ k[:, :, j].to(dtype)
+            dk[:, :, j] += ds.mT @ q[:, :, i].to(dtype)
+    return dq.to(q.dtype), dk.to(k.dtype), dv.to(v.dtype)
+
+# %% wrong FLASH-NOT-DIVIDED weights against the peak of the tile
+def flash_backward(grad, q, k, v, out, lse, *, tile=64, causal=True, num_keys=None):
+    dtype, T, scale = sums_dtype(q), q.shape[2], q.shape[-1] ** -0.5
+    dq, dk, dv = (torch.zeros_like(x, dtype=dtype) for x in (q, k, v))
+    lse = lse.masked_fill(lse == EMPTY, 0.0)
+    dot = (grad.to(dtype) * out.to(dtype)).sum(-1)
+    for i in tiles(T, tile):
+        for j in tiles(i.stop if causal else T, tile):
+            s = tile_scores(q, k, i, j, causal=causal, num_keys=num_keys)
+            p = torch.exp(s - s.amax(-1, keepdim=True))
+            g = grad[:, :, i].to(dtype)
+            dp = g @ v[:, :, j].to(dtype).mT
+            ds = p * (dp - dot[:, :, i, None]) * scale
+            dv[:, :, j] += p.mT @ g
+            dq[:, :, i] += ds @ k[:, :, j].to(dtype)
+            dk[:, :, j] += ds.mT @ q[:, :, i].to(dtype)
+    return dq.to(q.dtype), dk.to(k.dtype), dv.to(v.dtype)
+
+# %% wrong FLASH-NO-SCALE scores without their scale
+def flash_backward(grad, q, k, v, out, lse, *, tile=64, causal=True, num_keys=None):
+    dtype, T, scale = sums_dtype(q), q.shape[2], q.shape[-1] ** -0.5
+    dq, dk, dv = (torch.zeros_like(x, dtype=dtype) for x in (q, k, v))
+    lse = lse.masked_fill(lse == EMPTY, 0.0)
+    dot = (grad.to(dtype) * out.to(dtype)).sum(-1)
+    for i in tiles(T, tile):
+        for j in tiles(i.stop if causal else T, tile):
+            s = q.shape[-1] ** 0.5 * tile_scores(q, k, i, j, causal=causal, num_keys=num_keys)
+            p = torch.exp(s - lse[:, :, i, None])
+            g = grad[:, :, i].to(dtype)
+            dp = g @ v[:, :, j].to(dtype).mT
+            ds = p * (dp - dot[:, :, i, None]) * scale
+            dv[:, :, j] += p.mT @ g
+            dq[:, :, i] += ds @ k[:, :, j].to(dtype)
+            dk[:, :, j] += ds.mT @ q[:, :, i].to(dtype)
+    return dq.to(q.dtype), dk.to(k.dtype), dv.to(v.dtype)
+
+# %% wrong FLASH-SOFTMAX-TWICE a softmax of weights
+def flash_backward(grad, q, k, v, out, lse, *, tile=64, causal=True, num_keys=None):
+    dtype, T, scale = sums_dtype(q), q.shape[2], q.shape[-1] ** -0.5
+    dq, dk, dv = (torch.zeros_like(x, dtype=dtype) for x in (q, k, v))
+    lse = lse.masked_fill(lse == EMPTY, 0.0)
+    dot = (grad.to(dtype) * out.to(dtype)).sum(-1)
+    for i in tiles(T, tile):
+        for j in tiles(i.stop if causal else T, tile):
+            s = tile_scores(q, k, i, j, causal=causal, num_keys=num_keys)
+            p = torch.softmax(torch.exp(s - lse[:, :, i, None]), -1)
+            g = grad[:, :, i].to(dtype)
+            dp = g @ v[:, :, j].to(dtype).mT
+            ds = p * (dp - dot[:, :, i, None]) * scale
+            dv[:, :, j] += p.mT @ g
+            dq[:, :, i] += ds @ k[:, :, j].to(dtype)
+            dk[:, :, j] += ds.mT @ q[:, :, i].to(dtype)
+    return dq.to(q.dtype), dk.to(k.dtype), dv.to(v.dtype)
+
+# %% wrong FLASH-NO-TRANSPOSE dv without transpose
+def flash_backward(grad, q, k, v, out, lse, *, tile=64, causal=True, num_keys=None):
+    dtype, T, scale = sums_dtype(q), q.shape[2], q.shape[-1] ** -0.5
+    dq, dk, dv = (torch.zeros_like(x, dtype=dtype) for x in (q, k, v))
+    lse = lse.masked_fill(lse == EMPTY, 0.0)
+    dot = (grad.to(dtype) * out.to(dtype)).sum(-1)
+    for i in tiles(T, tile):
+        for j in tiles(i.stop if causal else T, tile):
+            s = tile_scores(q, k, i, j, causal=causal, num_keys=num_keys)
+            p = torch.exp(s - lse[:, :, i, None])
+            g = grad[:, :, i].to(dtype)
+            dp = g @ v[:, :, j].to(dtype).mT
+            ds = p * (dp - dot[:, :, i, None]) * scale
+            dv[:, :, j] += p @ g
+            dq[:, :, i] += ds @ k[:, :, j].to(dtype)
+            dk[:, :, j] += ds.mT @ q[:, :, i].to(dtype)
+    return dq.to(q.dtype), dk.to(k.dtype), dv.to(v.dtype)
+
+# %% wrong FLASH-NO-TRANSPOSE dk without transpose
+def flash_backward(grad, q, k, v, out, lse, *, tile=64, causal=True, num_keys=None):
+    dtype, T, scale = sums_dtype(q), q.shape[2], q.shape[-1] ** -0.5
+    dq, dk, dv = (torch.zeros_like(x, dtype=dtype) for x in (q, k, v))
+    lse = lse.masked_fill(lse == EMPTY, 0.0)
+    dot = (grad.to(dtype) * out.to(dtype)).sum(-1)
+    for i in tiles(T, tile):
+        for j in tiles(i.stop if causal else T, tile):
+            s = tile_scores(q, k, i, j, causal=causal, num_keys=num_keys)
+            p = torch.exp(s - lse[:, :, i, None])
+            g = grad[:, :, i].to(dtype)
+            dp = g @ v[:, :, j].to(dtype).mT
+            ds = p * (dp - dot[:, :, i, None]) * scale
+            dv[:, :, j] += p.mT @ g
+            dq[:, :, i] += ds @ k[:, :, j].to(dtype)
+            dk[:, :, j] += ds @ q[:, :, i].to(dtype)
+    return dq.to(q.dtype), dk.to(k.dtype), dv.to(v.dtype)
+
+# %% wrong FLASH-NO-ROW-SUM forgets the row sum
+def flash_backward(grad, q, k, v, out, lse, *, tile=64, causal=True, num_keys=None):
+    dtype, T, scale = sums_dtype(q), q.shape[2], q.shape[-1] ** -0.5
+    dq, dk, dv = (torch.zeros_like(x, dtype=dtype) for x in (q, k, v))
+    lse = lse.masked_fill(lse == EMPTY, 0.0)
+    dot = (grad.to(dtype) * out.to(dtype)).sum(-1)
+    for i in tiles(T, tile):
+        for j in tiles(i.stop if causal else T, tile):
+            s = tile_scores(q, k, i, j, causal=causal, num_keys=num_keys)
+            p = torch.exp(s - lse[:, :, i, None])
+            g = grad[:, :, i].to(dtype)
+            dp = g @ v[:, :, j].to(dtype).mT
+            ds = p * dp * scale
+            dv[:, :, j] += p.mT @ g
+            dq[:, :, i] += ds @ k[:, :, j].to(dtype)
+            dk[:, :, j] += ds.mT @ q[:, :, i].to(dtype)
+    return dq.to(q.dtype), dk.to(k.dtype), dv.to(v.dtype)
+
+# %% wrong FLASH-NO-SCALE ds without scale
+def flash_backward(grad, q, k, v, out, lse, *, tile=64, causal=True, num_keys=None):
+    dtype, T, scale = sums_dtype(q), q.shape[2], q.shape[-1] ** -0.5
+    dq, dk, dv = (torch.zeros_like(x, dtype=dtype) for x in (q, k, v))
+    lse = lse.masked_fill(lse == EMPTY, 0.0)
+    dot = (grad.to(dtype) * out.to(dtype)).sum(-1)
+    for i in tiles(T, tile):
+        for j in tiles(i.stop if causal else T, tile):
+            s = tile_scores(q, k, i, j, causal=causal, num_keys=num_keys)
+            p = torch.exp(s - lse[:, :, i, None])
+            g = grad[:, :, i].to(dtype)
+            dp = g @ v[:, :, j].to(dtype).mT
+            ds = p * (dp - dot[:, :, i, None])
+            dv[:, :, j] += p.mT @ g
+            dq[:, :, i] += ds @ k[:, :, j].to(dtype)
+            dk[:, :, j] += ds.mT @ q[:, :, i].to(dtype)
+    return dq.to(q.dtype), dk.to(k.dtype), dv.to(v.dtype)
+
+# %% wrong FLASH-SCALE-TWICE scale in ds and in dq
+def flash_backward(grad, q, k, v, out, lse, *, tile=64, causal=True, num_keys=None):
+    dtype, T, scale = sums_dtype(q), q.shape[2], q.shape[-1] ** -0.5
+    dq, dk, dv = (torch.zeros_like(x, dtype=dtype) for x in (q, k, v))
+    lse = lse.masked_fill(lse == EMPTY, 0.0)
+    dot = (grad.to(dtype) * out.to(dtype)).sum(-1)
+    for i in tiles(T, tile):
+        for j in tiles(i.stop if causal else T, tile):
+            s = tile_scores(q, k, i, j, causal=causal, num_keys=num_keys)
+            p = torch.exp(s - lse[:, :, i, None])
+            g = grad[:, :, i].to(dtype)
+            dp = g @ v[:, :, j].to(dtype).mT
+            ds = p * (dp - dot[:, :, i, None]) * scale * scale
+            dv[:, :, j] += p.mT @ g
+            dq[:, :, i] += ds @ k[:, :, j].to(dtype)
+            dk[:, :, j] += ds.mT @ q[:, :, i].to(dtype)
+    return dq.to(q.dtype), dk.to(k.dtype), dv.to(v.dtype)
+
+# %% wrong FLASH-NO-WEIGHT forgets the weight in ds
+def flash_backward(grad, q, k, v, out, lse, *, tile=64, causal=True, num_keys=None):
+    dtype, T, scale = sums_dtype(q), q.shape[2], q.shape[-1] ** -0.5
+    dq, dk, dv = (torch.zeros_like(x, dtype=dtype) for x in (q, k, v))
+    lse = lse.masked_fill(lse == EMPTY, 0.0)
+    dot = (grad.to(dtype) * out.to(dtype)).sum(-1)
+    for i in tiles(T, tile):
+        for j in tiles(i.stop if causal else T, tile):
+            s = tile_scores(q, k, i, j, causal=causal, num_keys=num_keys)
+            p = torch.exp(s - lse[:, :, i, None])
+            g = grad[:, :, i].to(dtype)
+            dp = g @ v[:, :, j].to(dtype).mT
+            ds = (dp - dot[:, :, i, None]) * scale
+            dv[:, :, j] += p.mT @ g
+            dq[:, :, i] += ds @ k[:, :, j].to(dtype)
+            dk[:, :, j] += ds.mT @ q[:, :, i].to(dtype)
+    return dq.to(q.dtype), dk.to(k.dtype), dv.to(v.dtype)
+
+# %% wrong FLASH-SIGN row sum minus dp
+def flash_backward(grad, q, k, v, out, lse, *, tile=64, causal=True, num_keys=None):
+    dtype, T, scale = sums_dtype(q), q.shape[2], q.shape[-1] ** -0.5
+    dq, dk, dv = (torch.zeros_like(x, dtype=dtype) for x in (q, k, v))
+    lse = lse.masked_fill(lse == EMPTY, 0.0)
+    dot = (grad.to(dtype) * out.to(dtype)).sum(-1)
+    for i in tiles(T, tile):
+        for j in tiles(i.stop if causal else T, tile):
+            s = tile_scores(q, k, i, j, causal=causal, num_keys=num_keys)
+            p = torch.exp(s - lse[:, :, i, None])
+            g = grad[:, :, i].to(dtype)
+            dp = g @ v[:, :, j].to(dtype).mT
+            ds = p * (dot[:, :, i, None] - dp) * scale
+            dv[:, :, j] += p.mT @ g
+            dq[:, :, i] += ds @ k[:, :, j].to(dtype)
+            dk[:, :, j] += ds.mT @ q[:, :, i].to(dtype)
+    return dq.to(q.dtype), dk.to(k.dtype), dv.to(v.dtype)
+
+# %% wrong FLASH-LAST-TILE dk and dv set, not added
+def flash_backward(grad, q, k, v, out, lse, *, tile=64, causal=True, num_keys=None):
+    dtype, T, scale = sums_dtype(q), q.shape[2], q.shape[-1] ** -0.5
+    dq, dk, dv = (torch.zeros_like(x, dtype=dtype) for x in (q, k, v))
+    lse = lse.masked_fill(lse == EMPTY, 0.0)
+    dot = (grad.to(dtype) * out.to(dtype)).sum(-1)
+    for i in tiles(T, tile):
+        for j in tiles(i.stop if causal else T, tile):
+            s = tile_scores(q, k, i, j, causal=causal, num_keys=num_keys)
+            p = torch.exp(s - lse[:, :, i, None])
+            g = grad[:, :, i].to(dtype)
+            dp = g @ v[:, :, j].to(dtype).mT
+            ds = p * (dp - dot[:, :, i, None]) * scale
+            dv[:, :, j] = p.mT @ g
+            dq[:, :, i] += ds @ k[:, :, j].to(dtype)
+            dk[:, :, j] = ds.mT @ q[:, :, i].to(dtype)
+    return dq.to(q.dtype), dk.to(k.dtype), dv.to(v.dtype)
+
+# %% wrong FLASH-LAST-TILE dq set, not added
+def flash_backward(grad, q, k, v, out, lse, *, tile=64, causal=True, num_keys=None):
+    dtype, T, scale = sums_dtype(q), q.shape[2], q.shape[-1] ** -0.5
+    dq, dk, dv = (torch.zeros_like(x, dtype=dtype) for x in (q, k, v))
+    lse = lse.masked_fill(lse == EMPTY, 0.0)
+    dot = (grad.to(dtype) * out.to(dtype)).sum(-1)
+    for i in tiles(T, tile):
+        for j in tiles(i.stop if causal else T, tile):
+            s = tile_scores(q, k, i, j, causal=causal, num_keys=num_keys)
+            p = torch.exp(s - lse[:, :, i, None])
+            g = grad[:, :, i].to(dtype)
+            dp = g @ v[:, :, j].to(dtype).mT
+            ds = p * (dp - dot[:, :, i, None]) * scale
+            dv[:, :, j] += p.mT @ g
+            dq[:, :, i] = ds @ k[:, :, j].to(dtype)
+            dk[:, :, j] += ds.mT @ q[:, :, i].to(dtype)
+    return dq.to(q.dtype), dk.to(k.dtype), dv.to(v.dtype)
+
+# %% wrong FLASH-MASK-NONE no mask on the diagonal
+def flash_backward(grad, q, k, v, out, lse, *, tile=64, causal=True, num_keys=None):
+    dtype, T, scale = sums_dtype(q), q.shape[2], q.shape[-1] ** -0.5
+    dq, dk, dv = (torch.zeros_like(x, dtype=dtype) for x in (q, k, v))
+    lse = lse.masked_fill(lse == EMPTY, 0.0)
+    dot = (grad.to(dtype) * out.to(dtype)).sum(-1)
+    for i in tiles(T, tile):
+        for j in tiles(i.stop if causal else T, tile):
+            s = tile_scores(q, k, i, j, causal=False, num_keys=num_keys)
+            p = torch.exp(s - lse[:, :, i, None])
+            g = grad[:, :, i].to(dtype)
+            dp = g @ v[:, :, j].to(dtype).mT
+            ds = p * (dp - dot[:, :, i, None]) * scale
+            dv[:, :, j] += p.mT @ g
+            dq[:, :, i] += ds @ k[:, :, j].to(dtype)
+            dk[:, :, j] += ds.mT @ q[:, :, i].to(dtype)
+    return dq.to(q.dtype), dk.to(k.dtype), dv.to(v.dtype)
+
+# %% wrong FLASH-SHORT-TILE whole tiles only
+def flash_backward(grad, q, k, v, out, lse, *, tile=64, causal=True, num_keys=None):
+    dtype, T, scale = sums_dtype(q), q.shape[2], q.shape[-1] ** -0.5
+    dq, dk, dv = (torch.zeros_like(x, dtype=dtype) for x in (q, k, v))
+    lse = lse.masked_fill(lse == EMPTY, 0.0)
+    dot = (grad.to(dtype) * out.to(dtype)).sum(-1)
+    for i in tiles(T // tile * tile, tile):
+        for j in tiles(i.stop if causal else T, tile):
+            s = tile_scores(q, k, i, j, causal=causal, num_keys=num_keys)
+            p = torch.exp(s - lse[:, :, i, None])
+            g = grad[:, :, i].to(dtype)
+            dp = g @ v[:, :, j].to(dtype).mT
+            ds = p * (dp - dot[:, :, i, None]) * scale
+            dv[:, :, j] += p.mT @ g
+            dq[:, :, i] += ds @ k[:, :, j].to(dtype)
+            dk[:, :, j] += ds.mT @ q[:, :, i].to(dtype)
+    return dq.to(q.dtype), dk.to(k.dtype), dv.to(v.dtype)
+
+# %% wrong FLASH-DIAGONAL-SKIPPED stops before the diagonal
+def flash_backward(grad, q, k, v, out, lse, *, tile=64, causal=True, num_keys=None):
+    dtype, T, scale = sums_dtype(q), q.shape[2], q.shape[-1] ** -0.5
+    dq, dk, dv = (torch.zeros_like(x, dtype=dtype) for x in (q, k, v))
+    lse = lse.masked_fill(lse == EMPTY, 0.0)
+    dot = (grad.to(dtype) * out.to(dtype)).sum(-1)
+    for i in tiles(T, tile):
+        for j in tiles(i.start if causal else T, tile):
+            s = tile_scores(q, k, i, j, causal=causal, num_keys=num_keys)
+            p = torch.exp(s - lse[:, :, i, None])
+            g = grad[:, :, i].to(dtype)
+            dp = g @ v[:, :, j].to(dtype).mT
+            ds = p * (dp - dot[:, :, i, None]) * scale
+            dv[:, :, j] += p.mT @ g
+            dq[:, :, i] += ds @ k[:, :, j].to(dtype)
+            dk[:, :, j] += ds.mT @ q[:, :, i].to(dtype)
+    return dq.to(q.dtype), dk.to(k.dtype), dv.to(v.dtype)
+
+# %% wrong FLASH-ABOVE every tile
+def flash_backward(grad, q, k, v, out, lse, *, tile=64, causal=True, num_keys=None):
+    dtype, T, scale = sums_dtype(q), q.shape[2], q.shape[-1] ** -0.5
+    dq, dk, dv = (torch.zeros_like(x, dtype=dtype) for x in (q, k, v))
+    lse = lse.masked_fill(lse == EMPTY, 0.0)
+    dot = (grad.to(dtype) * out.to(dtype)).sum(-1)
+    for i in tiles(T, tile):
+        for j in tiles(T, tile):
+            s = tile_scores(q, k, i, j, causal=causal, num_keys=num_keys)
+            p = torch.exp(s - lse[:, :, i, None])
+            g = grad[:, :, i].to(dtype)
+            dp = g @ v[:, :, j].to(dtype).mT
+            ds = p * (dp - dot[:, :, i, None]) * scale
+            dv[:, :, j] += p.mT @ g
+            dq[:, :, i] += ds @ k[:, :, j].to(dtype)
+            dk[:, :, j] += ds.mT @ q[:, :, i].to(dtype)
+    return dq.to(q.dtype), dk.to(k.dtype), dv.to(v.dtype)
+
+# %% wrong FLASH-OVERFLOW a quotient of exponentials
+def flash_backward(grad, q, k, v, out, lse, *, tile=64, causal=True, num_keys=None):
+    dtype, T, scale = sums_dtype(q), q.shape[2], q.shape[-1] ** -0.5
+    dq, dk, dv = (torch.zeros_like(x, dtype=dtype) for x in (q, k, v))
+    lse = lse.masked_fill(lse == EMPTY, 0.0)
+    dot = (grad.to(dtype) * out.to(dtype)).sum(-1)
+    for i in tiles(T, tile):
+        for j in tiles(i.stop if causal else T, tile):
+            s = tile_scores(q, k, i, j, causal=causal, num_keys=num_keys)
+            p = torch.exp(s) / torch.exp(lse[:, :, i, None])
+            g = grad[:, :, i].to(dtype)
+            dp = g @ v[:, :, j].to(dtype).mT
+            ds = p * (dp - dot[:, :, i, None]) * scale
+            dv[:, :, j] += p.mT @ g
+            dq[:, :, i] += ds @ k[:, :, j].to(dtype)
+            dk[:, :, j] += ds.mT @ q[:, :, i].to(dtype)
+    return dq.to(q.dtype), dk.to(k.dtype), dv.to(v.dtype)
+
+# %% wrong FLASH-EMPTY-NAN -inf minus -inf
+def flash_backward(grad, q, k, v, out, lse, *, tile=64, causal=True, num_keys=None):
+    dtype, T, scale = sums_dtype(q), q.shape[2], q.shape[-1] ** -0.5
+    dq, dk, dv = (torch.zeros_like(x, dtype=dtype) for x in (q, k, v))
+    dot = (grad.to(dtype) * out.to(dtype)).sum(-1)
+    for i in tiles(T, tile):
+        for j in tiles(i.stop if causal else T, tile):
+            s = tile_scores(q, k, i, j, causal=causal, num_keys=num_keys)
+            p = torch.exp(s - lse[:, :, i, None])
+            g = grad[:, :, i].to(dtype)
+            dp = g @ v[:, :, j].to(dtype).mT
+            ds = p * (dp - dot[:, :, i, None]) * scale
+            dv[:, :, j] += p.mT @ g
+            dq[:, :, i] += ds @ k[:, :, j].to(dtype)
+            dk[:, :, j] += ds.mT @ q[:, :, i].to(dtype)
+    return dq.to(q.dtype), dk.to(k.dtype), dv.to(v.dtype)
+
+# %% wrong FLASH-PADDING padding forgotten
+def flash_backward(grad, q, k, v, out, lse, *, tile=64, causal=True, num_keys=None):
+    dtype, T, scale = sums_dtype(q), q.shape[2], q.shape[-1] ** -0.5
+    dq, dk, dv = (torch.zeros_like(x, dtype=dtype) for x in (q, k, v))
+    lse = lse.masked_fill(lse == EMPTY, 0.0)
+    dot = (grad.to(dtype) * out.to(dtype)).sum(-1)
+    for i in tiles(T, tile):
+        for j in tiles(i.stop if causal else T, tile):
+            s = tile_scores(q, k, i, j, causal=causal, num_keys=None)
+            p = torch.exp(s - lse[:, :, i, None])
+            g = grad[:, :, i].to(dtype)
+            dp = g @ v[:, :, j].to(dtype).mT
+            ds = p * (dp - dot[:, :, i, None]) * scale
+            dv[:, :, j] += p.mT @ g
+            dq[:, :, i] += ds @ k[:, :, j].to(dtype)
+            dk[:, :, j] += ds.mT @ q[:, :, i].to(dtype)
+    return dq.to(q.dtype), dk.to(k.dtype), dv.to(v.dtype)
+
+# %% wrong FLASH-SUMS-16 sums in the dtype of q
+def flash_backward(grad, q, k, v, out, lse, *, tile=64, causal=True, num_keys=None):
+    dtype, T, scale = sums_dtype(q), q.shape[2], q.shape[-1] ** -0.5
+    dq, dk, dv = (torch.zeros_like(x) for x in (q, k, v))
+    lse = lse.masked_fill(lse == EMPTY, 0.0)
+    dot = (grad.to(dtype) * out.to(dtype)).sum(-1)
+    for i in tiles(T, tile):
+        for j in tiles(i.stop if causal else T, tile):
+            s = tile_scores(q, k, i, j, causal=causal, num_keys=num_keys)
+            p = torch.exp(s - lse[:, :, i, None])
+            g = grad[:, :, i].to(dtype)
+            dp = g @ v[:, :, j].to(dtype).mT
+            ds = p * (dp - dot[:, :, i, None]) * scale
+            dv[:, :, j] += p.mT @ g
+            dq[:, :, i] += ds @ k[:, :, j].to(dtype)
+            dk[:, :, j] += ds.mT @ q[:, :, i].to(dtype)
+    return dq.to(q.dtype), dk.to(k.dtype), dv.to(v.dtype)
+
+# %% wrong INPLACE writes into lse
+def flash_backward(grad, q, k, v, out, lse, *, tile=64, causal=True, num_keys=None):
+    dtype, T, scale = sums_dtype(q), q.shape[2], q.shape[-1] ** -0.5
+    dq, dk, dv = (torch.zeros_like(x, dtype=dtype) for x in (q, k, v))
+    lse += 0.01
+    lse -= 0.005
+    dot = (grad.to(dtype) * out.to(dtype)).sum(-1)
+    for i in tiles(T, tile):
+        for j in tiles(i.stop if causal else T, tile):
+            s = tile_scores(q, k, i, j, causal=causal, num_keys=num_keys)
+            p = torch.exp(s - lse[:, :, i, None])
+            g = grad[:, :, i].to(dtype)
+            dp = g @ v[:, :, j].to(dtype).mT
+            ds = p * (dp - dot[:, :, i, None]) * scale
+            dv[:, :, j] += p.mT @ g
+            dq[:, :, i] += ds @ k[:, :, j].to(dtype)
+            dk[:, :, j] += ds.mT @ q[:, :, i].to(dtype)
+    return dq.to(q.dtype), dk.to(k.dtype), dv.to(v.dtype)

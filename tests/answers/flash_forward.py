@@ -1,0 +1,475 @@
+# Answers to the exercise flash-forward.
+
+# %% right ranges in place of tiles, keeps lists
+def flash_forward(q, k, v, *, tile=64, causal=True, num_keys=None):
+    T, dtype = q.shape[2], torch.promote_types(q.dtype, torch.float32)
+    outs, lses = [], []
+    for a in range(0, T, tile):
+        i = slice(a, min(a + tile, T))
+        rows = q[:, :, i].to(dtype)
+        state = (torch.full(rows.shape[:-1], float("-inf"), dtype=dtype), torch.zeros(rows.shape[:-1], dtype=dtype), torch.zeros_like(rows))
+        for b in range(0, T, tile):
+            if causal and b >= i.stop:
+                break
+            j = slice(b, min(b + tile, T))
+            state = add_tile(*state, tile_scores(q, k, i, j, causal=causal, num_keys=num_keys), v[:, :, j].to(dtype))
+        peak, total, mixed = state
+        outs.append(torch.where(total[..., None] > 0, mixed / total[..., None], 0.0))
+        lses.append(peak + total.log())
+    return torch.cat(outs, 2).to(q.dtype), torch.cat(lses, 2)
+
+# %% right its own scores and mask, no helper but add_tile
+def flash_forward(q, k, v, *, tile=64, causal=True, num_keys=None):
+    B, H, T, K = q.shape
+    low, dtype = q.dtype, torch.float64 if q.dtype == torch.float64 else torch.float32
+    q, k, v = q.to(dtype) * K**-0.5, k.to(dtype), v.to(dtype)
+    out, lse = torch.zeros_like(q), torch.zeros(B, H, T, dtype=dtype)
+    for a in range(0, T, tile):
+        rows = torch.arange(a, min(a + tile, T))
+        peak = torch.full((B, H, len(rows)), float("-inf"), dtype=dtype)
+        total, mixed = torch.zeros_like(peak), torch.zeros(B, H, len(rows), K, dtype=dtype)
+        for b in range(0, a + tile if causal else T, tile):
+            cols = torch.arange(b, min(b + tile, T))
+            s = torch.einsum("bhik,bhjk->bhij", q[:, :, rows], k[:, :, cols])
+            if causal:
+                s = torch.where(cols[None] <= rows[:, None], s, float("-inf"))
+            if num_keys is not None:
+                s = torch.where(cols < num_keys[:, None, None, None], s, float("-inf"))
+            peak, total, mixed = add_tile(peak, total, mixed, s, v[:, :, cols])
+        out[:, :, rows] = (mixed / total[..., None]).nan_to_num(0.0)
+        lse[:, :, rows] = torch.log(total) + peak
+    return out.to(low), lse
+
+# %% right logsumexp joins finished tiles
+def flash_forward(q, k, v, *, tile=64, causal=True, num_keys=None):
+    T, dtype = q.shape[2], sums_dtype(q)
+    out, lse = torch.zeros_like(q, dtype=dtype), torch.full(q.shape[:-1], EMPTY, dtype=dtype)
+    for i in tiles(T, tile):
+        for j in tiles(i.stop if causal else T, tile):
+            s = tile_scores(q, k, i, j, causal=causal, num_keys=num_keys)
+            part = torch.softmax(s, -1).nan_to_num(0.0) @ v[:, :, j].to(dtype)
+            both = torch.logaddexp(lse[:, :, i], s.logsumexp(-1))
+            a, b = (lse[:, :, i] - both).exp().nan_to_num(0.0), (s.logsumexp(-1) - both).exp().nan_to_num(0.0)
+            out[:, :, i] = out[:, :, i] * a[..., None] + part * b[..., None]
+            lse[:, :, i] = both
+    return out.to(q.dtype), lse
+
+# %% wrong STUB untouched
+def flash_forward(q, k, v, *, tile=64, causal=True, num_keys=None):
+    raise NotImplementedError("your code here")
+
+# %% wrong FLASH-PAIR the output alone
+def flash_forward(q, k, v, *, tile=64, causal=True, num_keys=None):
+    dtype, (B, H, T, K) = sums_dtype(q), q.shape
+    out, lse = torch.empty_like(q), q.new_empty(B, H, T, dtype=dtype)
+    for i in tiles(T, tile):
+        mixed = torch.zeros_like(q[:, :, i], dtype=dtype)
+        total = torch.zeros_like(mixed[..., 0])
+        peak = torch.full_like(total, EMPTY)
+        for j in tiles(i.stop if causal else T, tile):
+            s = tile_scores(q, k, i, j, causal=causal, num_keys=num_keys)
+            peak, total, mixed = add_tile(peak, total, mixed, s, v[:, :, j].to(dtype))
+        divisor = total.masked_fill(total == 0, 1.0)
+        out[:, :, i] = (mixed / divisor[..., None]).to(out.dtype)
+        lse[:, :, i] = peak + divisor.log()
+    return out
+
+# %% wrong FLASH-NO-SCALE scores without a scale
+def flash_forward(q, k, v, *, tile=64, causal=True, num_keys=None):
+    dtype, (B, H, T, K) = sums_dtype(q), q.shape
+    out, lse = torch.empty_like(q), q.new_empty(B, H, T, dtype=dtype)
+    for i in tiles(T, tile):
+        mixed = torch.zeros_like(q[:, :, i], dtype=dtype)
+        total = torch.zeros_like(mixed[..., 0])
+        peak = torch.full_like(total, EMPTY)
+        for j in tiles(i.stop if causal else T, tile):
+            rows, cols = torch.arange(i.start, i.stop), torch.arange(j.start, j.stop)
+            s = q[:, :, i].to(dtype) @ k[:, :, j].to(dtype).mT 
+            if causal:
+                s = s.masked_fill(cols > rows[:, None], EMPTY)
+            if num_keys is not None:
+                s = s.masked_fill(cols >= num_keys.view(-1, 1, 1, 1), EMPTY)
+            peak, total, mixed = add_tile(peak, total, mixed, s, v[:, :, j].to(dtype))
+        divisor = total.masked_fill(total == 0, 1.0)
+        out[:, :, i] = (mixed / divisor[..., None]).to(out.dtype)
+        lse[:, :, i] = peak + divisor.log()
+    return out, lse
+
+# %% wrong FLASH-SCALE-TWICE scales what is scaled
+def flash_forward(q, k, v, *, tile=64, causal=True, num_keys=None):
+    dtype, (B, H, T, K) = sums_dtype(q), q.shape
+    out, lse = torch.empty_like(q), q.new_empty(B, H, T, dtype=dtype)
+    for i in tiles(T, tile):
+        mixed = torch.zeros_like(q[:, :, i], dtype=dtype)
+        total = torch.zeros_like(mixed[..., 0])
+        peak = torch.full_like(total, EMPTY)
+        for j in tiles(i.stop if causal else T, tile):
+            s = tile_scores(q, k, i, j, causal=causal, num_keys=num_keys) / math.sqrt(K)
+            peak, total, mixed = add_tile(peak, total, mixed, s, v[:, :, j].to(dtype))
+        divisor = total.masked_fill(total == 0, 1.0)
+        out[:, :, i] = (mixed / divisor[..., None]).to(out.dtype)
+        lse[:, :, i] = peak + divisor.log()
+    return out, lse
+
+# %% wrong FLASH-NOT-DIVIDED hands out the sums
+def flash_forward(q, k, v, *, tile=64, causal=True, num_keys=None):
+    dtype, (B, H, T, K) = sums_dtype(q), q.shape
+    out, lse = torch.empty_like(q), q.new_empty(B, H, T, dtype=dtype)
+    for i in tiles(T, tile):
+        mixed = torch.zeros_like(q[:, :, i], dtype=dtype)
+        total = torch.zeros_like(mixed[..., 0])
+        peak = torch.full_like(total, EMPTY)
+        for j in tiles(i.stop if causal else T, tile):
+            s = tile_scores(q, k, i, j, causal=causal, num_keys=num_keys)
+            peak, total, mixed = add_tile(peak, total, mixed, s, v[:, :, j].to(dtype))
+        divisor = total.masked_fill(total == 0, 1.0)
+        out[:, :, i] = (mixed).to(out.dtype)
+        lse[:, :, i] = peak + divisor.log()
+    return out, lse
+
+# %% wrong FLASH-LAST-TILE begins anew with each tile of keys
+def flash_forward(q, k, v, *, tile=64, causal=True, num_keys=None):
+    dtype, (B, H, T, K) = sums_dtype(q), q.shape
+    out, lse = torch.empty_like(q), q.new_empty(B, H, T, dtype=dtype)
+    for i in tiles(T, tile):
+        for j in tiles(i.stop if causal else T, tile):
+            mixed = torch.zeros_like(q[:, :, i], dtype=dtype)
+            total = torch.zeros_like(mixed[..., 0])
+            peak = torch.full_like(total, EMPTY)
+            s = tile_scores(q, k, i, j, causal=causal, num_keys=num_keys)
+            peak, total, mixed = add_tile(peak, total, mixed, s, v[:, :, j].to(dtype))
+        divisor = total.masked_fill(total == 0, 1.0)
+        out[:, :, i] = (mixed / divisor[..., None]).to(out.dtype)
+        lse[:, :, i] = peak + divisor.log()
+    return out, lse
+
+# %% wrong FLASH-PER-TILE adds up finished tiles
+def flash_forward(q, k, v, *, tile=64, causal=True, num_keys=None):
+    dtype, (B, H, T, K) = sums_dtype(q), q.shape
+    out, lse = torch.empty_like(q), q.new_empty(B, H, T, dtype=dtype)
+    for i in tiles(T, tile):
+        mixed = torch.zeros_like(q[:, :, i], dtype=dtype)
+        total = torch.zeros_like(mixed[..., 0])
+        peak = torch.full_like(total, EMPTY)
+        for j in tiles(i.stop if causal else T, tile):
+            s = tile_scores(q, k, i, j, causal=causal, num_keys=num_keys)
+            mixed = mixed + torch.softmax(s, -1) @ v[:, :, j].to(dtype)
+            peak = torch.logaddexp(peak, s.logsumexp(-1))
+        divisor = total.masked_fill(total == 0, 1.0)
+        out[:, :, i] = (mixed / divisor[..., None]).to(out.dtype)
+        lse[:, :, i] = peak + divisor.log()
+    return out, lse
+
+# %% wrong FLASH-CARRIED begins once for all queries
+def flash_forward(q, k, v, *, tile=64, causal=True, num_keys=None):
+    dtype, (B, H, T, K) = sums_dtype(q), q.shape
+    out, lse = torch.empty_like(q), q.new_empty(B, H, T, dtype=dtype)
+    mixed = torch.zeros_like(q[:, :, :tile], dtype=dtype)
+    total = torch.zeros_like(mixed[..., 0])
+    peak = torch.full_like(total, EMPTY)
+    for i in tiles(T, tile):
+        for j in tiles(i.stop if causal else T, tile):
+            s = tile_scores(q, k, i, j, causal=causal, num_keys=num_keys)
+            peak, total, mixed = add_tile(peak, total, mixed, s, v[:, :, j].to(dtype))
+        divisor = total.masked_fill(total == 0, 1.0)
+        out[:, :, i] = (mixed / divisor[..., None]).to(out.dtype)
+        lse[:, :, i] = peak + divisor.log()
+    return out, lse
+
+# %% wrong FLASH-SHORT-TILE drops the last queries
+def flash_forward(q, k, v, *, tile=64, causal=True, num_keys=None):
+    dtype, (B, H, T, K) = sums_dtype(q), q.shape
+    out, lse = torch.empty_like(q), q.new_empty(B, H, T, dtype=dtype)
+    for i in (slice(n * tile, (n + 1) * tile) for n in range(T // tile)):
+        mixed = torch.zeros_like(q[:, :, i], dtype=dtype)
+        total = torch.zeros_like(mixed[..., 0])
+        peak = torch.full_like(total, EMPTY)
+        for j in tiles(i.stop if causal else T, tile):
+            s = tile_scores(q, k, i, j, causal=causal, num_keys=num_keys)
+            peak, total, mixed = add_tile(peak, total, mixed, s, v[:, :, j].to(dtype))
+        divisor = total.masked_fill(total == 0, 1.0)
+        out[:, :, i] = (mixed / divisor[..., None]).to(out.dtype)
+        lse[:, :, i] = peak + divisor.log()
+    return out, lse
+
+# %% wrong FLASH-SHORT-TILE drops the last keys
+def flash_forward(q, k, v, *, tile=64, causal=True, num_keys=None):
+    dtype, (B, H, T, K) = sums_dtype(q), q.shape
+    out, lse = torch.empty_like(q), q.new_empty(B, H, T, dtype=dtype)
+    for i in tiles(T, tile):
+        mixed = torch.zeros_like(q[:, :, i], dtype=dtype)
+        total = torch.zeros_like(mixed[..., 0])
+        peak = torch.full_like(total, EMPTY)
+        for j in tiles(i.stop if causal else T // tile * tile, tile):
+            s = tile_scores(q, k, i, j, causal=causal, num_keys=num_keys)
+            peak, total, mixed = add_tile(peak, total, mixed, s, v[:, :, j].to(dtype))
+        divisor = total.masked_fill(total == 0, 1.0)
+        out[:, :, i] = (mixed / divisor[..., None]).to(out.dtype)
+        lse[:, :, i] = peak + divisor.log()
+    return out, lse
+
+# %% wrong FLASH-MASK-NONE no mask, every tile
+def flash_forward(q, k, v, *, tile=64, causal=True, num_keys=None):
+    dtype, (B, H, T, K) = sums_dtype(q), q.shape
+    out, lse = torch.empty_like(q), q.new_empty(B, H, T, dtype=dtype)
+    for i in tiles(T, tile):
+        mixed = torch.zeros_like(q[:, :, i], dtype=dtype)
+        total = torch.zeros_like(mixed[..., 0])
+        peak = torch.full_like(total, EMPTY)
+        for j in tiles(T, tile):
+            s = tile_scores(q, k, i, j, causal=False, num_keys=num_keys)
+            peak, total, mixed = add_tile(peak, total, mixed, s, v[:, :, j].to(dtype))
+        divisor = total.masked_fill(total == 0, 1.0)
+        out[:, :, i] = (mixed / divisor[..., None]).to(out.dtype)
+        lse[:, :, i] = peak + divisor.log()
+    return out, lse
+
+# %% wrong FLASH-MASK-TILE no mask on the diagonal
+def flash_forward(q, k, v, *, tile=64, causal=True, num_keys=None):
+    dtype, (B, H, T, K) = sums_dtype(q), q.shape
+    out, lse = torch.empty_like(q), q.new_empty(B, H, T, dtype=dtype)
+    for i in tiles(T, tile):
+        mixed = torch.zeros_like(q[:, :, i], dtype=dtype)
+        total = torch.zeros_like(mixed[..., 0])
+        peak = torch.full_like(total, EMPTY)
+        for j in tiles(i.stop if causal else T, tile):
+            s = tile_scores(q, k, i, j, causal=False, num_keys=num_keys)
+            peak, total, mixed = add_tile(peak, total, mixed, s, v[:, :, j].to(dtype))
+        divisor = total.masked_fill(total == 0, 1.0)
+        out[:, :, i] = (mixed / divisor[..., None]).to(out.dtype)
+        lse[:, :, i] = peak + divisor.log()
+    return out, lse
+
+# %% wrong FLASH-MASK-SELF hides the token itself
+def flash_forward(q, k, v, *, tile=64, causal=True, num_keys=None):
+    dtype, (B, H, T, K) = sums_dtype(q), q.shape
+    out, lse = torch.empty_like(q), q.new_empty(B, H, T, dtype=dtype)
+    for i in tiles(T, tile):
+        mixed = torch.zeros_like(q[:, :, i], dtype=dtype)
+        total = torch.zeros_like(mixed[..., 0])
+        peak = torch.full_like(total, EMPTY)
+        for j in tiles(i.stop if causal else T, tile):
+            rows, cols = torch.arange(i.start, i.stop), torch.arange(j.start, j.stop)
+            s = q[:, :, i].to(dtype) @ k[:, :, j].to(dtype).mT * K**-0.5
+            if causal:
+                s = s.masked_fill(cols >= rows[:, None], EMPTY)
+            if num_keys is not None:
+                s = s.masked_fill(cols >= num_keys.view(-1, 1, 1, 1), EMPTY)
+            peak, total, mixed = add_tile(peak, total, mixed, s, v[:, :, j].to(dtype))
+        divisor = total.masked_fill(total == 0, 1.0)
+        out[:, :, i] = (mixed / divisor[..., None]).to(out.dtype)
+        lse[:, :, i] = peak + divisor.log()
+    return out, lse
+
+# %% wrong FLASH-MASK-SIDE hides the past of the tile
+def flash_forward(q, k, v, *, tile=64, causal=True, num_keys=None):
+    dtype, (B, H, T, K) = sums_dtype(q), q.shape
+    out, lse = torch.empty_like(q), q.new_empty(B, H, T, dtype=dtype)
+    for i in tiles(T, tile):
+        mixed = torch.zeros_like(q[:, :, i], dtype=dtype)
+        total = torch.zeros_like(mixed[..., 0])
+        peak = torch.full_like(total, EMPTY)
+        for j in tiles(i.stop if causal else T, tile):
+            rows, cols = torch.arange(i.start, i.stop), torch.arange(j.start, j.stop)
+            s = q[:, :, i].to(dtype) @ k[:, :, j].to(dtype).mT * K**-0.5
+            if causal:
+                s = s.masked_fill((cols < rows[:, None]) & (j.start == i.start), EMPTY)
+            if num_keys is not None:
+                s = s.masked_fill(cols >= num_keys.view(-1, 1, 1, 1), EMPTY)
+            peak, total, mixed = add_tile(peak, total, mixed, s, v[:, :, j].to(dtype))
+        divisor = total.masked_fill(total == 0, 1.0)
+        out[:, :, i] = (mixed / divisor[..., None]).to(out.dtype)
+        lse[:, :, i] = peak + divisor.log()
+    return out, lse
+
+# %% wrong FLASH-DIAGONAL-SKIPPED stops before its own tile
+def flash_forward(q, k, v, *, tile=64, causal=True, num_keys=None):
+    dtype, (B, H, T, K) = sums_dtype(q), q.shape
+    out, lse = torch.empty_like(q), q.new_empty(B, H, T, dtype=dtype)
+    for i in tiles(T, tile):
+        mixed = torch.zeros_like(q[:, :, i], dtype=dtype)
+        total = torch.zeros_like(mixed[..., 0])
+        peak = torch.full_like(total, EMPTY)
+        for j in tiles(i.start if causal else T, tile):
+            s = tile_scores(q, k, i, j, causal=causal, num_keys=num_keys)
+            peak, total, mixed = add_tile(peak, total, mixed, s, v[:, :, j].to(dtype))
+        divisor = total.masked_fill(total == 0, 1.0)
+        out[:, :, i] = (mixed / divisor[..., None]).to(out.dtype)
+        lse[:, :, i] = peak + divisor.log()
+    return out, lse
+
+# %% wrong FLASH-MASK-LOCAL numbers within the tile
+def flash_forward(q, k, v, *, tile=64, causal=True, num_keys=None):
+    dtype, (B, H, T, K) = sums_dtype(q), q.shape
+    out, lse = torch.empty_like(q), q.new_empty(B, H, T, dtype=dtype)
+    for i in tiles(T, tile):
+        mixed = torch.zeros_like(q[:, :, i], dtype=dtype)
+        total = torch.zeros_like(mixed[..., 0])
+        peak = torch.full_like(total, EMPTY)
+        for j in tiles(i.stop if causal else T, tile):
+            rows, cols = torch.arange(i.start, i.stop), torch.arange(j.start, j.stop)
+            s = q[:, :, i].to(dtype) @ k[:, :, j].to(dtype).mT * K**-0.5
+            if causal:
+                s = s.masked_fill(cols - j.start > rows[:, None] - i.start, EMPTY)
+            if num_keys is not None:
+                s = s.masked_fill(cols >= num_keys.view(-1, 1, 1, 1), EMPTY)
+            peak, total, mixed = add_tile(peak, total, mixed, s, v[:, :, j].to(dtype))
+        divisor = total.masked_fill(total == 0, 1.0)
+        out[:, :, i] = (mixed / divisor[..., None]).to(out.dtype)
+        lse[:, :, i] = peak + divisor.log()
+    return out, lse
+
+# %% wrong FLASH-MASK-SHORT first token as number of tile times its length
+def flash_forward(q, k, v, *, tile=64, causal=True, num_keys=None):
+    dtype, (B, H, T, K) = sums_dtype(q), q.shape
+    out, lse = torch.empty_like(q), q.new_empty(B, H, T, dtype=dtype)
+    for i in tiles(T, tile):
+        mixed = torch.zeros_like(q[:, :, i], dtype=dtype)
+        total = torch.zeros_like(mixed[..., 0])
+        peak = torch.full_like(total, EMPTY)
+        for j in tiles(i.stop if causal else T, tile):
+            rows, cols = torch.arange(i.start, i.stop), torch.arange(j.start, j.stop)
+            s = q[:, :, i].to(dtype) @ k[:, :, j].to(dtype).mT * K**-0.5
+            if causal:
+                s = s.masked_fill(cols > (rows - i.start + i.start // tile * len(rows))[:, None], EMPTY)
+            if num_keys is not None:
+                s = s.masked_fill(cols >= num_keys.view(-1, 1, 1, 1), EMPTY)
+            peak, total, mixed = add_tile(peak, total, mixed, s, v[:, :, j].to(dtype))
+        divisor = total.masked_fill(total == 0, 1.0)
+        out[:, :, i] = (mixed / divisor[..., None]).to(out.dtype)
+        lse[:, :, i] = peak + divisor.log()
+    return out, lse
+
+# %% wrong FLASH-ABOVE every tile, masked
+def flash_forward(q, k, v, *, tile=64, causal=True, num_keys=None):
+    dtype, (B, H, T, K) = sums_dtype(q), q.shape
+    out, lse = torch.empty_like(q), q.new_empty(B, H, T, dtype=dtype)
+    for i in tiles(T, tile):
+        mixed = torch.zeros_like(q[:, :, i], dtype=dtype)
+        total = torch.zeros_like(mixed[..., 0])
+        peak = torch.full_like(total, EMPTY)
+        for j in tiles(T, tile):
+            s = tile_scores(q, k, i, j, causal=causal, num_keys=num_keys)
+            peak, total, mixed = add_tile(peak, total, mixed, s, v[:, :, j].to(dtype))
+        divisor = total.masked_fill(total == 0, 1.0)
+        out[:, :, i] = (mixed / divisor[..., None]).to(out.dtype)
+        lse[:, :, i] = peak + divisor.log()
+    return out, lse
+
+# %% wrong FLASH-ABOVE the whole matrix
+def flash_forward(q, k, v, *, tile=64, causal=True, num_keys=None):
+    T, dtype = q.shape[2], sums_dtype(q)
+    s = tile_scores(q, k, slice(0, T), slice(0, T), causal=causal, num_keys=num_keys)
+    return (torch.softmax(s, -1).nan_to_num(0.0) @ v.to(dtype)).to(q.dtype), s.logsumexp(-1)
+
+# %% wrong FLASH-LSE-NO-PEAK the logarithm alone
+def flash_forward(q, k, v, *, tile=64, causal=True, num_keys=None):
+    dtype, (B, H, T, K) = sums_dtype(q), q.shape
+    out, lse = torch.empty_like(q), q.new_empty(B, H, T, dtype=dtype)
+    for i in tiles(T, tile):
+        mixed = torch.zeros_like(q[:, :, i], dtype=dtype)
+        total = torch.zeros_like(mixed[..., 0])
+        peak = torch.full_like(total, EMPTY)
+        for j in tiles(i.stop if causal else T, tile):
+            s = tile_scores(q, k, i, j, causal=causal, num_keys=num_keys)
+            peak, total, mixed = add_tile(peak, total, mixed, s, v[:, :, j].to(dtype))
+        divisor = total.masked_fill(total == 0, 1.0)
+        out[:, :, i] = (mixed / divisor[..., None]).to(out.dtype)
+        lse[:, :, i] = divisor.log()
+    return out, lse
+
+# %% wrong FLASH-LSE-PARTS the total without a logarithm
+def flash_forward(q, k, v, *, tile=64, causal=True, num_keys=None):
+    dtype, (B, H, T, K) = sums_dtype(q), q.shape
+    out, lse = torch.empty_like(q), q.new_empty(B, H, T, dtype=dtype)
+    for i in tiles(T, tile):
+        mixed = torch.zeros_like(q[:, :, i], dtype=dtype)
+        total = torch.zeros_like(mixed[..., 0])
+        peak = torch.full_like(total, EMPTY)
+        for j in tiles(i.stop if causal else T, tile):
+            s = tile_scores(q, k, i, j, causal=causal, num_keys=num_keys)
+            peak, total, mixed = add_tile(peak, total, mixed, s, v[:, :, j].to(dtype))
+        divisor = total.masked_fill(total == 0, 1.0)
+        out[:, :, i] = (mixed / divisor[..., None]).to(out.dtype)
+        lse[:, :, i] = peak + total
+    return out, lse
+
+# %% wrong FLASH-OVERFLOW a softmax without its maximum
+def flash_forward(q, k, v, *, tile=64, causal=True, num_keys=None):
+    dtype, (B, H, T, K) = sums_dtype(q), q.shape
+    out, lse = torch.empty_like(q), q.new_empty(B, H, T, dtype=dtype)
+    for i in tiles(T, tile):
+        mixed = torch.zeros_like(q[:, :, i], dtype=dtype)
+        total = torch.zeros_like(mixed[..., 0])
+        peak = torch.full_like(total, EMPTY)
+        for j in tiles(i.stop if causal else T, tile):
+            s = tile_scores(q, k, i, j, causal=causal, num_keys=num_keys)
+            total, mixed = total + s.exp().sum(-1), mixed + s.exp() @ v[:, :, j].to(dtype)
+        divisor = total.masked_fill(total == 0, 1.0)
+        out[:, :, i] = (mixed / divisor[..., None]).to(out.dtype)
+        lse[:, :, i] = total.log()
+    return out, lse
+
+# %% wrong FLASH-EMPTY-NAN divides by 0
+def flash_forward(q, k, v, *, tile=64, causal=True, num_keys=None):
+    dtype, (B, H, T, K) = sums_dtype(q), q.shape
+    out, lse = torch.empty_like(q), q.new_empty(B, H, T, dtype=dtype)
+    for i in tiles(T, tile):
+        mixed = torch.zeros_like(q[:, :, i], dtype=dtype)
+        total = torch.zeros_like(mixed[..., 0])
+        peak = torch.full_like(total, EMPTY)
+        for j in tiles(i.stop if causal else T, tile):
+            s = tile_scores(q, k, i, j, causal=causal, num_keys=num_keys)
+            peak, total, mixed = add_tile(peak, total, mixed, s, v[:, :, j].to(dtype))
+        divisor = total.masked_fill(total == 0, 1.0)
+        out[:, :, i] = (mixed / total[..., None]).to(out.dtype)
+        lse[:, :, i] = peak + total.log()
+    return out, lse
+
+# %% wrong FLASH-PADDING padding forgotten
+def flash_forward(q, k, v, *, tile=64, causal=True, num_keys=None):
+    dtype, (B, H, T, K) = sums_dtype(q), q.shape
+    out, lse = torch.empty_like(q), q.new_empty(B, H, T, dtype=dtype)
+    for i in tiles(T, tile):
+        mixed = torch.zeros_like(q[:, :, i], dtype=dtype)
+        total = torch.zeros_like(mixed[..., 0])
+        peak = torch.full_like(total, EMPTY)
+        for j in tiles(i.stop if causal else T, tile):
+            s = tile_scores(q, k, i, j, causal=causal, num_keys=None)
+            peak, total, mixed = add_tile(peak, total, mixed, s, v[:, :, j].to(dtype))
+        divisor = total.masked_fill(total == 0, 1.0)
+        out[:, :, i] = (mixed / divisor[..., None]).to(out.dtype)
+        lse[:, :, i] = peak + divisor.log()
+    return out, lse
+
+# %% wrong FLASH-SUMS-16 sums in the dtype of q
+def flash_forward(q, k, v, *, tile=64, causal=True, num_keys=None):
+    dtype, (B, H, T, K) = q.dtype, q.shape
+    out, lse = torch.empty_like(q), q.new_empty(B, H, T, dtype=sums_dtype(q))
+    for i in tiles(T, tile):
+        mixed = torch.zeros_like(q[:, :, i], dtype=dtype)
+        total = torch.zeros_like(mixed[..., 0])
+        peak = torch.full_like(total, EMPTY)
+        for j in tiles(i.stop if causal else T, tile):
+            s = tile_scores(q, k, i, j, causal=causal, num_keys=num_keys).to(dtype)
+            peak, total, mixed = add_tile(peak, total, mixed, s, v[:, :, j].to(dtype))
+        divisor = total.masked_fill(total == 0, 1.0)
+        out[:, :, i] = (mixed / divisor[..., None]).to(out.dtype)
+        lse[:, :, i] = peak + divisor.log()
+    return out, lse
+
+# %% wrong FLASH-LSE-DTYPE logsumexp in the dtype of q
+def flash_forward(q, k, v, *, tile=64, causal=True, num_keys=None):
+    dtype, (B, H, T, K) = sums_dtype(q), q.shape
+    out, lse = torch.empty_like(q), q.new_empty(B, H, T)
+    for i in tiles(T, tile):
+        mixed = torch.zeros_like(q[:, :, i], dtype=dtype)
+        total = torch.zeros_like(mixed[..., 0])
+        peak = torch.full_like(total, EMPTY)
+        for j in tiles(i.stop if causal else T, tile):
+            s = tile_scores(q, k, i, j, causal=causal, num_keys=num_keys)
+            peak, total, mixed = add_tile(peak, total, mixed, s, v[:, :, j].to(dtype))
+        divisor = total.masked_fill(total == 0, 1.0)
+        out[:, :, i] = (mixed / divisor[..., None]).to(out.dtype)
+        lse[:, :, i] = peak + divisor.log()
+    return out, lse
