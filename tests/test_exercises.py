@@ -2,6 +2,7 @@
 right answers in another style pass, messages keep their form. A table is printed at the end."""
 
 import functools
+import re
 
 import pytest
 
@@ -78,8 +79,7 @@ def test_messages_keep_their_form(answer: Answer):
     assert f"[{verdict.code}]" in verdict.text()
     if not verdict.passed:
         assert any(line.startswith("  Next ") for line in lines[-3:]), verdict.text()
-    for word in ("you forgot", "just ", "obviously", "oops", "simply"):
-        assert word not in verdict.text().lower()
+    assert not re.search(r"\b(you forgot|just|obviously|oops|simply)\b", verdict.text().lower())
 
 
 @pytest.mark.parametrize("exercise", IDS)

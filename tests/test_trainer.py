@@ -143,7 +143,8 @@ class Killed(Exception):
     pass
 
 
-@pytest.mark.parametrize("moment", [1, 5, 8, 11])
+@campaign
+@pytest.mark.parametrize("moment", times([1, 8], [1, 5, 8, 11]))
 def test_a_resumed_run_repeats_the_losses_to_the_bit(tmp_path, moment, monkeypatch):
     trainer(tmp_path / "whole").fit()
     run, step = trainer(tmp_path / "cut"), DistributedTrainer.train_step
