@@ -1,0 +1,274 @@
+"""Checks of lesson 15: ChunkedHead.loss_and_gradients.
+
+Oracle: torch's cross-entropy over the whole matrix of logits, in float64, and its gradients.
+"""
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from course_lib.checks import expect
+from course_lib.checks.expect import Pattern
+from course_lib.checks.report import Wrong, number
+from course_lib.checks.subject import Subject
+from course_lib.checks.suite import Draw, Suite
+
+IGNORED = -100
+# float32 sums of some hundred terms near 1, in another order than the oracle's
+RTOL, ATOL = 1e-4, 1e-6
+SUM_16 = 0.006
+
+
+class Case:
+    """Inputs, the answer's three results, and torch's on the whole matrix."""
+
+    def __init__(self, subject: Subject, draw: Draw, chunk: int, *, N: int = 12, ignored=(),
+                 dtype: torch.dtype = torch.float32, scale: float = 1.0):  # fmt: skip
+        V, D = draw.size(9, 11), draw.size(5, 6)
+        self.x, self.weight = draw.randn(N, D, dtype=dtype), scale * draw.randn(V, D, dtype=dtype)
+        self.targets = draw.randint(0, V, (N,))
+        for rows in ignored:
+            self.targets[rows] = IGNORED
+        self.chunk, self.counts = chunk, self.targets != IGNORED
+        self.tried = f"{N} tokens, chunk {chunk}, V {V}, D {D}"
+        if ignored:
+            self.tried += f"; {int(self.counts.sum())} targets count"
+        exact = [t.double().requires_grad_() for t in (self.x, self.weight)]
+        loss = F.cross_entropy(exact[0] @ exact[1].T, self.targets)
+        self.loss, self.gradients = loss.item(), torch.autograd.grad(loss, exact)
+        out = subject.module(chunk).method("loss_and_gradients", self.x, self.weight, self.targets)
+        self.found = self._three(out)
+
+    def _three(self, out: Any) -> list[Tensor]:
+        if not isinstance(out, (tuple, list)) or len(out) != 3:
+            got = f"{len(out)} values" if isinstance(out, (tuple, list)) else type(out).__name__
+            raise Wrong("CHUNK-TRIPLE", "the answer did not return three tensors", tried=self.tried,
+                        expected="(loss, dx, dweight)", got=got, look="the last line.")  # fmt: skip
+        for name, x, like in zip(
+            ("loss", "dx", "dweight"), out, (None, self.x, self.weight), strict=True
+        ):
+            shape, dtype = (like.shape, like.dtype) if like is not None else ((), torch.float32)
+            empty = isinstance(x, Tensor) and x.isnan().any()
+            if empty and tuple(x.shape) == tuple(shape) and bool((~self.counts).any()):
+                raise self._empty(name)
+            expect.tensor(x, shape=shape, dtype=dtype, tried=f"{name}: {self.tried}")
+        return list(out)
+
+    def _empty(self, name: str) -> Wrong:
+        return Wrong("CHUNK-EMPTY", f"{name} is nan: one chunk counts no target", tried=self.tried,
+                     expected="finite: other chunks count targets", got="nan",
+                     fits="0 / 0: a chunk divided by its own count.",
+                     look="what a chunk's sum is divided by.")  # fmt: skip
+
+    def mean(self, rows) -> float:
+        """The mean loss of some tokens, in float64."""
+        logits = self.x[rows].double() @ self.weight.double().T
+        return F.cross_entropy(logits, self.targets[rows]).item()
+
+    def sums(self) -> tuple[Tensor, Tensor, Tensor]:
+        """softmax, one-hot, and the weight 1/count of each token, float64; ignored ones have 0."""
+        soft = torch.softmax(self.x.double() @ self.weight.double().T, -1)
+        hot = F.one_hot(self.targets.clamp(min=0), soft.shape[1]).double()
+        return soft, hot, (self.counts / self.counts.sum()).double().unsqueeze(-1)
+
+    def expect_loss(self, patterns: list[Pattern]) -> None:
+        """The loss is torch's."""
+        expect.values(self.found[0].view(1), torch.tensor([self.loss]), patterns, rtol=RTOL, atol=1e-5,
+                      tried=f"loss: {self.tried}", finding="the loss differs",
+                      look="what is summed, and what the sum is divided by.")  # fmt: skip
+
+    def expect_gradients(self, patterns) -> None:
+        """dx and dweight are torch's. `patterns(dlogits -> gradient)` gives the known mistakes."""
+        for name, found, right, through in (
+            ("dx", self.found[1], self.gradients[0], lambda d: (d @ self.weight.double()).float()),
+            (
+                "dweight",
+                self.found[2],
+                self.gradients[1],
+                lambda d: (d.T @ self.x.double()).float(),
+            ),
+        ):
+            expect.values(found, right.float(), patterns(through), rtol=RTOL, atol=ATOL,
+                          tried=f"{name}: {self.tried}", finding=f"{name} differs",
+                          look="softmax - one-hot, divided by the count, then the two products.")  # fmt: skip
+
+
+def one_chunk(subject: Subject, draw: Draw) -> None:
+    """All tokens in one chunk: the usual loss."""
+    c = Case(subject, draw, 64)
+    c.expect_loss([
+        Pattern(code="CHUNK-SUM", value=12 * c.loss, finding="the loss is a sum",
+                fits="12 times the mean.", look="the number of targets that count."),
+        Pattern(code="CHUNK-SIGN", value=-c.loss, finding="the loss has the wrong sign",
+                fits="minus the loss.", look="a log-probability is negative."),
+        Pattern(code="CHUNK-BY-CHUNK", value=12 * c.loss / 64, finding="the loss is divided by the chunk",
+                fits="the sum over 64, not over the 12 targets.", look="what the sum is divided by."),
+    ])  # fmt: skip
+
+
+def any_chunk(subject: Subject, draw: Draw) -> None:
+    """A chunk that does not divide the tokens: the same loss."""
+    for chunk in (5, 1):
+        c = Case(subject, draw, chunk)
+        parts = [c.mean(slice(at, at + chunk)) for at in range(0, 12, chunk)]
+        c.expect_loss([
+            Pattern(code="CHUNK-MEANS", value=sum(parts) / len(parts), finding="it is a mean of chunk means",
+                    fits="the mean of each chunk, averaged: the short last chunk weighs as much.",
+                    look="what each chunk's sum is divided by."),
+            Pattern(code="CHUNK-MEANS", value=sum(parts), finding="each chunk is divided by its own count",
+                    fits="the sum of the chunks' means.", look="what each chunk's sum is divided by."),
+            Pattern(code="CHUNK-REST", value=c.mean(slice(0, 12 // chunk * chunk)),
+                    finding="the last, shorter chunk is left out", fits="10 of 12 tokens.",
+                    look="how many chunks there are."),
+            Pattern(code="CHUNK-REST", value=c.mean(slice(0, 10)) * 10 / 12,
+                    finding="the last, shorter chunk is left out", fits="the sum of 10 of 12 tokens.",
+                    look="how many chunks there are."),
+            Pattern(code="CHUNK-LAST", value=parts[-1], finding="only the last chunk is left in the loss",
+                    fits="its mean.", look="`=` and `+=` in the loop."),
+            Pattern(code="CHUNK-LAST", value=parts[-1] * (12 % chunk or chunk) / 12,
+                    finding="only the last chunk is left in the loss",
+                    fits="its share of the sum.", look="`=` and `+=` in the loop."),
+        ])  # fmt: skip
+
+
+def gradients(subject: Subject, draw: Draw) -> None:
+    """softmax - one-hot, over the count, through both products."""
+    c = Case(subject, draw, 5)
+    soft, hot, share = c.sums()
+    last = torch.zeros(12, 1)
+    last[10:] = 1
+    sizes = torch.tensor([5] * 10 + [2] * 2).double().unsqueeze(-1)
+
+    def patterns(through):
+        return [
+            Pattern(code=f"CHUNK-{code}", value=through(d), finding=f"the gradient {finding}",
+                    fits=f"{fits}.", look=look)
+            for code, d, finding, fits, look in (
+                ("NO-ONE-HOT", soft * share, "lacks the one-hot", "softmax alone",
+                 "the derivative by the target's own logit: what is subtracted there?"),
+                ("GRAD-SIGN", (hot - soft) * share, "points the other way", "one-hot - softmax",
+                 "the sign of the target's entry."),
+                ("GRAD-SUM", soft - hot, "is that of the sum", "12 times the mean's",
+                 "the loss is divided by a count; its gradient too."),
+                ("GRAD-MEANS", (soft - hot) / sizes, "is divided by each chunk's own count",
+                 "the sum of the chunks' means", "what each chunk is divided by."),
+                ("GRAD-MEANS", (soft - hot) / sizes / 3, "is divided by each chunk's own count",
+                 "the mean of the chunks' means", "what each chunk is divided by."),
+                ("LAST", (soft - hot) * share * last, "holds the last chunk alone", "tokens 10 and 11",
+                 "`=` and `+=` in the loop."),
+            )
+        ]  # fmt: skip
+
+    c.expect_gradients(patterns)
+
+
+def ignored(subject: Subject, draw: Draw) -> None:
+    """Targets of -100, some in each chunk; then a whole chunk of them."""
+    for rows in ([1, 4, 7, 10, 11], [5, 6, 7, 8, 9]):
+        c = Case(subject, draw, 5, ignored=[rows])
+        soft, hot, share = c.sums()
+        logp = torch.log_softmax(c.x.double() @ c.weight.double().T, -1)
+        zero = -(logp * hot).sum(-1)  # ignored targets taken as token 0
+        end = (
+            -(logp[:, -1] * ~c.counts).sum() / c.counts.sum() + c.loss
+        )  # -100 as an index: from the end
+        per = [c.mean(slice(a, a + 5)) for a in (0, 5, 10) if c.counts[a : a + 5].any()]
+        n = int(c.counts.sum())
+        c.expect_loss([
+            Pattern(code=f"CHUNK-{code}", value=float(value), finding=finding, fits=f"{fits}.", look=look)
+            for code, value, finding, fits, look in (
+                ("IGNORED", zero.mean(), "ignored targets count", "-100 read as token 0, all 12 counted",
+                 "targets of IGNORED: in the sum, and in the count."),
+                ("IGNORED", zero.sum() / n, "ignored targets are in the sum", "-100 read as token 0",
+                 "targets of IGNORED in the sum."),
+                ("IGNORED", end, "ignored targets are in the sum", "-100 read from the end",
+                 "targets of IGNORED in the sum."),
+                ("COUNT-ALL", c.loss * n / 12, "ignored targets are in the count", "the sum over 12",
+                 "what the sum is divided by."),
+                ("MEANS", sum(per) / 3, "it is a mean of chunk means", "three means, averaged",
+                 "what each chunk's sum is divided by."),
+                ("MEANS", sum(per), "each chunk is divided by its own count", "the sum of the means",
+                 "what each chunk's sum is divided by."),
+            )
+        ])  # fmt: skip
+
+        def patterns(through, soft=soft, hot=hot, share=share, c=c, n=n):
+            none = (~c.counts).double().unsqueeze(-1)
+            return [
+                Pattern(code=f"CHUNK-{code}", value=through(d), finding=finding, fits=f"{fits}.",
+                        look="rows of the logits' gradient whose target is IGNORED.")
+                for code, d, finding, fits in (
+                    ("GRAD-IGNORED", (soft - hot) / n, "ignored targets pull at the weights",
+                     "-100 read as token 0"),
+                    ("GRAD-IGNORED", (soft - hot) * share + none * soft / n,
+                     "ignored targets pull at the weights", "softmax alone where nothing counts"),
+                    ("COUNT-ALL", (soft - hot) * share * n / 12, "ignored targets are in the count",
+                     "the gradient divided by 12"),
+                )
+            ]  # fmt: skip
+
+        c.expect_gradients(patterns)
+
+
+def sixteen_bits(subject: Subject, draw: Draw) -> None:
+    """bf16 in: float32 inside the softmax."""
+    head, V = subject.module(4), draw.size(9, 11)
+    for _ in range(8):  # one token each: nothing is averaged away
+        # whole numbers times quarters: the logits are exact in bf16, in any order of summation
+        x = draw.randint(-2, 3, (1, 5)).bfloat16()
+        weight = (draw.randint(-8, 9, (V, 5)) / 4).bfloat16()
+        target = draw.randint(0, V, (1,))
+        logits = (x @ weight.T).float()
+        right = F.cross_entropy(logits, target).item()
+        found = head.method("loss_and_gradients", x, weight, target)[0].item()
+        # float32: 1e-6; a 16-bit log-softmax keeps 8 bits, up to 2e-3 off
+        if abs(found - right) > 1e-4 * right + 1e-5:
+            narrow = -torch.log_softmax(logits.bfloat16(), -1)[0, target.item()].item()
+            fits = "a log-softmax in 16 bits." if abs(found - narrow) < 1e-6 else ""
+            raise Wrong("CHUNK-16", "the loss is not taken in float32", fits=fits,
+                        tried="bfloat16, 1 token; logits that are exact in 16 bits",
+                        expected=f"{right:.6f}", got=f"{found:.6f}",
+                        look="where the logits become float32.")  # fmt: skip
+
+
+def sum_over_chunks(subject: Subject, draw: Draw) -> None:
+    """bf16 in: dweight is added up in float32."""
+    c = Case(subject, draw, 1, N=768, dtype=torch.bfloat16)
+    error = ((c.found[2].double() - c.gradients[1]).norm() / c.gradients[1].norm()).item()
+    # gradients of logits rounded to 8 bits: 0.002 measured; a sum rounded 768 times: 0.015 and more
+    if error > SUM_16:
+        raise Wrong("CHUNK-SUM-16", "dweight is far from exact", tried=f"bfloat16, {c.tried}",
+                    expected=f"within {SUM_16} of its length", got=f"{number(error)} of its length",
+                    fits="a sum over chunks whose every step is rounded to 8 bits."
+                    if error < 0.3 else "",
+                    look="the dtype of the tensor that dweight is added up in.")  # fmt: skip
+
+
+def one_chunk_of_logits(subject: Subject, draw: Draw) -> None:
+    """What is held at one time: a few matrices of one chunk, not of all tokens."""
+    N, V, D, chunk = 512, draw.size(400, 500), 4, 16
+    x, weight, targets = draw.randn(N, D), draw.randn(V, D), draw.randint(0, V, (N,))
+    peak = subject.module(chunk).method("peak_bytes", x, weight, targets)
+    whole = 4 * N * V
+    # one chunk is 1/32 of all logits: six copies of it, gradients and int64 one-hots stay below a half
+    if peak > whole / 2:
+        raise Wrong("CHUNK-ALL-LOGITS", "logits of more than one chunk are held",
+                    tried=f"{N} tokens, chunk {chunk}, V {V}",
+                    expected=f"well below {whole // 2:,} bytes: one chunk's logits are {4 * chunk * V:,}",
+                    got=f"{peak:,} bytes at the most", fits="all logits are there at one time."
+                    if peak < 8 * whole else "", look="what is made before the loop, and what a list keeps.",
+                    preset="activations:logits")  # fmt: skip
+
+
+SUITES = (
+    Suite(
+        "chunked-loss",
+        (one_chunk, any_chunk, gradients, ignored, sixteen_bits, sum_over_chunks,
+         one_chunk_of_logits),
+        proved="equal to torch's loss and gradients over all logits, with one chunk of them in memory.",
+        remember="the gradient of a logit is softmax - one-hot: known as soon as the loss is.",
+        next_step="run it with chunk 1 and chunk N: what does each cost in time?",
+    ),
+)  # fmt: skip

@@ -1,0 +1,209 @@
+"""Checks of lesson 15: recompute_plan.
+
+Oracle: all subsets of a few parts. The last check applies the answer's plan to a real model and
+counts what it keeps. A list of positions is judged by what it costs, so any best plan passes.
+"""
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from course_lib.checks.report import Wrong
+from course_lib.checks.subject import AnswerError, Subject
+from course_lib.checks.suite import DYNAMO, Draw, Suite
+from course_lib.gpt import GPT, GPTConfig
+from course_lib.measure.memory import saved_bytes
+from course_lib.recompute import half_blocks, loss_by_plan
+
+PRESET = "activations:selective"
+
+
+class Task:
+    """What is kept, left and spent by part, and the budget; the answer's plan for it."""
+
+    def __init__(self, subject: Subject, kept: Sequence[int], inputs: Sequence[int],
+                 flops: Sequence[int], budget: int):  # fmt: skip
+        self.kept, self.inputs, self.flops, self.budget = kept, inputs, flops, budget
+        self.parts = range(len(kept))
+        self.tried = f"kept {_short(kept)}, inputs {_short(inputs)}, flops {_short(flops)}, budget {budget:,}"
+        self.plan = self._positions(subject.call(list(kept), list(inputs), list(flops), budget))
+
+    def held(self, plan: Sequence[int]) -> int:
+        """Bytes with the parts of `plan` recomputed."""
+        return sum(self.inputs[i] if i in plan else self.kept[i] for i in self.parts)
+
+    def cost(self, plan: Sequence[int]) -> int:
+        """FLOPs of recomputing the parts of `plan`."""
+        return sum(self.flops[i] for i in plan)
+
+    def fitting(self) -> list[tuple[int, ...]]:
+        """Every plan within the budget."""
+        return [some for r in range(len(self.parts) + 1)
+                for some in itertools.combinations(self.parts, r) if self.held(some) <= self.budget]  # fmt: skip
+
+    def greedy(self, *, by_cost: bool) -> list[int]:
+        """Part after part until it fits: those that free most first, by themselves or per FLOP."""
+        freed = [whole - left for whole, left in zip(self.kept, self.inputs, strict=True)]
+        order = sorted(self.parts, key=lambda i: -freed[i] / (self.flops[i] if by_cost else 1))
+        plan: list[int] = []
+        for part in order:
+            if self.held(plan) > self.budget:
+                plan.append(part)
+        return sorted(plan)
+
+    def _positions(self, out: Any) -> list[int]:
+        if out is None:
+            raise Wrong("NONE", "the answer returned None", tried=self.tried, got="None",
+                        expected="a list of positions", look="the last line: is there a `return`?")  # fmt: skip
+        is_list = isinstance(out, list) and all(
+            isinstance(i, int) and not isinstance(i, bool) for i in out
+        )
+        if not is_list or sorted(set(out)) != out or not set(out) <= set(self.parts):
+            raise Wrong("PLAN-TYPE", "the plan is not a sorted list of positions", tried=self.tried,
+                        expected=f"a list of different ints from 0 to {len(self.kept) - 1}, sorted",
+                        got=f"{out!r}"[:70], look="positions, not bytes; each at most once.")  # fmt: skip
+        return out
+
+    def wrong(self, code: str, finding: str, expected: str, fits: str, look: str) -> Wrong:
+        """The finding, with what this plan holds and costs."""
+        got = f"{self.plan}: {self.held(self.plan):,} bytes, {self.cost(self.plan):,} FLOPs"
+        return Wrong(code, finding, tried=self.tried, expected=expected, got=got, fits=fits,
+                     look=look, preset=PRESET)  # fmt: skip
+
+    def expect_best(self) -> None:
+        """The plan fits, and none that fits is cheaper."""
+        best = min(self.fitting(), key=self.cost)
+        cheap = self.cost(best)
+        asked = f"{list(best)}: {self.held(best):,} bytes, {cheap:,} FLOPs"
+        plan, rest = self.plan, [i for i in self.parts if i not in self.plan]
+        if self.held(plan) <= self.budget and self.cost(plan) == cheap:
+            return
+        if self.held(rest) <= self.budget and self.cost(rest) == cheap:
+            raise self.wrong("PLAN-INVERTED", "the plan names what to keep", asked,
+                             "the other parts would be the best plan.",
+                             "the docstring: the parts to recompute.")  # fmt: skip
+        if self.held(plan) > self.budget:
+            if self.held(plan) - sum(self.inputs[i] for i in plan) <= self.budget:
+                raise self.wrong("PLAN-INPUTS", "the plan is over the budget", asked,
+                                 "a recomputed part that keeps nothing at all.",
+                                 "where would its recomputation start from?")  # fmt: skip
+            raise self.wrong("PLAN-OVER", "the plan is over the budget", asked, "",
+                             "the sum over all parts: kept, or the input.")  # fmt: skip
+        raise self._dear(asked)
+
+    def _dear(self, asked: str) -> Wrong:
+        plan = self.plan
+        if plan == list(self.parts):
+            return self.wrong("PLAN-ALL", "everything is recomputed", asked, "all parts.",
+                              "which parts could stay?")  # fmt: skip
+        if plan == self.greedy(by_cost=False):
+            return self.wrong("PLAN-LARGEST", "a cheaper plan fits", asked,
+                              "the part that frees most bytes first, whatever it costs.",
+                              "`flops`: what has to be least?")  # fmt: skip
+        if plan == self.greedy(by_cost=True):
+            return self.wrong("PLAN-RATIO", "a cheaper plan fits", asked,
+                              "the part that frees most bytes per FLOP first, until it fits.",
+                              "the last part taken: is it more than is needed?")  # fmt: skip
+        if self.held(plan) == max(map(self.held, self.fitting())):
+            return self.wrong("PLAN-TIGHT", "a cheaper plan fits", asked,
+                              "the plan that fills the budget best.",
+                              "the docstring: which sum has to be least?")  # fmt: skip
+        return self.wrong("PLAN-DEAR", "a cheaper plan fits", asked, "",
+                          "compare FLOPs over all plans that fit.")  # fmt: skip
+
+
+def nothing_to_do(subject: Subject, draw: Draw) -> None:
+    """A budget that holds everything, to the byte."""
+    kept, inputs, flops = [40, 30, 20], [4, 4, 4], [7, 5, 3]
+    for budget in (sum(kept) + draw.size(10, 20), sum(kept)):
+        task = Task(subject, kept, inputs, flops, budget)
+        if task.plan:
+            code, fits = ("PLAN-EQUAL", "a plan that must be below the budget.")
+            if budget > sum(kept):
+                code, fits = "PLAN-NEEDLESS", "parts that are recomputed always."
+            raise task.wrong(code, "a part is recomputed though all of them fit", "[]: 90 bytes",
+                             fits, "the docstring: at most `budget`.")  # fmt: skip
+
+
+def cheap_before_large(subject: Subject, draw: Draw) -> None:
+    """One dear part frees enough; two cheap ones do too."""
+    step = draw.size(1, 3)
+    flops = [90 * step, 10 * step, 11 * step, 40 * step]
+    Task(subject, [70, 34, 34, 30], [4] * 4, flops, 114).expect_best()
+
+
+def inputs_stay(subject: Subject, draw: Draw) -> None:
+    """The input of a recomputed part still counts."""
+    Task(subject, [30, 30, 30], [10, 10, 10], [5, 6, draw.size(8, 9)], 65).expect_best()
+
+
+def just_enough(subject: Subject, draw: Draw) -> None:
+    """Most bytes per FLOP is not the least FLOPs."""
+    Task(subject, [43, 63, 33, 55], [3] * 4, [10, draw.size(20, 21), 9, 17], 144).expect_best()
+
+
+def any_sizes(subject: Subject, draw: Draw) -> None:
+    """Small tasks with drawn numbers."""
+    for _ in range(6):
+        inputs = draw.randint(1, 5, (6,)).tolist()
+        kept = [
+            i + extra for i, extra in zip(inputs, draw.randint(3, 40, (6,)).tolist(), strict=True)
+        ]
+        budget = (sum(inputs) + sum(kept)) // 2
+        Task(subject, kept, inputs, draw.randint(2, 60, (6,)).tolist(), budget).expect_best()
+
+
+def too_little(subject: Subject, draw: Draw) -> None:
+    """Less than the inputs alone: ValueError; exactly them: everything."""
+    kept, inputs, flops = [40, 30, 20], [4, 5, 6], [7, 5, 3]
+    Task(subject, kept, inputs, flops, 15).expect_best()
+    facts = dict(tried=f"inputs {inputs}, budget 14", expected="a ValueError: nothing fits",
+                 look="the end of the docstring.")  # fmt: skip
+    try:
+        out = subject.call(kept, inputs, flops, 14)
+    except AnswerError as failure:
+        if isinstance(failure.error, ValueError):
+            return
+        got = f"{type(failure.error).__name__}: {failure.error}"[:70]
+        raise Wrong("PLAN-NEVER", "a budget below the inputs fails with another error", got=got,
+                    **facts) from None  # fmt: skip
+    raise Wrong("PLAN-NEVER", "a budget below the inputs is accepted", got=f"{out!r}"[:60], **facts)
+
+
+def on_a_real_model(subject: Subject, draw: Draw) -> None:
+    """The half blocks of a small GPT: what the plan leaves, counted by autograd."""
+    config = GPTConfig(vocab_size=32, max_seq_len=16, num_layers=3, num_heads=2, d_model=16,
+                       d_hidden=44, fast_attention=False)  # fmt: skip
+    kept, inputs, flops = half_blocks(config, 2, 16)
+    budget = (sum(kept) * 2 + sum(inputs)) // 3
+    task = Task(subject, kept, inputs, flops, budget)
+    task.expect_best()
+    model, tokens = GPT(config), torch.zeros(2, 16, dtype=torch.long)
+    before, after = (saved_bytes(lambda p=p: loss_by_plan(model, tokens, tokens.clone(), p))
+                     for p in ((), task.plan))  # fmt: skip
+    if sum(kept) - (before - after) > budget:
+        raise task.wrong("PLAN-OVER", "the model keeps more than the budget", f"at most {budget:,} bytes",
+                         "", "the sum over all parts.")  # fmt: skip
+
+
+def _short(numbers: Sequence[int]) -> str:
+    return (
+        "[" + ", ".join(map(str, numbers)) + "]"
+        if max(numbers) < 1000
+        else f"{len(numbers)} numbers"
+    )
+
+
+SUITES = (
+    Suite(
+        "checkpoint-policy",
+        (nothing_to_do, cheap_before_large, inputs_stay, just_enough, any_sizes, too_little,
+         on_a_real_model),
+        proved="within the budget at the least FLOPs, against all subsets and on a real model.",
+        remember="recomputing everything costs one more forward pass: 4/3 of the FLOPs of a step.",
+        next_step="which half of a block does your plan prefer, with explicit and fused attention?",
+        loads=(DYNAMO,),
+    ),
+)  # fmt: skip

@@ -1,0 +1,500 @@
+# Answers to the exercise activation-bytes.
+
+# %% right tensor by tensor
+def activation_bytes(config, batch, seq_len, *, dtype_bytes=4):
+    tokens, width, hidden = batch * seq_len, config.d_model, config.d_hidden
+    wide = tokens * width * dtype_bytes
+    scores = batch * config.num_heads * seq_len**2
+    sixteen = dtype_bytes == 2
+    norm = [tokens * width * 4, tokens * width * 4, tokens * 4, width * 4 if sixteen else 0]
+    attention = [wide] * 5
+    if config.fast_attention:
+        attention.append(batch * config.num_heads * seq_len * 4)
+    else:
+        attention += [scores * 4, scores * 2 if sixteen else 0, seq_len**2]
+    mlp = [wide] + [tokens * hidden * dtype_bytes] * 4
+    layers = config.num_layers
+    return dict(norms=sum(norm) * (1 + 2 * layers), attention=sum(attention) * layers,
+                mlp=sum(mlp) * layers, head=wide + tokens * config.vocab_size * 4)
+
+# %% right per token
+def activation_bytes(config, batch, seq_len, *, dtype_bytes=4):
+    D, N = config.d_model, batch * seq_len
+    out = {"head": N * (dtype_bytes * D + 4 * config.vocab_size), "norms": 0, "attention": 0, "mlp": 0}
+    out["norms"] += N * (8 * D + 4) + 4 * D * (dtype_bytes < 4)
+    for _ in range(config.num_layers):
+        out["norms"] += 2 * (N * (8 * D + 4) + 4 * D * (dtype_bytes < 4))
+        between = 4 * config.num_heads
+        if not config.fast_attention:
+            between = config.num_heads * seq_len * (dtype_bytes % 4 + 4)
+            out["attention"] += seq_len * seq_len
+        out["attention"] += N * (5 * dtype_bytes * D + between)
+        out["mlp"] += N * dtype_bytes * (D + 4 * config.d_hidden)
+    return out
+
+# %% wrong STUB untouched
+def activation_bytes(config, batch, seq_len, *, dtype_bytes=4):
+    raise NotImplementedError("your code here")
+
+# %% wrong NONE no return
+def activation_bytes(config, batch, seq_len, *, dtype_bytes=4):
+    D, F, L, V = config.d_model, config.d_hidden, config.num_layers, config.vocab_size
+    N, H, T, s = batch * seq_len, config.num_heads, seq_len, dtype_bytes
+    norm = 4 * (2 * N * D + N) + (4 * D if s < 4 else 0)
+    attention = s * 5 * N * D
+    if config.fast_attention:
+        attention += 4 * N * H
+    else:
+        attention += (4 if s == 4 else 6) * batch * H * T * T + T * T
+    mlp = s * (N * D + 4 * N * F)
+    head = s * N * D + 4 * N * V
+    parts = {"norms": (2 * L + 1) * norm, "attention": L * attention, "mlp": L * mlp, "head": head}
+
+# %% wrong ACT-PARTS the sum
+def activation_bytes(config, batch, seq_len, *, dtype_bytes=4):
+    D, F, L, V = config.d_model, config.d_hidden, config.num_layers, config.vocab_size
+    N, H, T, s = batch * seq_len, config.num_heads, seq_len, dtype_bytes
+    norm = 4 * (2 * N * D + N) + (4 * D if s < 4 else 0)
+    attention = s * 5 * N * D
+    if config.fast_attention:
+        attention += 4 * N * H
+    else:
+        attention += (4 if s == 4 else 6) * batch * H * T * T + T * T
+    mlp = s * (N * D + 4 * N * F)
+    head = s * N * D + 4 * N * V
+    return (2 * L + 1) * norm + L * attention + L * mlp + head
+
+# %% wrong TYPE a division
+def activation_bytes(config, batch, seq_len, *, dtype_bytes=4):
+    D, F, L, V = config.d_model, config.d_hidden, config.num_layers, config.vocab_size
+    N, H, T, s = batch * seq_len / 1, config.num_heads, seq_len, dtype_bytes
+    norm = 4 * (2 * N * D + N) + (4 * D if s < 4 else 0)
+    attention = s * 5 * N * D
+    if config.fast_attention:
+        attention += 4 * N * H
+    else:
+        attention += (4 if s == 4 else 6) * batch * H * T * T + T * T
+    mlp = s * (N * D + 4 * N * F)
+    head = s * N * D + 4 * N * V
+    return {"norms": (2 * L + 1) * norm, "attention": L * attention, "mlp": L * mlp, "head": head}
+
+# %% wrong ACT-NORM-FINAL two norms a block
+def activation_bytes(config, batch, seq_len, *, dtype_bytes=4):
+    D, F, L, V = config.d_model, config.d_hidden, config.num_layers, config.vocab_size
+    N, H, T, s = batch * seq_len, config.num_heads, seq_len, dtype_bytes
+    norm = 4 * (2 * N * D + N) + (4 * D if s < 4 else 0)
+    attention = s * 5 * N * D
+    if config.fast_attention:
+        attention += 4 * N * H
+    else:
+        attention += (4 if s == 4 else 6) * batch * H * T * T + T * T
+    mlp = s * (N * D + 4 * N * F)
+    head = s * N * D + 4 * N * V
+    return {"norms": 2 * L * norm, "attention": L * attention, "mlp": L * mlp, "head": head}
+
+# %% wrong ACT-NORM-COPIES a norm keeps its input
+def activation_bytes(config, batch, seq_len, *, dtype_bytes=4):
+    D, F, L, V = config.d_model, config.d_hidden, config.num_layers, config.vocab_size
+    N, H, T, s = batch * seq_len, config.num_heads, seq_len, dtype_bytes
+    norm = 4 * (N * D + N) + (4 * D if s < 4 else 0)
+    attention = s * 5 * N * D
+    if config.fast_attention:
+        attention += 4 * N * H
+    else:
+        attention += (4 if s == 4 else 6) * batch * H * T * T + T * T
+    mlp = s * (N * D + 4 * N * F)
+    head = s * N * D + 4 * N * V
+    return {"norms": (2 * L + 1) * norm, "attention": L * attention, "mlp": L * mlp, "head": head}
+
+# %% wrong ACT-NORM-RMS no inverse rms
+def activation_bytes(config, batch, seq_len, *, dtype_bytes=4):
+    D, F, L, V = config.d_model, config.d_hidden, config.num_layers, config.vocab_size
+    N, H, T, s = batch * seq_len, config.num_heads, seq_len, dtype_bytes
+    norm = 4 * 2 * N * D + (4 * D if s < 4 else 0)
+    attention = s * 5 * N * D
+    if config.fast_attention:
+        attention += 4 * N * H
+    else:
+        attention += (4 if s == 4 else 6) * batch * H * T * T + T * T
+    mlp = s * (N * D + 4 * N * F)
+    head = s * N * D + 4 * N * V
+    return {"norms": (2 * L + 1) * norm, "attention": L * attention, "mlp": L * mlp, "head": head}
+
+# %% wrong ACT-TWICE a norm keeps its output
+def activation_bytes(config, batch, seq_len, *, dtype_bytes=4):
+    D, F, L, V = config.d_model, config.d_hidden, config.num_layers, config.vocab_size
+    N, H, T, s = batch * seq_len, config.num_heads, seq_len, dtype_bytes
+    norm = 4 * (3 * N * D + N) + (4 * D if s < 4 else 0)
+    attention = s * 5 * N * D
+    if config.fast_attention:
+        attention += 4 * N * H
+    else:
+        attention += (4 if s == 4 else 6) * batch * H * T * T + T * T
+    mlp = s * (N * D + 4 * N * F)
+    head = s * N * D + 4 * N * V
+    return {"norms": (2 * L + 1) * norm, "attention": L * attention, "mlp": L * mlp, "head": head}
+
+# %% wrong ACT-LAYERS one block
+def activation_bytes(config, batch, seq_len, *, dtype_bytes=4):
+    D, F, L, V = config.d_model, config.d_hidden, config.num_layers, config.vocab_size
+    N, H, T, s = batch * seq_len, config.num_heads, seq_len, dtype_bytes
+    norm = 4 * (2 * N * D + N) + (4 * D if s < 4 else 0)
+    attention = s * 5 * N * D
+    if config.fast_attention:
+        attention += 4 * N * H
+    else:
+        attention += (4 if s == 4 else 6) * batch * H * T * T + T * T
+    mlp = s * (N * D + 4 * N * F)
+    head = s * N * D + 4 * N * V
+    return {"norms": 3 * norm, "attention": attention, "mlp": mlp, "head": head}
+
+# %% wrong ACT-LAYERS one block of attention and MLP
+def activation_bytes(config, batch, seq_len, *, dtype_bytes=4):
+    D, F, L, V = config.d_model, config.d_hidden, config.num_layers, config.vocab_size
+    N, H, T, s = batch * seq_len, config.num_heads, seq_len, dtype_bytes
+    norm = 4 * (2 * N * D + N) + (4 * D if s < 4 else 0)
+    attention = s * 5 * N * D
+    if config.fast_attention:
+        attention += 4 * N * H
+    else:
+        attention += (4 if s == 4 else 6) * batch * H * T * T + T * T
+    mlp = s * (N * D + 4 * N * F)
+    head = s * N * D + 4 * N * V
+    return {"norms": (2 * L + 1) * norm, "attention": attention, "mlp": mlp, "head": head}
+
+# %% wrong ACT-BATCH one sequence
+def activation_bytes(config, batch, seq_len, *, dtype_bytes=4):
+    D, F, L, V = config.d_model, config.d_hidden, config.num_layers, config.vocab_size
+    N, H, T, s = seq_len, config.num_heads, seq_len, dtype_bytes
+    norm = 4 * (2 * N * D + N) + (4 * D if s < 4 else 0)
+    attention = s * 5 * N * D
+    if config.fast_attention:
+        attention += 4 * N * H
+    else:
+        attention += (4 if s == 4 else 6) * batch * H * T * T + T * T
+    mlp = s * (N * D + 4 * N * F)
+    head = s * N * D + 4 * N * V
+    return {"norms": (2 * L + 1) * norm, "attention": L * attention, "mlp": L * mlp, "head": head}
+
+# %% wrong ACT-ELEMENTS numbers
+def activation_bytes(config, batch, seq_len, *, dtype_bytes=4):
+    D, F, L, V = config.d_model, config.d_hidden, config.num_layers, config.vocab_size
+    N, H, T, s = batch * seq_len, config.num_heads, seq_len, dtype_bytes
+    norm = 4 * (2 * N * D + N) + (4 * D if s < 4 else 0)
+    attention = s * 5 * N * D
+    if config.fast_attention:
+        attention += 4 * N * H
+    else:
+        attention += (4 if s == 4 else 6) * batch * H * T * T + T * T
+    mlp = s * (N * D + 4 * N * F)
+    head = s * N * D + 4 * N * V
+    norm, attention, mlp, head = norm // 4, attention // 4, mlp // 4, head // 4
+    return {"norms": (2 * L + 1) * norm, "attention": L * attention, "mlp": L * mlp, "head": head}
+
+# %% wrong ACT-PARAMETERS weights too
+def activation_bytes(config, batch, seq_len, *, dtype_bytes=4):
+    D, F, L, V = config.d_model, config.d_hidden, config.num_layers, config.vocab_size
+    N, H, T, s = batch * seq_len, config.num_heads, seq_len, dtype_bytes
+    norm = 4 * (2 * N * D + N) + (4 * D if s < 4 else 0)
+    attention = s * 5 * N * D
+    if config.fast_attention:
+        attention += 4 * N * H
+    else:
+        attention += (4 if s == 4 else 6) * batch * H * T * T + T * T
+    mlp = s * (N * D + 4 * N * F + 3 * D * F)
+    head = s * N * D + 4 * N * V
+    return {"norms": (2 * L + 1) * norm, "attention": L * attention, "mlp": L * mlp, "head": head}
+
+# %% wrong ACT-PARAMETERS the head's weight
+def activation_bytes(config, batch, seq_len, *, dtype_bytes=4):
+    D, F, L, V = config.d_model, config.d_hidden, config.num_layers, config.vocab_size
+    N, H, T, s = batch * seq_len, config.num_heads, seq_len, dtype_bytes
+    norm = 4 * (2 * N * D + N) + (4 * D if s < 4 else 0)
+    attention = s * 5 * N * D
+    if config.fast_attention:
+        attention += 4 * N * H
+    else:
+        attention += (4 if s == 4 else 6) * batch * H * T * T + T * T
+    mlp = s * (N * D + 4 * N * F)
+    head = s * (N * D + D * V) + 4 * N * V
+    return {"norms": (2 * L + 1) * norm, "attention": L * attention, "mlp": L * mlp, "head": head}
+
+# %% wrong ACT-INPUT-TWICE q, k and v each keep the input
+def activation_bytes(config, batch, seq_len, *, dtype_bytes=4):
+    D, F, L, V = config.d_model, config.d_hidden, config.num_layers, config.vocab_size
+    N, H, T, s = batch * seq_len, config.num_heads, seq_len, dtype_bytes
+    norm = 4 * (2 * N * D + N) + (4 * D if s < 4 else 0)
+    attention = s * 7 * N * D
+    if config.fast_attention:
+        attention += 4 * N * H
+    else:
+        attention += (4 if s == 4 else 6) * batch * H * T * T + T * T
+    mlp = s * (N * D + 4 * N * F)
+    head = s * N * D + 4 * N * V
+    return {"norms": (2 * L + 1) * norm, "attention": L * attention, "mlp": L * mlp, "head": head}
+
+# %% wrong ACT-NO-OUTPUT no output
+def activation_bytes(config, batch, seq_len, *, dtype_bytes=4):
+    D, F, L, V = config.d_model, config.d_hidden, config.num_layers, config.vocab_size
+    N, H, T, s = batch * seq_len, config.num_heads, seq_len, dtype_bytes
+    norm = 4 * (2 * N * D + N) + (4 * D if s < 4 else 0)
+    attention = s * 4 * N * D
+    if config.fast_attention:
+        attention += 4 * N * H
+    else:
+        attention += (4 if s == 4 else 6) * batch * H * T * T + T * T
+    mlp = s * (N * D + 4 * N * F)
+    head = s * N * D + 4 * N * V
+    return {"norms": (2 * L + 1) * norm, "attention": L * attention, "mlp": L * mlp, "head": head}
+
+# %% wrong ACT-NO-LSE no log-sum-exp
+def activation_bytes(config, batch, seq_len, *, dtype_bytes=4):
+    D, F, L, V = config.d_model, config.d_hidden, config.num_layers, config.vocab_size
+    N, H, T, s = batch * seq_len, config.num_heads, seq_len, dtype_bytes
+    norm = 4 * (2 * N * D + N) + (4 * D if s < 4 else 0)
+    attention = s * 5 * N * D
+    if config.fast_attention:
+        pass
+    else:
+        attention += (4 if s == 4 else 6) * batch * H * T * T + T * T
+    mlp = s * (N * D + 4 * N * F)
+    head = s * N * D + 4 * N * V
+    return {"norms": (2 * L + 1) * norm, "attention": L * attention, "mlp": L * mlp, "head": head}
+
+# %% wrong ACT-SQUARE-FUSED T squared always
+def activation_bytes(config, batch, seq_len, *, dtype_bytes=4):
+    D, F, L, V = config.d_model, config.d_hidden, config.num_layers, config.vocab_size
+    N, H, T, s = batch * seq_len, config.num_heads, seq_len, dtype_bytes
+    norm = 4 * (2 * N * D + N) + (4 * D if s < 4 else 0)
+    attention = s * 5 * N * D
+    if False:
+        attention += 4 * N * H
+    else:
+        attention += (4 if s == 4 else 6) * batch * H * T * T + T * T
+    mlp = s * (N * D + 4 * N * F)
+    head = s * N * D + 4 * N * V
+    return {"norms": (2 * L + 1) * norm, "attention": L * attention, "mlp": L * mlp, "head": head}
+
+# %% wrong ACT-SQUARE-FUSED the branches changed
+def activation_bytes(config, batch, seq_len, *, dtype_bytes=4):
+    D, F, L, V = config.d_model, config.d_hidden, config.num_layers, config.vocab_size
+    N, H, T, s = batch * seq_len, config.num_heads, seq_len, dtype_bytes
+    norm = 4 * (2 * N * D + N) + (4 * D if s < 4 else 0)
+    attention = s * 5 * N * D
+    if not config.fast_attention:
+        attention += 4 * N * H
+    else:
+        attention += (4 if s == 4 else 6) * batch * H * T * T + T * T
+    mlp = s * (N * D + 4 * N * F)
+    head = s * N * D + 4 * N * V
+    return {"norms": (2 * L + 1) * norm, "attention": L * attention, "mlp": L * mlp, "head": head}
+
+# %% wrong ACT-NO-SQUARE never T squared
+def activation_bytes(config, batch, seq_len, *, dtype_bytes=4):
+    D, F, L, V = config.d_model, config.d_hidden, config.num_layers, config.vocab_size
+    N, H, T, s = batch * seq_len, config.num_heads, seq_len, dtype_bytes
+    norm = 4 * (2 * N * D + N) + (4 * D if s < 4 else 0)
+    attention = s * 5 * N * D
+    if True:
+        attention += 4 * N * H
+    else:
+        attention += (4 if s == 4 else 6) * batch * H * T * T + T * T
+    mlp = s * (N * D + 4 * N * F)
+    head = s * N * D + 4 * N * V
+    return {"norms": (2 * L + 1) * norm, "attention": L * attention, "mlp": L * mlp, "head": head}
+
+# %% wrong ACT-ONE-HEAD one head
+def activation_bytes(config, batch, seq_len, *, dtype_bytes=4):
+    D, F, L, V = config.d_model, config.d_hidden, config.num_layers, config.vocab_size
+    N, H, T, s = batch * seq_len, config.num_heads, seq_len, dtype_bytes
+    norm = 4 * (2 * N * D + N) + (4 * D if s < 4 else 0)
+    attention = s * 5 * N * D
+    if config.fast_attention:
+        attention += 4 * N * H
+    else:
+        attention += (4 if s == 4 else 6) * batch * T * T + T * T
+    mlp = s * (N * D + 4 * N * F)
+    head = s * N * D + 4 * N * V
+    return {"norms": (2 * L + 1) * norm, "attention": L * attention, "mlp": L * mlp, "head": head}
+
+# %% wrong ACT-NO-MASK no mask
+def activation_bytes(config, batch, seq_len, *, dtype_bytes=4):
+    D, F, L, V = config.d_model, config.d_hidden, config.num_layers, config.vocab_size
+    N, H, T, s = batch * seq_len, config.num_heads, seq_len, dtype_bytes
+    norm = 4 * (2 * N * D + N) + (4 * D if s < 4 else 0)
+    attention = s * 5 * N * D
+    if config.fast_attention:
+        attention += 4 * N * H
+    else:
+        attention += (4 if s == 4 else 6) * batch * H * T * T
+    mlp = s * (N * D + 4 * N * F)
+    head = s * N * D + 4 * N * V
+    return {"norms": (2 * L + 1) * norm, "attention": L * attention, "mlp": L * mlp, "head": head}
+
+# %% wrong ACT-SCORES scores and softmax
+def activation_bytes(config, batch, seq_len, *, dtype_bytes=4):
+    D, F, L, V = config.d_model, config.d_hidden, config.num_layers, config.vocab_size
+    N, H, T, s = batch * seq_len, config.num_heads, seq_len, dtype_bytes
+    norm = 4 * (2 * N * D + N) + (4 * D if s < 4 else 0)
+    attention = s * 5 * N * D
+    if config.fast_attention:
+        attention += 4 * N * H
+    else:
+        attention += (8 if s == 4 else 10) * batch * H * T * T + T * T
+    mlp = s * (N * D + 4 * N * F)
+    head = s * N * D + 4 * N * V
+    return {"norms": (2 * L + 1) * norm, "attention": L * attention, "mlp": L * mlp, "head": head}
+
+# %% wrong ACT-THREE-HIDDEN no silu
+def activation_bytes(config, batch, seq_len, *, dtype_bytes=4):
+    D, F, L, V = config.d_model, config.d_hidden, config.num_layers, config.vocab_size
+    N, H, T, s = batch * seq_len, config.num_heads, seq_len, dtype_bytes
+    norm = 4 * (2 * N * D + N) + (4 * D if s < 4 else 0)
+    attention = s * 5 * N * D
+    if config.fast_attention:
+        attention += 4 * N * H
+    else:
+        attention += (4 if s == 4 else 6) * batch * H * T * T + T * T
+    mlp = s * (N * D + 3 * N * F)
+    head = s * N * D + 4 * N * V
+    return {"norms": (2 * L + 1) * norm, "attention": L * attention, "mlp": L * mlp, "head": head}
+
+# %% wrong ACT-THREE-HIDDEN gate and up
+def activation_bytes(config, batch, seq_len, *, dtype_bytes=4):
+    D, F, L, V = config.d_model, config.d_hidden, config.num_layers, config.vocab_size
+    N, H, T, s = batch * seq_len, config.num_heads, seq_len, dtype_bytes
+    norm = 4 * (2 * N * D + N) + (4 * D if s < 4 else 0)
+    attention = s * 5 * N * D
+    if config.fast_attention:
+        attention += 4 * N * H
+    else:
+        attention += (4 if s == 4 else 6) * batch * H * T * T + T * T
+    mlp = s * (N * D + 2 * N * F)
+    head = s * N * D + 4 * N * V
+    return {"norms": (2 * L + 1) * norm, "attention": L * attention, "mlp": L * mlp, "head": head}
+
+# %% wrong ACT-INPUT-TWICE gate and up each keep the input
+def activation_bytes(config, batch, seq_len, *, dtype_bytes=4):
+    D, F, L, V = config.d_model, config.d_hidden, config.num_layers, config.vocab_size
+    N, H, T, s = batch * seq_len, config.num_heads, seq_len, dtype_bytes
+    norm = 4 * (2 * N * D + N) + (4 * D if s < 4 else 0)
+    attention = s * 5 * N * D
+    if config.fast_attention:
+        attention += 4 * N * H
+    else:
+        attention += (4 if s == 4 else 6) * batch * H * T * T + T * T
+    mlp = s * (2 * N * D + 4 * N * F)
+    head = s * N * D + 4 * N * V
+    return {"norms": (2 * L + 1) * norm, "attention": L * attention, "mlp": L * mlp, "head": head}
+
+# %% wrong ACT-NO-LOGSOFTMAX no loss
+def activation_bytes(config, batch, seq_len, *, dtype_bytes=4):
+    D, F, L, V = config.d_model, config.d_hidden, config.num_layers, config.vocab_size
+    N, H, T, s = batch * seq_len, config.num_heads, seq_len, dtype_bytes
+    norm = 4 * (2 * N * D + N) + (4 * D if s < 4 else 0)
+    attention = s * 5 * N * D
+    if config.fast_attention:
+        attention += 4 * N * H
+    else:
+        attention += (4 if s == 4 else 6) * batch * H * T * T + T * T
+    mlp = s * (N * D + 4 * N * F)
+    head = s * N * D
+    return {"norms": (2 * L + 1) * norm, "attention": L * attention, "mlp": L * mlp, "head": head}
+
+# %% wrong ACT-LOGITS-TWICE logits and log-softmax
+def activation_bytes(config, batch, seq_len, *, dtype_bytes=4):
+    D, F, L, V = config.d_model, config.d_hidden, config.num_layers, config.vocab_size
+    N, H, T, s = batch * seq_len, config.num_heads, seq_len, dtype_bytes
+    norm = 4 * (2 * N * D + N) + (4 * D if s < 4 else 0)
+    attention = s * 5 * N * D
+    if config.fast_attention:
+        attention += 4 * N * H
+    else:
+        attention += (4 if s == 4 else 6) * batch * H * T * T + T * T
+    mlp = s * (N * D + 4 * N * F)
+    head = s * N * D + (s + 4) * N * V
+    return {"norms": (2 * L + 1) * norm, "attention": L * attention, "mlp": L * mlp, "head": head}
+
+# %% wrong ACT-LOGITS-16 logits in their dtype
+def activation_bytes(config, batch, seq_len, *, dtype_bytes=4):
+    D, F, L, V = config.d_model, config.d_hidden, config.num_layers, config.vocab_size
+    N, H, T, s = batch * seq_len, config.num_heads, seq_len, dtype_bytes
+    norm = 4 * (2 * N * D + N) + (4 * D if s < 4 else 0)
+    attention = s * 5 * N * D
+    if config.fast_attention:
+        attention += 4 * N * H
+    else:
+        attention += (4 if s == 4 else 6) * batch * H * T * T + T * T
+    mlp = s * (N * D + 4 * N * F)
+    head = s * N * D + s * N * V
+    return {"norms": (2 * L + 1) * norm, "attention": L * attention, "mlp": L * mlp, "head": head}
+
+# %% wrong ACT-NORM-16 norms in their dtype
+def activation_bytes(config, batch, seq_len, *, dtype_bytes=4):
+    D, F, L, V = config.d_model, config.d_hidden, config.num_layers, config.vocab_size
+    N, H, T, s = batch * seq_len, config.num_heads, seq_len, dtype_bytes
+    norm = s * (2 * N * D + N) + (4 * D if s < 4 else 0)
+    attention = s * 5 * N * D
+    if config.fast_attention:
+        attention += 4 * N * H
+    else:
+        attention += (4 if s == 4 else 6) * batch * H * T * T + T * T
+    mlp = s * (N * D + 4 * N * F)
+    head = s * N * D + 4 * N * V
+    return {"norms": (2 * L + 1) * norm, "attention": L * attention, "mlp": L * mlp, "head": head}
+
+# %% wrong ACT-NORM-GAIN no copy of the gain
+def activation_bytes(config, batch, seq_len, *, dtype_bytes=4):
+    D, F, L, V = config.d_model, config.d_hidden, config.num_layers, config.vocab_size
+    N, H, T, s = batch * seq_len, config.num_heads, seq_len, dtype_bytes
+    norm = 4 * (2 * N * D + N)
+    attention = s * 5 * N * D
+    if config.fast_attention:
+        attention += 4 * N * H
+    else:
+        attention += (4 if s == 4 else 6) * batch * H * T * T + T * T
+    mlp = s * (N * D + 4 * N * F)
+    head = s * N * D + 4 * N * V
+    return {"norms": (2 * L + 1) * norm, "attention": L * attention, "mlp": L * mlp, "head": head}
+
+# %% wrong ACT-SOFTMAX-16 the softmax once
+def activation_bytes(config, batch, seq_len, *, dtype_bytes=4):
+    D, F, L, V = config.d_model, config.d_hidden, config.num_layers, config.vocab_size
+    N, H, T, s = batch * seq_len, config.num_heads, seq_len, dtype_bytes
+    norm = 4 * (2 * N * D + N) + (4 * D if s < 4 else 0)
+    attention = s * 5 * N * D
+    if config.fast_attention:
+        attention += 4 * N * H
+    else:
+        attention += 4 * batch * H * T * T + T * T
+    mlp = s * (N * D + 4 * N * F)
+    head = s * N * D + 4 * N * V
+    return {"norms": (2 * L + 1) * norm, "attention": L * attention, "mlp": L * mlp, "head": head}
+
+# %% wrong ACT-DTYPE float32 always
+def activation_bytes(config, batch, seq_len, *, dtype_bytes=4):
+    D, F, L, V = config.d_model, config.d_hidden, config.num_layers, config.vocab_size
+    N, H, T, s = batch * seq_len, config.num_heads, seq_len, 4
+    norm = 4 * (2 * N * D + N) + (4 * D if s < 4 else 0)
+    attention = s * 5 * N * D
+    if config.fast_attention:
+        attention += 4 * N * H
+    else:
+        attention += (4 if s == 4 else 6) * batch * H * T * T + T * T
+    mlp = s * (N * D + 4 * N * F)
+    head = s * N * D + 4 * N * V
+    return {"norms": (2 * L + 1) * norm, "attention": L * attention, "mlp": L * mlp, "head": head}
+
+# %% wrong RAISED a config without batch
+def activation_bytes(config, batch, seq_len, *, dtype_bytes=4):
+    D, F, L, V = config.d_model, config.d_hidden, config.num_layers, config.vocab_size
+    N, H, T, s = batch * seq_len, config.num_heads, config.seq_len, dtype_bytes
+    norm = 4 * (2 * N * D + N) + (4 * D if s < 4 else 0)
+    attention = s * 5 * N * D
+    if config.fast_attention:
+        attention += 4 * N * H
+    else:
+        attention += (4 if s == 4 else 6) * batch * H * T * T + T * T
+    mlp = s * (N * D + 4 * N * F)
+    head = s * N * D + 4 * N * V
+    return {"norms": (2 * L + 1) * norm, "attention": L * attention, "mlp": L * mlp, "head": head}

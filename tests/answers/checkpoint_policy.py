@@ -1,0 +1,254 @@
+# Answers to the exercise checkpoint-policy.
+
+# %% right all subsets, as bits
+def recompute_plan(kept, inputs, flops, budget):
+    n, best = len(kept), None
+    for bits in range(2**n):
+        plan = [i for i in range(n) if bits >> i & 1]
+        held = sum(kept) - sum(kept[i] - inputs[i] for i in plan)
+        if held <= budget:
+            cost = sum(flops[i] for i in plan)
+            best = min(best, (cost, plan)) if best else (cost, plan)
+    if best is None:
+        raise ValueError(f"{budget} bytes are fewer than the inputs alone")
+    return best[1]
+
+# %% right part by part, keep or recompute
+def recompute_plan(kept, inputs, flops, budget):
+    @functools.cache
+    def best(part, left):
+        """(FLOPs, positions) for the parts from `part` on, or None."""
+        if left < 0:
+            return None
+        if part == len(kept):
+            return 0, ()
+        keep, again = best(part + 1, left - kept[part]), best(part + 1, left - inputs[part])
+        if again is not None:
+            again = again[0] + flops[part], (part, *again[1])
+        return min(filter(None, (keep, again)), default=None)
+
+    found = best(0, budget)
+    if found is None:
+        raise ValueError("the budget is too small")
+    return list(found[1])
+
+# %% wrong STUB untouched
+def recompute_plan(kept, inputs, flops, budget):
+    raise NotImplementedError("your code here")
+
+# %% wrong NONE no return
+def recompute_plan(kept, inputs, flops, budget):
+    parts = range(len(kept))
+    best = None
+    for r in range(len(kept) + 1):
+        for some in itertools.combinations(parts, r):
+            held = sum(inputs[i] if i in some else kept[i] for i in parts)
+            cost = sum(flops[i] for i in some)
+            if held <= budget and (best is None or cost < best[0]):
+                best = cost, list(some)
+    if best is None:
+        raise ValueError("does not fit")
+    plan = best[1]
+
+# %% wrong PLAN-TYPE a set of flags
+def recompute_plan(kept, inputs, flops, budget):
+    parts = range(len(kept))
+    best = None
+    for r in range(len(kept) + 1):
+        for some in itertools.combinations(parts, r):
+            held = sum(inputs[i] if i in some else kept[i] for i in parts)
+            cost = sum(flops[i] for i in some)
+            if held <= budget and (best is None or cost < best[0]):
+                best = cost, list(some)
+    if best is None:
+        raise ValueError("does not fit")
+    return [int(i in best[1]) for i in parts]
+
+# %% wrong PLAN-TYPE the cost too
+def recompute_plan(kept, inputs, flops, budget):
+    parts = range(len(kept))
+    best = None
+    for r in range(len(kept) + 1):
+        for some in itertools.combinations(parts, r):
+            held = sum(inputs[i] if i in some else kept[i] for i in parts)
+            cost = sum(flops[i] for i in some)
+            if held <= budget and (best is None or cost < best[0]):
+                best = cost, list(some)
+    if best is None:
+        raise ValueError("does not fit")
+    return best
+
+# %% wrong PLAN-ALL always everything
+def recompute_plan(kept, inputs, flops, budget):
+    if sum(kept) <= budget:
+        return []
+    if sum(inputs) > budget:
+        raise ValueError("does not fit")
+    return list(range(len(kept)))
+
+# %% wrong PLAN-NEEDLESS recomputes at least one
+def recompute_plan(kept, inputs, flops, budget):
+    parts = range(len(kept))
+    best = None
+    for r in range(1, len(kept) + 1):
+        for some in itertools.combinations(parts, r):
+            held = sum(inputs[i] if i in some else kept[i] for i in parts)
+            cost = sum(flops[i] for i in some)
+            if held <= budget and (best is None or cost < best[0]):
+                best = cost, list(some)
+    if best is None:
+        raise ValueError("does not fit")
+    return best[1]
+
+# %% wrong PLAN-EQUAL below the budget
+def recompute_plan(kept, inputs, flops, budget):
+    parts = range(len(kept))
+    best = None
+    for r in range(len(kept) + 1):
+        for some in itertools.combinations(parts, r):
+            held = sum(inputs[i] if i in some else kept[i] for i in parts)
+            cost = sum(flops[i] for i in some)
+            if held < budget and (best is None or cost < best[0]):
+                best = cost, list(some)
+    if best is None:
+        raise ValueError("does not fit")
+    return best[1]
+
+# %% wrong PLAN-LARGEST frees most first
+def recompute_plan(kept, inputs, flops, budget):
+    parts = range(len(kept))
+    order = sorted(parts, key=lambda i: inputs[i] - kept[i])
+    plan, held = [], sum(kept)
+    for i in order:
+        if held <= budget:
+            break
+        plan.append(i)
+        held -= kept[i] - inputs[i]
+    if held > budget:
+        raise ValueError("does not fit")
+    return sorted(plan)
+
+# %% wrong PLAN-RATIO most bytes per FLOP first
+def recompute_plan(kept, inputs, flops, budget):
+    parts = range(len(kept))
+    order = sorted(parts, key=lambda i: (inputs[i] - kept[i]) / flops[i])
+    plan, held = [], sum(kept)
+    for i in order:
+        if held <= budget:
+            break
+        plan.append(i)
+        held -= kept[i] - inputs[i]
+    if held > budget:
+        raise ValueError("does not fit")
+    return sorted(plan)
+
+# %% wrong PLAN-LARGEST the fewest parts
+def recompute_plan(kept, inputs, flops, budget):
+    parts = range(len(kept))
+    best = None
+    for r in range(len(kept) + 1):
+        for some in itertools.combinations(parts, r):
+            held = sum(inputs[i] if i in some else kept[i] for i in parts)
+            cost = len(some)
+            if held <= budget and (best is None or cost < best[0]):
+                best = cost, list(some)
+    if best is None:
+        raise ValueError("does not fit")
+    return best[1]
+
+# %% wrong PLAN-TIGHT fills the budget
+def recompute_plan(kept, inputs, flops, budget):
+    parts = range(len(kept))
+    best = None
+    for r in range(len(kept) + 1):
+        for some in itertools.combinations(parts, r):
+            held = sum(inputs[i] if i in some else kept[i] for i in parts)
+            cost = budget - held
+            if held <= budget and (best is None or cost < best[0]):
+                best = cost, list(some)
+    if best is None:
+        raise ValueError("does not fit")
+    return best[1]
+
+# %% wrong PLAN-INPUTS a recomputed part keeps nothing
+def recompute_plan(kept, inputs, flops, budget):
+    parts = range(len(kept))
+    best = None
+    for r in range(len(kept) + 1):
+        for some in itertools.combinations(parts, r):
+            held = sum(kept[i] for i in parts if i not in some)
+            cost = sum(flops[i] for i in some)
+            if held <= budget and (best is None or cost < best[0]):
+                best = cost, list(some)
+    if best is None:
+        raise ValueError("does not fit")
+    return best[1]
+
+# %% wrong PLAN-INVERTED what to keep
+def recompute_plan(kept, inputs, flops, budget):
+    parts = range(len(kept))
+    best = None
+    for r in range(len(kept) + 1):
+        for some in itertools.combinations(parts, r):
+            held = sum(inputs[i] if i in some else kept[i] for i in parts)
+            cost = sum(flops[i] for i in some)
+            if held <= budget and (best is None or cost < best[0]):
+                best = cost, list(some)
+    if best is None:
+        raise ValueError("does not fit")
+    return [i for i in parts if i not in best[1]] if best[1] else []
+
+# %% wrong PLAN-OVER counts what is freed as what is held
+def recompute_plan(kept, inputs, flops, budget):
+    parts = range(len(kept))
+    best = None
+    for r in range(len(kept) + 1):
+        for some in itertools.combinations(parts, r):
+            held = sum(kept[i] - inputs[i] for i in some)
+            cost = sum(flops[i] for i in some)
+            if held <= budget and (best is None or cost < best[0]):
+                best = cost, list(some)
+    if best is None:
+        raise ValueError("does not fit")
+    return best[1]
+
+# %% wrong PLAN-NEVER everything when nothing fits
+def recompute_plan(kept, inputs, flops, budget):
+    parts = range(len(kept))
+    best = None
+    for r in range(len(kept) + 1):
+        for some in itertools.combinations(parts, r):
+            held = sum(inputs[i] if i in some else kept[i] for i in parts)
+            cost = sum(flops[i] for i in some)
+            if held <= budget and (best is None or cost < best[0]):
+                best = cost, list(some)
+    if best is None:
+        return list(parts)
+    return best[1]
+
+# %% wrong PLAN-NEVER an assertion
+def recompute_plan(kept, inputs, flops, budget):
+    parts = range(len(kept))
+    best = None
+    for r in range(len(kept) + 1):
+        for some in itertools.combinations(parts, r):
+            held = sum(inputs[i] if i in some else kept[i] for i in parts)
+            cost = sum(flops[i] for i in some)
+            if held <= budget and (best is None or cost < best[0]):
+                best = cost, list(some)
+    assert best is not None
+    return best[1]
+
+# %% wrong RAISED one more than there are
+def recompute_plan(kept, inputs, flops, budget):
+    parts = range(len(kept) + 1)
+    best = None
+    for r in range(len(kept) + 1):
+        for some in itertools.combinations(parts, r):
+            held = sum(inputs[i] if i in some else kept[i] for i in parts)
+            cost = sum(flops[i] for i in some)
+            if held <= budget and (best is None or cost < best[0]):
+                best = cost, list(some)
+    if best is None:
+        raise ValueError("does not fit")
+    return best[1]

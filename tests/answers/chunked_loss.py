@@ -1,0 +1,501 @@
+# Answers to the exercise chunked-loss.
+
+# %% right torch's cross-entropy and autograd, chunk by chunk
+class ChunkedHead(chunked_loss.ChunkedHead):
+    def loss_and_gradients(self, x, weight, targets):
+        count = (targets != IGNORED).sum()
+        loss, dx = 0.0, []
+        dweight = torch.zeros_like(weight, dtype=torch.float32)
+        for x_c, t_c in zip(x.split(self.chunk), targets.split(self.chunk)):
+            with torch.enable_grad():
+                logits = (x_c @ weight.T).detach().requires_grad_()
+                part = F.cross_entropy(logits.float(), t_c, reduction="sum", ignore_index=IGNORED) / count
+            (d,) = torch.autograd.grad(part, logits)
+            loss = loss + part.detach()
+            dx.append(d @ weight)
+            dweight += d.T @ x_c
+        return loss, torch.cat(dx), dweight.to(weight.dtype)
+
+# %% right softmax and one-hot
+class ChunkedHead(chunked_loss.ChunkedHead):
+    def loss_and_gradients(self, x, weight, targets):
+        counts = (targets != IGNORED).float()
+        loss, dx = torch.zeros((), dtype=torch.float32), torch.zeros_like(x)
+        dweight = torch.zeros_like(weight).float()
+        for start in range(0, x.shape[0], self.chunk):
+            here = torch.arange(start, min(start + self.chunk, x.shape[0]))
+            logits = torch.einsum("cd,vd->cv", x[here], weight).float()
+            share = counts[here] / counts.sum()
+            hot = F.one_hot(targets[here].clamp(min=0), weight.shape[0]).float()
+            loss += (share * (logits.logsumexp(-1) - (logits * hot).sum(-1))).sum()
+            slope = ((logits.softmax(-1) - hot) * share[:, None]).to(x.dtype)
+            dx[here] = slope @ weight
+            dweight += slope.transpose(0, 1) @ x[here]
+        return loss, dx, dweight.to(weight.dtype)
+
+# %% wrong STUB untouched
+class ChunkedHead(chunked_loss.ChunkedHead):
+    def loss_and_gradients(self, x, weight, targets):
+        raise NotImplementedError("your code here")
+
+# %% wrong CHUNK-TRIPLE the loss alone
+class ChunkedHead(chunked_loss.ChunkedHead):
+    def loss_and_gradients(self, x, weight, targets):
+        count = (targets != IGNORED).sum()
+        loss, dx = torch.zeros(()), torch.empty_like(x)
+        dweight = torch.zeros(weight.shape)
+        for at in range(0, len(x), self.chunk):
+            rows = slice(at, at + self.chunk)
+            picked = targets[rows]
+            logp = torch.log_softmax((x[rows] @ weight.T).float(), -1)
+            counts = picked != IGNORED
+            index = picked.clamp(min=0)[:, None]
+            loss += -(logp.gather(1, index)[:, 0] * counts).sum() / count
+            d = logp.exp()
+            d[torch.arange(len(d)), index[:, 0]] -= 1
+            d = (d * counts[:, None] / count).to(x.dtype)
+            dx[rows] = d @ weight
+            dweight += d.T @ x[rows]
+        return loss
+
+# %% wrong CHUNK-TRIPLE no return
+class ChunkedHead(chunked_loss.ChunkedHead):
+    def loss_and_gradients(self, x, weight, targets):
+        count = (targets != IGNORED).sum()
+        loss, dx = torch.zeros(()), torch.empty_like(x)
+        dweight = torch.zeros(weight.shape)
+        for at in range(0, len(x), self.chunk):
+            rows = slice(at, at + self.chunk)
+            picked = targets[rows]
+            logp = torch.log_softmax((x[rows] @ weight.T).float(), -1)
+            counts = picked != IGNORED
+            index = picked.clamp(min=0)[:, None]
+            loss += -(logp.gather(1, index)[:, 0] * counts).sum() / count
+            d = logp.exp()
+            d[torch.arange(len(d)), index[:, 0]] -= 1
+            d = (d * counts[:, None] / count).to(x.dtype)
+            dx[rows] = d @ weight
+            dweight += d.T @ x[rows]
+        out = loss, dx, dweight
+
+# %% wrong CHUNK-SUM the sum
+class ChunkedHead(chunked_loss.ChunkedHead):
+    def loss_and_gradients(self, x, weight, targets):
+        count = (targets != IGNORED).sum()
+        loss, dx = torch.zeros(()), torch.empty_like(x)
+        dweight = torch.zeros(weight.shape)
+        for at in range(0, len(x), self.chunk):
+            rows = slice(at, at + self.chunk)
+            picked = targets[rows]
+            logp = torch.log_softmax((x[rows] @ weight.T).float(), -1)
+            counts = picked != IGNORED
+            index = picked.clamp(min=0)[:, None]
+            loss += -(logp.gather(1, index)[:, 0] * counts).sum()
+            d = logp.exp()
+            d[torch.arange(len(d)), index[:, 0]] -= 1
+            d = (d * counts[:, None] / count).to(x.dtype)
+            dx[rows] = d @ weight
+            dweight += d.T @ x[rows]
+        return loss, dx, dweight.to(weight.dtype)
+
+# %% wrong CHUNK-SIGN a sign
+class ChunkedHead(chunked_loss.ChunkedHead):
+    def loss_and_gradients(self, x, weight, targets):
+        count = (targets != IGNORED).sum()
+        loss, dx = torch.zeros(()), torch.empty_like(x)
+        dweight = torch.zeros(weight.shape)
+        for at in range(0, len(x), self.chunk):
+            rows = slice(at, at + self.chunk)
+            picked = targets[rows]
+            logp = torch.log_softmax((x[rows] @ weight.T).float(), -1)
+            counts = picked != IGNORED
+            index = picked.clamp(min=0)[:, None]
+            loss += (logp.gather(1, index)[:, 0] * counts).sum() / count
+            d = logp.exp()
+            d[torch.arange(len(d)), index[:, 0]] -= 1
+            d = (d * counts[:, None] / count).to(x.dtype)
+            dx[rows] = d @ weight
+            dweight += d.T @ x[rows]
+        return loss, dx, dweight.to(weight.dtype)
+
+# %% wrong CHUNK-MEANS each chunk by its own count
+class ChunkedHead(chunked_loss.ChunkedHead):
+    def loss_and_gradients(self, x, weight, targets):
+        count = (targets != IGNORED).sum()
+        loss, dx = torch.zeros(()), torch.empty_like(x)
+        dweight = torch.zeros(weight.shape)
+        for at in range(0, len(x), self.chunk):
+            rows = slice(at, at + self.chunk)
+            picked = targets[rows]
+            logp = torch.log_softmax((x[rows] @ weight.T).float(), -1)
+            counts = picked != IGNORED
+            index = picked.clamp(min=0)[:, None]
+            loss += -(logp.gather(1, index)[:, 0] * counts).sum() / counts.sum()
+            d = logp.exp()
+            d[torch.arange(len(d)), index[:, 0]] -= 1
+            d = (d * counts[:, None] / counts.sum()).to(x.dtype)
+            dx[rows] = d @ weight
+            dweight += d.T @ x[rows]
+        return loss, dx, dweight.to(weight.dtype)
+
+# %% wrong CHUNK-MEANS the mean of the means
+class ChunkedHead(chunked_loss.ChunkedHead):
+    def loss_and_gradients(self, x, weight, targets):
+        count = (targets != IGNORED).sum()
+        loss, dx = torch.zeros(()), torch.empty_like(x)
+        dweight = torch.zeros(weight.shape)
+        for at in range(0, len(x), self.chunk):
+            rows = slice(at, at + self.chunk)
+            picked = targets[rows]
+            logp = torch.log_softmax((x[rows] @ weight.T).float(), -1)
+            counts = picked != IGNORED
+            index = picked.clamp(min=0)[:, None]
+            loss += -(logp.gather(1, index)[:, 0] * counts).sum() / counts.sum() / len(range(0, len(x), self.chunk))
+            d = logp.exp()
+            d[torch.arange(len(d)), index[:, 0]] -= 1
+            d = (d * counts[:, None] / count).to(x.dtype)
+            dx[rows] = d @ weight
+            dweight += d.T @ x[rows]
+        return loss, dx, dweight.to(weight.dtype)
+
+# %% wrong CHUNK-REST whole chunks only
+class ChunkedHead(chunked_loss.ChunkedHead):
+    def loss_and_gradients(self, x, weight, targets):
+        count = (targets != IGNORED).sum()
+        loss, dx = torch.zeros(()), torch.empty_like(x)
+        dweight = torch.zeros(weight.shape)
+        for at in range(0, len(x) // self.chunk * self.chunk or len(x), self.chunk):
+            rows = slice(at, at + self.chunk)
+            picked = targets[rows]
+            logp = torch.log_softmax((x[rows] @ weight.T).float(), -1)
+            counts = picked != IGNORED
+            index = picked.clamp(min=0)[:, None]
+            loss += -(logp.gather(1, index)[:, 0] * counts).sum() / count
+            d = logp.exp()
+            d[torch.arange(len(d)), index[:, 0]] -= 1
+            d = (d * counts[:, None] / count).to(x.dtype)
+            dx[rows] = d @ weight
+            dweight += d.T @ x[rows]
+        return loss, dx, dweight.to(weight.dtype)
+
+# %% wrong CHUNK-LAST = for +=
+class ChunkedHead(chunked_loss.ChunkedHead):
+    def loss_and_gradients(self, x, weight, targets):
+        count = (targets != IGNORED).sum()
+        loss, dx = torch.zeros(()), torch.empty_like(x)
+        dweight = torch.zeros(weight.shape)
+        for at in range(0, len(x), self.chunk):
+            rows = slice(at, at + self.chunk)
+            picked = targets[rows]
+            logp = torch.log_softmax((x[rows] @ weight.T).float(), -1)
+            counts = picked != IGNORED
+            index = picked.clamp(min=0)[:, None]
+            loss = -(logp.gather(1, index)[:, 0] * counts).sum() / count
+            d = logp.exp()
+            d[torch.arange(len(d)), index[:, 0]] -= 1
+            d = (d * counts[:, None] / count).to(x.dtype)
+            dx[rows] = d @ weight
+            dweight += d.T @ x[rows]
+        return loss, dx, dweight.to(weight.dtype)
+
+# %% wrong CHUNK-NO-ONE-HOT no one-hot
+class ChunkedHead(chunked_loss.ChunkedHead):
+    def loss_and_gradients(self, x, weight, targets):
+        count = (targets != IGNORED).sum()
+        loss, dx = torch.zeros(()), torch.empty_like(x)
+        dweight = torch.zeros(weight.shape)
+        for at in range(0, len(x), self.chunk):
+            rows = slice(at, at + self.chunk)
+            picked = targets[rows]
+            logp = torch.log_softmax((x[rows] @ weight.T).float(), -1)
+            counts = picked != IGNORED
+            index = picked.clamp(min=0)[:, None]
+            loss += -(logp.gather(1, index)[:, 0] * counts).sum() / count
+            d = logp.exp()
+            d = (d * counts[:, None] / count).to(x.dtype)
+            dx[rows] = d @ weight
+            dweight += d.T @ x[rows]
+        return loss, dx, dweight.to(weight.dtype)
+
+# %% wrong CHUNK-GRAD-SIGN one-hot minus softmax
+class ChunkedHead(chunked_loss.ChunkedHead):
+    def loss_and_gradients(self, x, weight, targets):
+        count = (targets != IGNORED).sum()
+        loss, dx = torch.zeros(()), torch.empty_like(x)
+        dweight = torch.zeros(weight.shape)
+        for at in range(0, len(x), self.chunk):
+            rows = slice(at, at + self.chunk)
+            picked = targets[rows]
+            logp = torch.log_softmax((x[rows] @ weight.T).float(), -1)
+            counts = picked != IGNORED
+            index = picked.clamp(min=0)[:, None]
+            loss += -(logp.gather(1, index)[:, 0] * counts).sum() / count
+            d = logp.exp()
+            d[torch.arange(len(d)), index[:, 0]] -= 1
+            d = (-d * counts[:, None] / count).to(x.dtype)
+            dx[rows] = d @ weight
+            dweight += d.T @ x[rows]
+        return loss, dx, dweight.to(weight.dtype)
+
+# %% wrong CHUNK-GRAD-SUM not divided
+class ChunkedHead(chunked_loss.ChunkedHead):
+    def loss_and_gradients(self, x, weight, targets):
+        count = (targets != IGNORED).sum()
+        loss, dx = torch.zeros(()), torch.empty_like(x)
+        dweight = torch.zeros(weight.shape)
+        for at in range(0, len(x), self.chunk):
+            rows = slice(at, at + self.chunk)
+            picked = targets[rows]
+            logp = torch.log_softmax((x[rows] @ weight.T).float(), -1)
+            counts = picked != IGNORED
+            index = picked.clamp(min=0)[:, None]
+            loss += -(logp.gather(1, index)[:, 0] * counts).sum() / count
+            d = logp.exp()
+            d[torch.arange(len(d)), index[:, 0]] -= 1
+            d = (d * counts[:, None]).to(x.dtype)
+            dx[rows] = d @ weight
+            dweight += d.T @ x[rows]
+        return loss, dx, dweight.to(weight.dtype)
+
+# %% wrong CHUNK-GRAD-MEANS divided by the chunk's own count
+class ChunkedHead(chunked_loss.ChunkedHead):
+    def loss_and_gradients(self, x, weight, targets):
+        count = (targets != IGNORED).sum()
+        loss, dx = torch.zeros(()), torch.empty_like(x)
+        dweight = torch.zeros(weight.shape)
+        for at in range(0, len(x), self.chunk):
+            rows = slice(at, at + self.chunk)
+            picked = targets[rows]
+            logp = torch.log_softmax((x[rows] @ weight.T).float(), -1)
+            counts = picked != IGNORED
+            index = picked.clamp(min=0)[:, None]
+            loss += -(logp.gather(1, index)[:, 0] * counts).sum() / count
+            d = logp.exp()
+            d[torch.arange(len(d)), index[:, 0]] -= 1
+            d = (d * counts[:, None] / counts.sum()).to(x.dtype)
+            dx[rows] = d @ weight
+            dweight += d.T @ x[rows]
+        return loss, dx, dweight.to(weight.dtype)
+
+# %% wrong CHUNK-LAST dweight of the last chunk
+class ChunkedHead(chunked_loss.ChunkedHead):
+    def loss_and_gradients(self, x, weight, targets):
+        count = (targets != IGNORED).sum()
+        loss, dx = torch.zeros(()), torch.empty_like(x)
+        dweight = torch.zeros(weight.shape)
+        for at in range(0, len(x), self.chunk):
+            rows = slice(at, at + self.chunk)
+            picked = targets[rows]
+            logp = torch.log_softmax((x[rows] @ weight.T).float(), -1)
+            counts = picked != IGNORED
+            index = picked.clamp(min=0)[:, None]
+            loss += -(logp.gather(1, index)[:, 0] * counts).sum() / count
+            d = logp.exp()
+            d[torch.arange(len(d)), index[:, 0]] -= 1
+            d = (d * counts[:, None] / count).to(x.dtype)
+            dx[rows] = d @ weight
+            dweight = d.T @ x[rows]
+        return loss, dx, dweight.to(weight.dtype)
+
+# %% wrong CHUNK-IGNORED -100 as token 0
+class ChunkedHead(chunked_loss.ChunkedHead):
+    def loss_and_gradients(self, x, weight, targets):
+        count = (targets != IGNORED).sum()
+        loss, dx = torch.zeros(()), torch.empty_like(x)
+        dweight = torch.zeros(weight.shape)
+        for at in range(0, len(x), self.chunk):
+            rows = slice(at, at + self.chunk)
+            picked = targets[rows]
+            logp = torch.log_softmax((x[rows] @ weight.T).float(), -1)
+            counts = picked != IGNORED
+            index = picked.clamp(min=0)[:, None]
+            loss += -(logp.gather(1, index)[:, 0]).sum() / count
+            d = logp.exp()
+            d[torch.arange(len(d)), index[:, 0]] -= 1
+            d = (d * counts[:, None] / count).to(x.dtype)
+            dx[rows] = d @ weight
+            dweight += d.T @ x[rows]
+        return loss, dx, dweight.to(weight.dtype)
+
+# %% wrong CHUNK-GRAD-IGNORED a gradient for -100
+class ChunkedHead(chunked_loss.ChunkedHead):
+    def loss_and_gradients(self, x, weight, targets):
+        count = (targets != IGNORED).sum()
+        loss, dx = torch.zeros(()), torch.empty_like(x)
+        dweight = torch.zeros(weight.shape)
+        for at in range(0, len(x), self.chunk):
+            rows = slice(at, at + self.chunk)
+            picked = targets[rows]
+            logp = torch.log_softmax((x[rows] @ weight.T).float(), -1)
+            counts = picked != IGNORED
+            index = picked.clamp(min=0)[:, None]
+            loss += -(logp.gather(1, index)[:, 0] * counts).sum() / count
+            d = logp.exp()
+            d[torch.arange(len(d)), index[:, 0]] -= 1
+            d = (d / count).to(x.dtype)
+            dx[rows] = d @ weight
+            dweight += d.T @ x[rows]
+        return loss, dx, dweight.to(weight.dtype)
+
+# %% wrong CHUNK-COUNT-ALL all tokens in the count
+class ChunkedHead(chunked_loss.ChunkedHead):
+    def loss_and_gradients(self, x, weight, targets):
+        count = len(targets)
+        loss, dx = torch.zeros(()), torch.empty_like(x)
+        dweight = torch.zeros(weight.shape)
+        for at in range(0, len(x), self.chunk):
+            rows = slice(at, at + self.chunk)
+            picked = targets[rows]
+            logp = torch.log_softmax((x[rows] @ weight.T).float(), -1)
+            counts = picked != IGNORED
+            index = picked.clamp(min=0)[:, None]
+            loss += -(logp.gather(1, index)[:, 0] * counts).sum() / count
+            d = logp.exp()
+            d[torch.arange(len(d)), index[:, 0]] -= 1
+            d = (d * counts[:, None] / count).to(x.dtype)
+            dx[rows] = d @ weight
+            dweight += d.T @ x[rows]
+        return loss, dx, dweight.to(weight.dtype)
+
+# %% wrong CHUNK-16 softmax in 16 bits
+class ChunkedHead(chunked_loss.ChunkedHead):
+    def loss_and_gradients(self, x, weight, targets):
+        count = (targets != IGNORED).sum()
+        loss, dx = torch.zeros(()), torch.empty_like(x)
+        dweight = torch.zeros(weight.shape)
+        for at in range(0, len(x), self.chunk):
+            rows = slice(at, at + self.chunk)
+            picked = targets[rows]
+            logp = torch.log_softmax(x[rows] @ weight.T, -1).float()
+            counts = picked != IGNORED
+            index = picked.clamp(min=0)[:, None]
+            loss += -(logp.gather(1, index)[:, 0] * counts).sum() / count
+            d = logp.exp()
+            d[torch.arange(len(d)), index[:, 0]] -= 1
+            d = (d * counts[:, None] / count).to(x.dtype)
+            dx[rows] = d @ weight
+            dweight += d.T @ x[rows]
+        return loss, dx, dweight.to(weight.dtype)
+
+# %% wrong CHUNK-SUM-16 a sum in 16 bits
+class ChunkedHead(chunked_loss.ChunkedHead):
+    def loss_and_gradients(self, x, weight, targets):
+        count = (targets != IGNORED).sum()
+        loss, dx = torch.zeros(()), torch.empty_like(x)
+        dweight = torch.zeros_like(weight)
+        for at in range(0, len(x), self.chunk):
+            rows = slice(at, at + self.chunk)
+            picked = targets[rows]
+            logp = torch.log_softmax((x[rows] @ weight.T).float(), -1)
+            counts = picked != IGNORED
+            index = picked.clamp(min=0)[:, None]
+            loss += -(logp.gather(1, index)[:, 0] * counts).sum() / count
+            d = logp.exp()
+            d[torch.arange(len(d)), index[:, 0]] -= 1
+            d = (d * counts[:, None] / count).to(x.dtype)
+            dx[rows] = d @ weight
+            dweight += d.T @ x[rows]
+        return loss, dx, dweight.to(weight.dtype)
+
+# %% wrong DTYPE float32 gradients
+class ChunkedHead(chunked_loss.ChunkedHead):
+    def loss_and_gradients(self, x, weight, targets):
+        count = (targets != IGNORED).sum()
+        loss, dx = torch.zeros(()), torch.empty_like(x)
+        dweight = torch.zeros(weight.shape)
+        for at in range(0, len(x), self.chunk):
+            rows = slice(at, at + self.chunk)
+            picked = targets[rows]
+            logp = torch.log_softmax((x[rows] @ weight.T).float(), -1)
+            counts = picked != IGNORED
+            index = picked.clamp(min=0)[:, None]
+            loss += -(logp.gather(1, index)[:, 0] * counts).sum() / count
+            d = logp.exp()
+            d[torch.arange(len(d)), index[:, 0]] -= 1
+            d = (d * counts[:, None] / count).to(x.dtype)
+            dx[rows] = d @ weight
+            dweight += d.T @ x[rows]
+        return loss, dx, dweight
+
+# %% wrong CHUNK-ALL-LOGITS all logits before the loop
+class ChunkedHead(chunked_loss.ChunkedHead):
+    def loss_and_gradients(self, x, weight, targets):
+        count = (targets != IGNORED).sum()
+        logits = x @ weight.T
+        loss, dx = torch.zeros(()), torch.empty_like(x)
+        dweight = torch.zeros(weight.shape)
+        for at in range(0, len(x), self.chunk):
+            rows = slice(at, at + self.chunk)
+            picked = targets[rows]
+            logp = torch.log_softmax((logits[rows]).float(), -1)
+            counts = picked != IGNORED
+            index = picked.clamp(min=0)[:, None]
+            loss += -(logp.gather(1, index)[:, 0] * counts).sum() / count
+            d = logp.exp()
+            d[torch.arange(len(d)), index[:, 0]] -= 1
+            d = (d * counts[:, None] / count).to(x.dtype)
+            dx[rows] = d @ weight
+            dweight += d.T @ x[rows]
+        return loss, dx, dweight.to(weight.dtype)
+
+# %% wrong CHUNK-ALL-LOGITS a list of gradients
+class ChunkedHead(chunked_loss.ChunkedHead):
+    def loss_and_gradients(self, x, weight, targets):
+        count = (targets != IGNORED).sum()
+        loss, dx = torch.zeros(()), torch.empty_like(x)
+        dweight = torch.zeros(weight.shape)
+        parts = []
+        for at in range(0, len(x), self.chunk):
+            rows = slice(at, at + self.chunk)
+            picked = targets[rows]
+            logp = torch.log_softmax((x[rows] @ weight.T).float(), -1)
+            counts = picked != IGNORED
+            index = picked.clamp(min=0)[:, None]
+            loss += -(logp.gather(1, index)[:, 0] * counts).sum() / count
+            d = logp.exp()
+            d[torch.arange(len(d)), index[:, 0]] -= 1
+            d = (d * counts[:, None] / count).to(x.dtype)
+            parts.append(d)
+        d = torch.cat(parts)
+        dx, dweight = d @ weight, d.T.float() @ x.float()
+        return loss, dx, dweight.to(weight.dtype)
+
+# %% wrong SHAPE dweight the other way round
+class ChunkedHead(chunked_loss.ChunkedHead):
+    def loss_and_gradients(self, x, weight, targets):
+        count = (targets != IGNORED).sum()
+        loss, dx = torch.zeros(()), torch.empty_like(x)
+        dweight = torch.zeros(weight.shape)
+        for at in range(0, len(x), self.chunk):
+            rows = slice(at, at + self.chunk)
+            picked = targets[rows]
+            logp = torch.log_softmax((x[rows] @ weight.T).float(), -1)
+            counts = picked != IGNORED
+            index = picked.clamp(min=0)[:, None]
+            loss += -(logp.gather(1, index)[:, 0] * counts).sum() / count
+            d = logp.exp()
+            d[torch.arange(len(d)), index[:, 0]] -= 1
+            d = (d * counts[:, None] / count).to(x.dtype)
+            dx[rows] = d @ weight
+            dweight += d.T @ x[rows]
+        return loss, dx, dweight.T.to(weight.dtype)
+
+# %% wrong RAISED -100 as an index
+class ChunkedHead(chunked_loss.ChunkedHead):
+    def loss_and_gradients(self, x, weight, targets):
+        count = (targets != IGNORED).sum()
+        loss, dx = torch.zeros(()), torch.empty_like(x)
+        dweight = torch.zeros(weight.shape)
+        for at in range(0, len(x), self.chunk):
+            rows = slice(at, at + self.chunk)
+            picked = targets[rows]
+            logp = torch.log_softmax((x[rows] @ weight.T).float(), -1)
+            counts = picked != IGNORED
+            index = picked[:, None]
+            loss += -(logp.gather(1, index)[:, 0] * counts).sum() / count
+            d = logp.exp()
+            d[torch.arange(len(d)), index[:, 0]] -= 1
+            d = (d * counts[:, None] / count).to(x.dtype)
+            dx[rows] = d @ weight
+            dweight += d.T @ x[rows]
+        return loss, dx, dweight.to(weight.dtype)
