@@ -4,8 +4,16 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from course_lib.measure.roofline import Ceilings, Cost, elementwise, matmul, measured_ceilings
-from course_lib.measure.timing import Timing, side_by_side, time_it
+from course_lib.measure.clock_drive import Bench
+from course_lib.measure.roofline import (
+    Ceilings,
+    Cost,
+    elementwise,
+    matmul,
+    matmul_roof,
+    measured_ceilings,
+)
+from course_lib.measure.timing import Timing, side_by_side, stopwatch, time_it
 
 
 @pytest.fixture
@@ -79,3 +87,30 @@ def test_a_norm_is_below_the_ridge_of_any_machine_and_a_large_product_above():
 def test_ceilings_of_this_machine():
     found = measured_ceilings(size=256, copied_bytes=1 << 24)
     assert 1e8 < found.flops_per_s < 1e14 and 1e8 < found.bytes_per_s < 1e13
+
+
+def test_a_stopwatch_waits_for_the_queue_before_and_after_each_run():
+    bench = Bench([9.0, 1.0, 2.0, 6.0], launch=0.01)
+    bench.busy_until += 5
+    found = stopwatch(bench.function, warmup=1, repeats=3, wait=bench.wait, clock=bench.clock)
+    assert found == pytest.approx((2.01, 1.01, 6.01))
+
+
+def test_a_stopwatch_of_an_even_number_of_runs():
+    bench = Bench([1.0, 2.0, 4.0, 9.0])
+    assert stopwatch(bench.function, warmup=0, repeats=4, clock=bench.clock) == (3.0, 1.0, 9.0)
+
+
+@pytest.mark.parametrize("wrong", [dict(repeats=0), dict(warmup=-1)])
+def test_a_stopwatch_without_runs_calls_nothing(wrong):
+    with pytest.raises(ValueError, match="1 run or more"):
+        stopwatch(lambda: pytest.fail("called"), **wrong)
+
+
+def test_the_roof_of_a_product_is_that_of_its_cost():
+    for shape in ((3, 5, 7), (1, 64, 64), (512, 512, 512)):
+        machine, cost = Ceilings(1e3, 40.0), matmul(*shape, number_bytes=4)
+        roof = matmul_roof(*shape, number_bytes=4, flops_per_s=1e3, bytes_per_s=40.0)
+        assert (roof["flops"], roof["bytes"]) == (cost.flops, cost.num_bytes)
+        assert (roof["intensity"], roof["ridge"]) == (cost.intensity, machine.ridge)
+        assert roof["attainable"] == machine.attainable(cost)

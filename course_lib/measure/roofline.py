@@ -56,6 +56,31 @@ def matmul(M: int, K: int, N: int, *, number_bytes: int = 2) -> Cost:
     return Cost(2 * M * K * N, number_bytes * (M * K + K * N + M * N))
 
 
+def matmul_roof(
+    M: int, K: int, N: int, *, number_bytes: int, flops_per_s: float, bytes_per_s: float
+) -> dict[str, float]:
+    """The roofline of (M, K) @ (K, N) in numbers of `number_bytes` bytes each.
+
+    The machine does `flops_per_s` at best, and moves `bytes_per_s` at best. Returns a dict:
+
+        "flops"       of the product; a multiply-add is 2
+        "bytes"       read and written: each number of both inputs and of the output once
+        "intensity"   FLOPs per byte of this product
+        "ridge"       FLOPs per byte from which on arithmetic limits on this machine, not memory
+        "attainable"  FLOPs per second that this product can reach on this machine
+    """
+    flops = 2 * M * K * N
+    num_bytes = number_bytes * (M * K + K * N + M * N)
+    intensity = flops / num_bytes
+    return {
+        "flops": flops,
+        "bytes": num_bytes,
+        "intensity": intensity,
+        "ridge": flops_per_s / bytes_per_s,
+        "attainable": min(flops_per_s, intensity * bytes_per_s),
+    }
+
+
 def elementwise(
     numel: int, *, reads: int = 1, writes: int = 1, flops: int = 1, number_bytes: int = 2
 ) -> Cost:

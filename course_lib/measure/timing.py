@@ -69,6 +69,33 @@ def side_by_side(
     return run(functions, rounds)
 
 
+def stopwatch(
+    function: Callable[[], object], *, warmup: int = 3, repeats: int = 20,
+    wait: Callable[[], object] = lambda: None, clock: Callable[[], float] = time.perf_counter,
+) -> tuple[float, float, float]:  # fmt: skip
+    """Time `function()` by a clock on the wall: (median, fastest, slowest) of the runs, seconds.
+
+    Call `function()` `warmup` times first; those calls do not count. Then time `repeats` runs, each
+    by itself. `clock()` gives seconds. A call may return before its work is done: `wait()` returns
+    when all of it is, so no work may be left when a run begins, and all of a run's must be done
+    when it ends. What `function` returns is dropped, what it raises comes through.
+    The median of an even number of runs is the mean of the two in the middle.
+    ValueError, before any call, for repeats < 1 or warmup < 0.
+    """
+    if repeats < 1 or warmup < 0:
+        raise ValueError(f"expected 1 run or more and no negative warm-up, got {repeats}, {warmup}")
+    for _ in range(warmup):
+        function()
+    seconds = []
+    for _ in range(repeats):
+        wait()  # for what was queued before: it is not this run's
+        began = clock()
+        function()
+        wait()
+        seconds.append(clock() - began)
+    return statistics.median(seconds), min(seconds), max(seconds)
+
+
 def _on_the_clock(functions: Mapping[str, Callable], rounds: int) -> dict[str, Timing]:
     seconds: dict[str, list[float]] = {name: [] for name in functions}
     for _ in range(rounds):

@@ -1,0 +1,27 @@
+"""Model FLOPs utilization: which share of a device's arithmetic a training step puts to use.
+
+What it is: tokens per second, turned into a share of the peak by the formula of `flops.py`. What it
+leaves out: where the rest went, which a profile says, and arithmetic that is done twice, as by
+activation checkpointing: the model does not need it, so it does not count.
+
+Source: Chowdhery et al. 2022 ("PaLM"), section 4.1 and appendix B.
+"""
+
+from course_lib.gpt import GPTConfig
+from course_lib.measure.flops import flops_per_token
+
+
+def mfu(
+    tokens_per_s: float, config: GPTConfig, seq_len: int, peak_flops_per_s: float, *,
+    convention: str = "matmul", world_size: int = 1,
+) -> float:  # fmt: skip
+    """Share of the peak that training uses, between 0 and 1 when the peak is one.
+
+    `tokens_per_s` are those of all `world_size` devices together, `peak_flops_per_s` is that of one.
+    A token costs 6 FLOPs per parameter, forward and backward, and 12 * num_layers * d_model * seq_len
+    for attention. Parameters that count, by `convention`: "matmul", those of the matrices that every
+    token is multiplied with (4 D D and 3 D F in each block; D V in the head, tied or not); "all",
+    every parameter. ValueError for another word.
+    """
+    per_token = flops_per_token(config, seq_len, convention)
+    return tokens_per_s * per_token / (world_size * peak_flops_per_s)
