@@ -204,7 +204,7 @@ def above(subject: Subject, draw: Draw) -> None:
                     expected=f"finite gradients of queries 0 to {T - TILE - 1}",
                     got=f"{int((~early.isfinite()).any(-1)[0, 0].sum())} of these {T - TILE} are nan",
                     fits="a tile above the diagonal, computed with weights of 0.",
-                    hides="half of all tiles are above it: twice the work.",
+                    hides="nearly half of all tiles are above it: work for nothing.",
                     look="where the inner loop ends for the queries of one tile.")  # fmt: skip
     _values("dq", early, right[:, :, : T - TILE], [], tried)
 

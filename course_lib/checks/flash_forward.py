@@ -211,7 +211,7 @@ def above(subject: Subject, draw: Draw) -> None:
                     expected=f"finite outputs of tokens 0 to {T - TILE - 1}",
                     got=f"{int((~early.isfinite()).any(-1)[0, 0].sum())} of these {T - TILE} are nan",
                     fits="a tile above the diagonal, computed and then masked: 0 times infinity is nan.",
-                    hides="half of all tiles are above it: twice the work.",
+                    hides="nearly half of all tiles are above it: work for nothing.",
                     look="where the inner loop ends for the queries of one tile.")  # fmt: skip
     expect.values(early, right[:, :, : T - TILE], **CLOSE, tried=tried,
                   finding="the earlier outputs differ", look="the end of the inner loop.")  # fmt: skip
