@@ -1,16 +1,18 @@
 """Loss scaling by hand: float16 gradients that do not vanish.
 
-What it is: the dynamic scale that keeps small gradients in float16's range, and skips the updates in
-which large ones left it. What it leaves out: a scale per optimizer, and the graph without a
-synchronization that `torch.amp.GradScaler` takes care of; this one reads one number per update.
+What it is: the dynamic scale that keeps small gradients in float16's range, and leaves out the
+updates in which large ones left it. What it leaves out: several optimizers, and the update without
+a synchronization that `torch.amp.GradScaler` takes care of; this one waits for the device.
 
 Source: Micikevicius et al. 2018 ("Mixed Precision Training"), section 3.2.
 """
 
-from collections.abc import Iterable
+import math
+from collections.abc import Sequence
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.optim import Optimizer
 
 LARGEST = 2.0**24  # beyond, no gradient that matters vanishes, and float32 loses none either
 
@@ -19,9 +21,9 @@ class LossScaler:
     """A scale for the loss that finds its own size; one for each optimizer.
 
         scaler.scale(loss).backward()
-        if scaler.unscale(params):   # False: a gradient was not finite, leave this update out
-            optimizer.step()
+        scaler.step(optimizer, max_norm=1.0)   # None: a gradient was not finite, no step was made
         scaler.update()
+        optimizer.zero_grad()
 
     Args: `scale`, the first factor; after `growth_interval` good updates in a row it is multiplied
     by `growth`, after a bad one by `backoff`, both powers of two, so that scaling rounds nothing.
@@ -40,26 +42,63 @@ class LossScaler:
         """`loss` times the scale: every gradient behind it is as many times larger."""
         return loss * self.value
 
-    def unscale(self, params: Iterable[Tensor]) -> bool:
-        """Divide each `p.grad` by the scale, in place; whether all of them are finite.
+    def step(self, optimizer: Optimizer, max_norm: float = math.inf) -> float | None:
+        """`optimizer.step()` with gradients of true size; none when one of them is not finite.
 
-        Before clipping: a norm of scaled gradients means nothing. A gradient in float16 is divided
-        in float16, where it may vanish: keep weights and gradients in float32 (autocast does).
-        Reads one number from the device.
+        The gradients are `p.grad` of every parameter in `optimizer.param_groups`; None among them
+        are passed over. Divides each by `self.value`, in place. `self.finite` becomes whether all
+        their numbers are finite: neither infinity nor NaN. If so, clips them together to
+        `max_norm` (`nn.utils.clip_grad_norm_`), steps, and returns their norm before clipping, a
+        float. If not, leaves the weights as they are and returns None. The scale stays as it is.
+        A gradient in float16 is divided in float16, where it may vanish: weights in float32, as
+        autocast has them, get gradients in float32.
         """
+        params = [p for group in optimizer.param_groups for p in group["params"]]
         grads = [p.grad for p in params if p.grad is not None]
         found = [torch.isfinite(grad.div_(self.value)).all() for grad in grads]
-        self.finite = not found or bool(torch.stack(found).all())
-        return self.finite
+        self.finite = not found or bool(torch.stack(found).all())  # waits for the device, once
+        if not self.finite:
+            return None
+        norm = nn.utils.clip_grad_norm_(params, max_norm)
+        optimizer.step()
+        return norm.item()
 
     def update(self) -> None:
-        """Adapt the scale to what the last `unscale` found; once per update."""
+        """Adapt the scale to what the last `step` found; once per update.
+
+        Uses `self.finite`, the settings `self.growth`, `self.backoff`, `self.growth_interval`, and
+        the count `self.good_steps`, 0 at first. A bad update multiplies `self.value` by `backoff`
+        and begins the count again. A good one is counted; the one that makes the count
+        `growth_interval` multiplies `self.value` by `growth`, to at most LARGEST, and begins the
+        count again. `self.value` stays a Python float, as a checkpoint keeps it.
+        """
         if not self.finite:
             self.value, self.good_steps = self.value * self.backoff, 0
             return
         self.good_steps += 1
         if self.good_steps == self.growth_interval:
             self.value, self.good_steps = min(self.value * self.growth, LARGEST), 0
+
+    def rehearse(
+        self, updates: Sequence[Sequence[Tensor | None]], max_norm: float = math.inf
+    ) -> list[dict]:
+        """Go through the updates that have these true gradients, with one weight of 0 for each.
+
+        Scales the gradients as a backward pass would, then `step` with plain SGD of rate 1, then
+        `update`. Returns for each update "norm", what `step` returned; "weights", the tensors after
+        it; "scale", `self.value` after `update`.
+        """
+        params = [nn.Parameter(torch.zeros(1) if g is None else torch.zeros_like(g))
+                  for g in updates[0]]  # fmt: skip
+        optimizer, found = torch.optim.SGD(params, lr=1.0), []
+        for gradients in updates:
+            for param, gradient in zip(params, gradients, strict=True):
+                param.grad = None if gradient is None else gradient * self.value
+            norm = self.step(optimizer, max_norm)
+            self.update()
+            after = [param.detach().clone() for param in params]
+            found.append({"norm": norm, "weights": after, "scale": self.value})
+        return found
 
     def state_dict(self) -> dict[str, float]:
         """What a resumed run needs to go on with the same scales."""

@@ -10,6 +10,7 @@ from course_lib.flash import add_tile
 from course_lib.gpt import GPT, GPTConfig
 from course_lib.lab import figures
 from course_lib.measure.activations import activation_bytes
+from course_lib.measure.formats import FORMATS
 from course_lib.measure.traffic import Held
 from course_lib.recompute import selective
 
@@ -17,6 +18,7 @@ init, shift = figures.reference("init"), figures.reference("loss-shift")
 activations = figures.reference("activations")
 resume, timeline = figures.reference("resume"), figures.reference("timeline")
 flash = figures.reference("flash")
+line = figures.reference("number-line")
 
 
 @pytest.mark.parametrize(
@@ -152,3 +154,23 @@ def test_activations_with_the_products_kept_are_what_a_block_holds():
     bar = activations.compute({"T": 64, "B": 2, "V": 8192})["kept"][2]
     _, attention, square, mlp, _, _ = (1e9 * v / activations.LAYERS for v in bar)
     assert alive == pytest.approx(attention + square + mlp)
+
+
+def test_number_line_counts_are_those_of_the_model():
+    counts = line.measure()
+    assert sum(counts) == sum(line.COUNTS)
+    # a gradient at a power of two may fall to either side by another machine's sums
+    assert counts == pytest.approx(line.COUNTS, rel=0.01, abs=3)
+
+
+def test_number_line_shows_what_its_words_say():
+    at = {name: line.compute({**line.DEFAULTS, **state}) for name, state in line.PRESETS.items()}
+    assert at["default"]["lost"] > 80 and at["scaled"]["lost"] == at["scaled"]["over"] == 0
+    assert at["overflow"]["over"] > 0 and at["bf16"]["normal"] == 100
+
+
+@pytest.mark.parametrize("name", line.FORMATS)
+def test_number_line_formats_are_those_of_the_library(name):
+    f, (_, low, normal, top, largest) = FORMATS[name], line.FORMATS[name]
+    assert (f.smallest, f.smallest_normal, f.largest) == (2.0**low, 2.0**normal, largest)
+    assert 2.0**top <= f.largest < 2.0 ** (top + 1)

@@ -28,9 +28,15 @@ from course_lib.hang import find_the_hang
 from course_lib.lab import registry
 from course_lib.lab.review import items as items_module
 from course_lib.lab.review.items import items
+from course_lib.loss_scaling import LossScaler
+from course_lib.measure.clock_drive import Bench
 from course_lib.measure.flops import flops_per_token
+from course_lib.measure.formats import weight_bytes
 from course_lib.measure.memory import counted_state_bytes, saved_bytes, training_state_bytes
+from course_lib.measure.roofline import Ceilings, Cost, matmul_roof
 from course_lib.measure.seats import environment
+from course_lib.measure.timing import Timing, stopwatch
+from course_lib.measure.utilization import mfu
 from course_lib.recompute import recompute_plan
 from course_lib.shards import encode_documents
 from course_lib.world import read_world
@@ -722,6 +728,41 @@ def chunked_loss_2(n):
     return torch.autograd.grad(loss, logits)[0][0, 0].item()
 
 
+def grad_scaler_1(n):
+    scaler = LossScaler(float(n.S), growth_interval=n.n)
+    kinds = [1.0] * n.g + [math.inf] + [1.0] * n.n
+    return scaler.rehearse([[torch.tensor([k])] for k in kinds])[-1]["scale"]
+
+
+def grad_scaler_3(n):
+    weight = nn.Parameter(torch.zeros(1))
+    weight.grad = torch.tensor([float(n.n) * n.S])
+    nn.utils.clip_grad_norm_([weight], 1.0)
+    return weight.grad.item() / n.S
+
+
+def time_it_1(n):
+    bench = Bench([n.W / 1e3], launch=n.a / 1e3)
+    return 1e3 * stopwatch(bench.function, warmup=0, repeats=1, clock=bench.clock)[0]
+
+
+def arithmetic_intensity_1(n):
+    roof = matmul_roof(n.M, n.K, n.N, number_bytes=n.s, flops_per_s=1.0, bytes_per_s=1.0)
+    return [roof["flops"], roof["bytes"]]
+
+
+def mfu_1(n):
+    """Nothing but a head of that many million parameters, and sequences of one token."""
+    shape = GPTConfig(vocab_size=n.N * 10**6 // 4, num_layers=1, num_heads=1, d_model=4, d_hidden=1)
+    return round(100 * mfu(n.R, shape, 1, n.P * 1e12), 2)
+
+
+def mfu_2(n):
+    shape = GPTConfig(**SMALL)
+    peak = n.P * 1e12 * flops_per_token(shape, 64) / (n.c * 1e9)  # a token of another size
+    return 100 * mfu(n.R, shape, 64, peak, world_size=n.g)
+
+
 FACTS = {
     "activation-bytes-1": activation_bytes_1, "activation-bytes-2": activation_bytes_2,
     "activation-bytes-3": activation_bytes_3, "checkpoint-policy-1": checkpoint_policy_1,
@@ -755,6 +796,17 @@ FACTS = {
     "get-lr-3": lambda n: [n.M // n.a, round(100 * n.W / (n.M // n.a))], "get-lr-4": get_lr_4,
     "train-step-1": lambda n: np.mean([n.l1] * n.n1 + [n.l2] * n.n2),
     "train-step-2": train_step_2, "train-step-3": train_step_3,
+    "grad-scaler-1": grad_scaler_1,
+    "grad-scaler-2": lambda n: yes(torch.tensor(n.m * 10.0**-n.k).half() == 0),
+    "grad-scaler-3": grad_scaler_3,
+    "quantize-memory-1": lambda n: weight_bytes([(n.r, n.c)], "mxfp4"),
+    "quantize-memory-2": lambda n: weight_bytes([(n.n * 10**6, 1000 - 40)], n.fmt) / 0.96 / 1e9,
+    "time-it-1": time_it_1,
+    "time-it-2": lambda n: [Timing(r := (n.a, n.b, n.c, n.d, n.e)).median, sum(r) / 5],
+    "arithmetic-intensity-1": arithmetic_intensity_1,
+    "arithmetic-intensity-2":
+        lambda n: Ceilings(n.P * 1e12, n.b * 1e12).attainable(Cost(n.I, 1)) / 1e12,
+    "mfu-1": mfu_1, "mfu-2": mfu_2,
     "init-distributed-1": init_distributed_1, "init-distributed-2": init_distributed_2,
     "init-distributed-3": init_distributed_3, "find-the-hang-1": find_the_hang_1,
     "find-the-hang-2": find_the_hang_2, "find-the-hang-3": find_the_hang_3,

@@ -1,0 +1,180 @@
+"""Checks of lesson 12: weight_bytes.
+
+Oracle: `bytes_of`, whose options bend one thing each, as wrong answers do.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+
+from course_lib.checks import expect
+from course_lib.checks.expect import Pattern
+from course_lib.checks.report import Wrong
+from course_lib.checks.subject import AnswerError, Subject
+from course_lib.checks.suite import Draw, Suite
+from course_lib.measure.formats import FORMATS, Format
+
+Shapes = Sequence[tuple[int, ...]]
+
+
+def _up(a: int, b: int) -> int:
+    return -(-a // b)
+
+
+def bytes_of(
+    shapes: Shapes, name: str, *, blocks: Callable[[int, int], int] = _up, flat: bool = False,
+    padded: bool = False, once: bool = False, whole: Callable[[int, int], int] = _up,
+    extra: int = 0, joined: bool = False, unit: int = 8, rows: bool = True, **changed,
+) -> int:  # fmt: skip
+    """Bytes of the tensors; the options bend one thing each, `changed` the format's fields."""
+    f: Format = replace(FORMATS[name], **changed)
+    total = []
+    for shape in shapes:
+        count, length = math.prod(shape[:-1]), shape[-1]
+        count, length = (1, count * length) if flat else (count if rows else 1, length)
+        cut = blocks(length, f.block) if f.block else 0
+        numbers = cut * f.block if padded and f.block else length
+        bits = count * (numbers * f.bits + cut * f.block_bits) + count * length * extra
+        total.append(bits + (0 if once else f.tensor_bits))
+    if joined or once:
+        return whole(sum(total) + (FORMATS[name].tensor_bits if once else 0), unit)
+    return sum(whole(bits, unit) for bits in total)
+
+
+def _pattern(code: str, finding: str, fits: str, look: str, *, hides: str = "", **bend):
+    return (partial(bytes_of, **bend), Pattern(code=code, value=0.0, finding=finding, fits=fits,
+                                               look=look, hides=hides))  # fmt: skip
+
+
+def _floor(a: int, b: int) -> int:
+    return a // b
+
+
+WRONG = (
+    _pattern("QUANT-BITS", "these are bits", "8 times the bytes.", "the unit of `f.bits`.", unit=1),
+    _pattern("QUANT-NO-SCALES", "the scales are not counted", "the numbers alone.",
+             "`f.block_bits` and `f.tensor_bits`.", block_bits=0, tensor_bits=0,
+             hides="4 bits a number are 4.25 or 4.5 in memory."),
+    _pattern("QUANT-NO-SCALES", "the scales of the blocks are not counted", "numbers and tensor scales.",
+             "`f.block` and `f.block_bits`.", block_bits=0,
+             hides="4 bits a number are 4.25 or 4.5 in memory."),
+    _pattern("QUANT-NO-TENSOR", "the scale of the tensor is not counted", "numbers and block scales.",
+             "`f.tensor_bits`.", tensor_bits=0),
+    _pattern("QUANT-TENSOR-ONCE", "one tensor scale serves all tensors", "`f.tensor_bits`, once.",
+             "whose scale it is.", once=True),
+    _pattern("QUANT-PARTIAL", "the last, partial block has no scale", "length // block.",
+             "a row whose length the block does not divide.", blocks=_floor),
+    _pattern("QUANT-EXTRA-BLOCK", "a block too many", "length // block + 1.",
+             "a row whose length the block divides.", blocks=lambda n, b: n // b + 1),
+    _pattern("QUANT-FLAT", "blocks run over the ends of rows", "blocks of the whole tensor.",
+             "what the docstring says is cut into blocks.", flat=True,
+             hides="a row that is read alone would need its neighbour's scale."),
+    _pattern("QUANT-FLAT", "blocks run over the ends of rows", "numel // block.",
+             "what the docstring says is cut into blocks.", flat=True, blocks=_floor),
+    _pattern("QUANT-PADDED", "numbers are counted that are not there", "whole blocks of numbers.",
+             "what a partial block stores.", padded=True),
+    _pattern("QUANT-MASTER", "a second copy is counted", "4 bytes more for each number.",
+             "the last line of the docstring: whose bytes are asked for.", extra=32),
+    _pattern("QUANT-MASTER", "a second copy is counted", "2 bytes more for each number.",
+             "the last line of the docstring: whose bytes are asked for.", extra=16),
+    _pattern("QUANT-HALF-BYTE", "half a byte is lost", "bits // 8.",
+             "a tensor whose bits do not fill its last byte.", whole=_floor),
+    _pattern("QUANT-JOINED", "tensors share a byte", "all bits together, rounded up once.",
+             "when the rounding happens: for each tensor.", joined=True),
+    _pattern("QUANT-ONE-ROW", "only one row of each tensor is counted", "the last dimension alone.",
+             "the other dimensions.", rows=False),
+)  # fmt: skip
+
+
+def _expect(subject: Subject, cases: Sequence[tuple[Shapes, str]], look: str) -> None:
+    """Right for all cases; else the first mistake that gives all the numbers, or OTHER."""
+    found = []
+    for shapes, name in cases:
+        out = subject.call([tuple(s) for s in shapes], name)
+        f = FORMATS[name]
+        tried = f"{_said(shapes)} in {name}: {f.bits} bits"
+        if f.block:
+            tried += f", {f.block_bits} for each {f.block}"
+        if f.tensor_bits:
+            tried += f", {f.tensor_bits} for the tensor"
+        right = bytes_of(shapes, name)
+        if out is None or isinstance(out, bool) or not isinstance(out, int):
+            expect.integer(out, right, tried=tried)
+        found.append((out, right, tried))
+    off = [row for row in found if row[0] != row[1]]
+    if not off:
+        return
+    out, right, tried = off[0]
+    for wrong, p in WRONG:
+        if all(wrong(s, n) == row[0] for (s, n), row in zip(cases, found, strict=True)):
+            raise Wrong(p.code, p.finding, tried=tried, expected=f"{right:,} bytes",
+                        got=f"{out:,}", fits=p.fits, hides=p.hides, look=p.look)  # fmt: skip
+    expect.integer(out, right, tried=tried)
+
+
+def _said(shapes: Shapes) -> str:
+    return " and ".join(str(tuple(s)) for s in shapes)
+
+
+def whole_bytes(subject: Subject, draw: Draw) -> None:
+    """Formats without scales: numbers times bytes."""
+    rows = draw.size(3, 5, 7)
+    _expect(subject, [([(rows, 8)], name) for name in ("fp32", "tf32", "bf16", "e4m3")],
+            "numbers, then bits, then bytes.")  # fmt: skip
+
+
+def tensor_scales(subject: Subject, draw: Draw) -> None:
+    """int8 and nvfp4: a scale for each tensor; vectors and higher dimensions are tensors too."""
+    n = draw.size(6, 10, 7)
+    _expect(subject, [([(n, 4), (n,), (2, 3, n)], name) for name in ("int8", "bf16")]
+            + [([(2, 32), (3, 16)], "nvfp4")],
+            "tensor by tensor.")  # fmt: skip
+
+
+def block_scales(subject: Subject, draw: Draw) -> None:
+    """Blocks that fit: 8 bits more for each 32 numbers."""
+    n = draw.size(64, 96, 128)
+    shapes = [(4, n), (2, n)]
+    _expect(subject, [(shapes, name) for name in ("mxfp8", "mxfp4")], "bits of a row.")
+
+
+def partial_blocks(subject: Subject, draw: Draw) -> None:
+    """A row that ends inside a block has one scale more; blocks end with their row."""
+    n = draw.size(40, 72, 104)
+    _expect(subject, [([(6, n)], name) for name in ("mxfp8", "mxfp4", "nvfp4")]
+            + [([(3, 8)], "mxfp4")], "the blocks of one row.")  # fmt: skip
+
+
+def odd_bits(subject: Subject, draw: Draw) -> None:
+    """Four-bit numbers in odd count: each tensor ends with a whole byte."""
+    n = draw.size(33, 35, 49)
+    _expect(subject, [([(1, n), (3, n), (5,)], name) for name in ("mxfp4", "nvfp4")],
+            "the rounding up.")  # fmt: skip
+
+
+def ends(subject: Subject, draw: Draw) -> None:
+    """No tensor, no bytes; a format without a name is refused."""
+    _expect(subject, [([], "bf16"), ([(0, 32)], "mxfp4")], "an empty list.")
+    try:
+        out = subject.call([(2, 2)], "fp12")
+    except AnswerError as failure:
+        if isinstance(failure.error, ValueError):
+            return
+        raise Wrong("QUANT-NAME", "an unknown format is not refused", tried="the format fp12",
+                    expected="ValueError, with the names that are there",
+                    got=f"{type(failure.error).__name__}: {failure.error}"[:70],
+                    look="what `named` is there for.") from None  # fmt: skip
+    raise Wrong("QUANT-NAME", "an unknown format is not refused", tried="the format fp12",
+                expected="ValueError", got=str(out)[:60], look="what `named` is there for.")  # fmt: skip
+
+
+SUITES = (
+    Suite(
+        exercise="quantize-memory",
+        checks=(whole_bytes, block_scales, tensor_scales, partial_blocks, odd_bits, ends),
+        proved="your bytes hold every number, every block's scale and every tensor's.",
+        remember="mxfp4 is 4.25 bits a number, nvfp4 4.5: the scales cost a sixteenth or an eighth.",
+        next_step="rows of 48: which of the two formats loses more to its partial block?",
+    ),
+)

@@ -1,0 +1,255 @@
+"""Checks of lesson 12: LossScaler.step and LossScaler.update.
+
+Oracle: `model`, the same updates in float64, whose options bend one thing each, as wrong answers do.
+Every check goes through `rehearse`: given gradients, one list per update, SGD with a rate of 1.
+"""
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from course_lib.checks.expect import Pattern
+from course_lib.checks.loss_scaling_mistakes import KINDS, mistakes, model, pattern
+from course_lib.checks.report import Wrong, number, vector
+from course_lib.checks.subject import Subject
+from course_lib.checks.suite import DYNAMO, Draw, Suite
+from course_lib.loss_scaling import LARGEST
+
+CLOSE = dict(rtol=1e-4, atol=1e-6)  # float32 and a norm: 1e-6; no pattern comes nearer than 1e-2
+Gradients = Sequence[Tensor | None]
+
+
+def _rehearse(
+    subject: Subject, updates: Sequence[Gradients], tried: str, *, max_norm: float = math.inf,
+    state: dict | None = None, **settings,
+) -> list[dict]:  # fmt: skip
+    """What the answer makes of these updates; `state` is loaded first, as after a resume."""
+    scaler = subject.module(**settings)
+    if state is not None:
+        scaler.method("load_state_dict", state)
+    found = scaler.method("rehearse", [list(u) for u in updates], max_norm)
+    for row in found:
+        _a_float(row["scale"], "self.value", tried)
+    return found
+
+
+def _a_float(value, name: str, tried: str) -> None:
+    if type(value) is not float:
+        raise Wrong("SCALER-TYPE", f"{name} is no Python float", tried=tried, expected="a float",
+                    got=f"{type(value).__name__}: {value}"[:60],
+                    hides="the scale goes into a checkpoint, and halves may follow whole numbers.",
+                    look=f"what is assigned to {name}.")  # fmt: skip
+
+
+def _weights(row: dict) -> Tensor:
+    return torch.cat([w.flatten() for w in row["weights"]])
+
+
+def _norm(found, expected: float, scale: float, tried: str) -> None:
+    """`found` is the norm that a good update had before clipping, as a float."""
+    facts = dict(tried=tried, expected=f"the norm before clipping: {number(expected)}")
+    if found is None:
+        raise Wrong("NONE", "step returned None for a good update", got="None", **facts,
+                    look="the last line: is there a `return`?")  # fmt: skip
+    if isinstance(found, bool) or not isinstance(found, (int, float)):
+        raise Wrong("TYPE", f"step returned a {type(found).__name__}", got=str(found)[:60], **facts,
+                    look="what stands after `return`; `.item()` makes a tensor a float.")  # fmt: skip
+    if math.isclose(found, expected * scale, rel_tol=1e-4):
+        raise Wrong("SCALER-CLIP-FIRST", "the norm is that of scaled gradients", got=number(found),
+                    **facts, fits="the norm times the scale.", look="the order: divide, clip.",
+                    hides="`max_norm` is compared with this number.")  # fmt: skip
+    if not math.isclose(found, expected, rel_tol=1e-4):
+        raise Wrong("SCALER-NORM", "step returned another number", got=number(found), **facts,
+                    look="what `clip_grad_norm_` returns, and of which gradients.")  # fmt: skip
+
+
+def _same(out: Tensor, right: Tensor, patterns: Sequence[Pattern], finding: str, **facts) -> None:
+    """All numbers as expected; else the first pattern that has them all, or OTHER."""
+    facts |= dict(expected=vector(right), got=vector(out))
+    if torch.allclose(out.double(), right.double(), **CLOSE):
+        return
+    for p in patterns:
+        if torch.allclose(out.double(), p.value.double(), **CLOSE):
+            raise Wrong(p.code, p.finding, fits=p.fits, look=p.look, hides=p.hides,
+                        preset=p.preset, **facts)  # fmt: skip
+    raise Wrong("OTHER", finding, look="one update, line by line.", **facts)
+
+
+def true_size(subject: Subject, draw: Draw) -> None:
+    """A good update moves the weights by the true gradients, whatever the scale."""
+    scale = 2.0 ** draw.size(3, 2, 4)
+    grads = [0.5 + draw.randn(2).abs(), None, 0.5 + draw.randn(2, 1).abs()]
+    flat = torch.cat([grads[0], torch.zeros(1), grads[2].flatten()])
+    tried = f"gradients {vector(flat[flat != 0])}, a scale of {number(scale)}"
+    (row,) = _rehearse(subject, [grads], tried, scale=scale)
+    hides = "the rate of the run would be another one, and change with every change of the scale."
+    _same(_weights(row), -flat, [
+        pattern("SCALER-NOT-DIVIDED", -flat * scale, "the gradients are still scaled",
+                 "weights that moved by scale * gradient.", "what `self.value` does in step.",
+                 hides=hides),
+        pattern("SCALER-TWICE", -flat / scale, "the gradients are divided twice",
+                 "weights that moved by gradient / scale.", "each place that divides by the scale."),
+        pattern("SCALER-TIMES", -flat * scale**2, "the gradients are multiplied once more",
+                 "weights that moved by gradient * scale * scale.", "`*` and `/` in step."),
+        pattern("SCALER-NO-STEP", 0 * flat, "a good update moved no weight", "no step at all.",
+                 "when `optimizer.step()` is called."),
+        pattern("SCALER-ONE-DIVIDED", torch.cat([-flat[:3], -scale * flat[3:]]),
+                 "only the first gradient is divided", "the others are still scaled.",
+                 "every group, every parameter."),
+    ], "the weights moved by something else", tried=tried)  # fmt: skip
+    _norm(row["norm"], flat.norm().item(), scale, tried)
+
+
+def clipped_after(subject: Subject, draw: Draw) -> None:
+    """`max_norm` is a limit on the norm of the true gradients, all together."""
+    scale, most = 2.0 ** draw.size(4, 3, 5), 1.0
+    grads = [1.5 + draw.randn(2).abs(), 1.5 + draw.randn(2).abs()]
+    flat = torch.cat(grads)
+    norm = flat.norm().item()
+    tried = f"gradients {vector(flat)}, norm {number(norm)}; max_norm 1, a scale of {number(scale)}"
+    (row,) = _rehearse(subject, [grads], tried, max_norm=most, scale=scale)
+    _same(_weights(row), -flat / norm, [
+        pattern("SCALER-CLIP-FIRST", -flat / norm / scale, "clipped before the scale was taken out",
+                 "weights that moved by max_norm / scale together.",
+                 "what the gradients are multiplied with when they are clipped.",
+                 hides="nearly every update is clipped, to a size that falls as the scale grows."),
+        pattern("SCALER-NO-CLIP", -flat, "the gradients are not clipped",
+                 "the whole gradients.", "`max_norm`."),
+        pattern("SCALER-CLIP-EACH", -torch.cat([g / g.norm() for g in grads]),
+                 "each tensor is clipped by itself", "a norm of 1 for each tensor.",
+                 "one norm over all parameters keeps the direction."),
+    ], "the weights moved by something else", tried=tried)  # fmt: skip
+    _norm(row["norm"], norm, scale, tried)
+    small = [0.1 * g / norm for g in grads]
+    tried = f"gradients of norm 0.1, max_norm 1, a scale of {number(scale)}"
+    (row,) = _rehearse(subject, [small], tried, max_norm=most, scale=scale)
+    _same(_weights(row), -torch.cat(small), [
+        pattern("SCALER-CLIP-FIRST", -torch.cat(small) * 10 / scale,
+                 "clipped before the scale was taken out", "a small gradient that is clipped.",
+                 "the order: divide, clip.")
+    ], "a gradient below max_norm was changed", tried=tried)  # fmt: skip
+
+
+BAD = {"infinity": math.inf, "minus infinity": -math.inf, "NaN": math.nan}
+
+
+def left_out(subject: Subject, draw: Draw) -> None:
+    """One number that is not finite, anywhere: no weight moves, and step says None."""
+    unseen: list[tuple[str, int]] = []
+    for name, bad in BAD.items():
+        for place in range(3):
+            grads = [draw.randn(2, 2) for _ in range(3)]
+            grads[place][1, 0] = bad
+            tried = f"three gradients of 2 x 2; {name} in the {('first', 'second', 'third')[place]}"
+            (row,) = _rehearse(subject, [grads], tried, scale=4.0)
+            after = _weights(row)
+            if after.isfinite().all() and after.any():
+                raise Wrong("SCALER-PART", "an update was made with what was left", tried=tried,
+                            expected="no weight moves", got=f"weights {vector(after)}",
+                            hides="one overflow says that others were near it: their numbers lie too.",
+                            look="what happens when one gradient of three is not finite.")  # fmt: skip
+            if not after.isfinite().all():
+                unseen.append((name, place))
+            elif row["norm"] is not None:
+                raise Wrong("SCALER-NOT-NONE", "step left out an update and did not say so",
+                            tried=tried, expected="None", got=str(row["norm"]),
+                            look="what step returns when it makes no step.")  # fmt: skip
+    if unseen:
+        _say_unseen(unseen)
+
+
+def _say_unseen(unseen: list[tuple[str, int]]) -> None:
+    names, places = {n for n, _ in unseen}, {p for _, p in unseen}
+    facts = dict(expected="no weight moves", hides="one such number, and every weight is NaN.")
+    if len(unseen) == len(BAD) * 3:
+        raise Wrong("SCALER-INF-STEP", "it steps with what is not finite", **facts,
+                    tried="gradients with infinity, minus infinity, or NaN",
+                    got="weights that are not finite", preset="number-line:overflow",
+                    look="what stands between the division and `optimizer.step()`.")  # fmt: skip
+    if len(names) == len(BAD):
+        seen = ({0, 1, 2} - places).pop()
+        where = "first" if seen == 0 else "last"
+        raise Wrong("SCALER-FIRST-ONLY", f"only the {where} gradient is looked at", **facts,
+                    tried="three gradients, one of them not finite",
+                    got=f"a step when the {where} one was finite",
+                    look="how the answers for all gradients become one.")  # fmt: skip
+    code = "SCALER-NAN-UNSEEN" if "NaN" in names else "SCALER-INF-UNSEEN"
+    raise Wrong(code, f"{' and '.join(sorted(names))} is not seen", **facts,
+                tried=f"gradients with {' or '.join(BAD)}",
+                got=f"a step with {' and with '.join(sorted(names))}",
+                fits="a comparison that NaN passes: each of them is false." if "NaN" in names else "",
+                look="`torch.isfinite`.")  # fmt: skip
+
+
+def scales(subject: Subject, draw: Draw) -> None:
+    """Over good and bad updates in a row, the scale goes where it should."""
+    interval = draw.size(3, 2, 4)
+    settings = dict(scale=16.0, growth=4.0, backoff=0.25, growth_interval=interval)
+    updates = [[torch.tensor([math.inf if k == "b" else 1.0])] for k in KINDS]
+    tried = (
+        f"scale 16, growth 4, backoff 0.25, interval {interval}; good and bad updates:\n" + KINDS
+    )
+    found = _rehearse(subject, updates, tried, **settings)
+    out = torch.tensor([row["scale"] for row in found], dtype=torch.float64)
+    right = model(KINDS, *settings.values())
+    if torch.equal(out, right):
+        return
+    at = int((out != right).nonzero()[0])  # show the numbers around the first that differs
+    facts = dict(
+        tried=tried,
+        expected=f"after update {at}: {number(right[at].item())}; all: {vector(right, 8)}",
+        got=f"after update {at}: {number(out[at].item())}; all: {vector(out, 8)}",
+    )
+    for p in mistakes(*settings.values()):
+        if torch.equal(out, p.value):
+            raise Wrong(p.code, p.finding, fits=p.fits, look=p.look, hides=p.hides,
+                        preset=p.preset, **facts)  # fmt: skip
+    raise Wrong("OTHER", "the scale goes another way", look="update, case by case.", **facts)
+
+
+def ends(subject: Subject, draw: Draw) -> None:
+    """The scale grows to LARGEST and no further; below 1 it goes on falling."""
+    good, bad = [torch.ones(1)], [torch.full((1,), math.nan)]
+    tried = "a scale of LARGEST / 2, interval 1, three good updates"
+    found = _rehearse(subject, [good] * 3, tried, scale=LARGEST / 2, growth_interval=1)
+    _same(torch.tensor([row["scale"] for row in found]), torch.full((3,), LARGEST), [
+        pattern("SCALER-NO-CAP", LARGEST * torch.tensor([1.0, 2, 4]), "the scale grows beyond LARGEST",
+                 "a doubling without an end.", "`LARGEST`, and what the docstring says of it.",
+                 hides="a run whose gradients allow it would scale its loss to infinity."),
+    ], "the scale at its upper end", tried=tried)  # fmt: skip
+    tried = "a scale of 1, three bad updates"
+    found = _rehearse(subject, [bad] * 3, tried, scale=1.0)
+    _same(torch.tensor([row["scale"] for row in found]), torch.tensor([0.5, 0.25, 0.125]), [
+        pattern("SCALER-WHOLE", torch.zeros(3), "the scale is rounded to whole numbers",
+                 "`//` or `int` in update.", "the line for a bad update."),
+        pattern("SCALER-FLOOR", torch.ones(3), "the scale stops at 1", "a lower end of 1.",
+                 "the docstring: only the upper end is there."),
+    ], "the scale below 1", tried=tried)  # fmt: skip
+
+
+def resumed(subject: Subject, draw: Draw) -> None:
+    """A scaler that takes over a state grows when the run before it would have."""
+    done = draw.size(3, 2, 4)
+    tried = f"interval 5, resumed after {done} good updates; then good ones"
+    state = {"value": 8.0, "good_steps": done}
+    found = _rehearse(subject, [[torch.ones(1)]] * 4, tried, growth_interval=5, state=state)
+    right = model("gggg", 8.0, 2.0, 0.5, 5, count=done)
+    _same(torch.tensor([row["scale"] for row in found]), right, [
+        pattern("SCALER-OWN-COUNT", model("gggg", 8.0, 2.0, 0.5, 5),
+                 "a resumed run counts from 0 again", "a count under another name.",
+                 "`state_dict`: what of the count does it keep?"),
+    ], "the scale after a resume", tried=tried)  # fmt: skip
+
+
+SUITES = (
+    Suite(
+        exercise="grad-scaler",
+        checks=(true_size, clipped_after, left_out, scales, ends, resumed),
+        proved="your scaler divides before it clips, leaves out what is not finite, finds its scale.",
+        remember="divide, look, clip, step, adapt: in this order. 65,504 is where float16 ends.",
+        next_step="figure preset number-line:overflow, and read what falls off on the right.",
+        loads=(DYNAMO,),
+    ),
+)

@@ -1,0 +1,1039 @@
+# Answers to the exercise grad-scaler.
+
+# %% right as the library has it
+class LossScaler:
+    def __init__(self, scale: float = 2.0**16, *, growth: float = 2.0, backoff: float = 0.5,
+                 growth_interval: int = 2000):  # fmt: skip
+        if not (scale > 0 and growth > 1 > backoff > 0 and growth_interval >= 1):
+            raise ValueError(f"expected scale > 0, growth > 1 > backoff > 0 and an interval of 1 or "
+                             f"more, got {scale}, {growth}, {backoff}, {growth_interval}")  # fmt: skip
+        self.value, self.growth, self.backoff = scale, growth, backoff
+        self.growth_interval, self.good_steps, self.finite = growth_interval, 0, True
+
+    def scale(self, loss: Tensor) -> Tensor:
+        return loss * self.value
+
+    def step(self, optimizer: Optimizer, max_norm: float = math.inf) -> float | None:
+        params = [p for group in optimizer.param_groups for p in group["params"]]
+        grads = [p.grad for p in params if p.grad is not None]
+        found = [torch.isfinite(grad.div_(self.value)).all() for grad in grads]
+        self.finite = not found or bool(torch.stack(found).all())  # waits for the device, once
+        if not self.finite:
+            return None
+        norm = nn.utils.clip_grad_norm_(params, max_norm)
+        optimizer.step()
+        return norm.item()
+
+    def update(self) -> None:
+        if not self.finite:
+            self.value, self.good_steps = self.value * self.backoff, 0
+            return
+        self.good_steps += 1
+        if self.good_steps == self.growth_interval:
+            self.value, self.good_steps = min(self.value * self.growth, LARGEST), 0
+
+    def rehearse(
+        self, updates: Sequence[Sequence[Tensor | None]], max_norm: float = math.inf
+    ) -> list[dict]:
+        params = [nn.Parameter(torch.zeros(1) if g is None else torch.zeros_like(g))
+                  for g in updates[0]]  # fmt: skip
+        optimizer, found = torch.optim.SGD(params, lr=1.0), []
+        for gradients in updates:
+            for param, gradient in zip(params, gradients, strict=True):
+                param.grad = None if gradient is None else gradient * self.value
+            norm = self.step(optimizer, max_norm)
+            self.update()
+            after = [param.detach().clone() for param in params]
+            found.append({"norm": norm, "weights": after, "scale": self.value})
+        return found
+
+    def state_dict(self) -> dict[str, float]:
+        return {"value": self.value, "good_steps": self.good_steps}
+
+    def load_state_dict(self, state: dict[str, float]) -> None:
+        self.value, self.good_steps = state["value"], state["good_steps"]
+
+# %% right a flag in a tensor, a product in place of the quotient
+class LossScaler(LossScaler):
+    def step(self, optimizer, max_norm=math.inf):
+        found, params = torch.zeros(()), []
+        for group in optimizer.param_groups:
+            for p in group["params"]:
+                if p.grad is None:
+                    continue
+                p.grad *= 1 / self.value
+                params.append(p)
+                found += (~torch.isfinite(p.grad)).sum()
+        self.finite = found.item() == 0
+        if self.finite:
+            norm = float(nn.utils.clip_grad_norm_(params, max_norm))
+            optimizer.step()
+            return norm
+
+    def update(self):
+        self.good_steps = self.good_steps + 1 if self.finite else 0
+        if not self.finite:
+            self.value *= self.backoff
+        elif self.good_steps >= self.growth_interval:
+            self.value = float(min(LARGEST, self.value * self.growth))
+            self.good_steps = 0
+
+# %% right the norm by hand, clipped to a norm that is as many times larger
+class LossScaler(LossScaler):
+    def step(self, optimizer, max_norm=math.inf):
+        params = [p for g in optimizer.param_groups for p in g["params"] if p.grad is not None]
+        flat = torch.cat([p.grad.flatten() for p in params])
+        self.finite = bool((flat.abs() < math.inf).all())
+        if not self.finite:
+            return None
+        norm = flat.double().norm().item() / self.value
+        factor = min(1.0, max_norm / (norm + 1e-6)) / self.value
+        for p in params:
+            p.grad.mul_(factor)
+        optimizer.step()
+        return norm
+
+    def update(self):
+        if self.finite:
+            self.good_steps += 1
+            if self.good_steps % self.growth_interval == 0:
+                self.value = min(self.value * self.growth, LARGEST)
+                self.good_steps = 0
+        else:
+            self.good_steps = 0
+            self.value = self.value * self.backoff
+
+# %% wrong STUB untouched
+class LossScaler(LossScaler):
+    def step(self, optimizer, max_norm=math.inf):
+        raise NotImplementedError("your code here")
+
+    def update(self):
+        raise NotImplementedError("your code here")
+
+# %% wrong SCALER-NOT-DIVIDED steps with scaled gradients
+class LossScaler(LossScaler):
+    def step(self, optimizer, max_norm=math.inf):
+        params = [p for group in optimizer.param_groups for p in group["params"]]
+        grads = [p.grad for p in params if p.grad is not None]
+        self.finite = all(bool(torch.isfinite(grad).all()) for grad in grads)
+        if not self.finite:
+            return None
+        norm = nn.utils.clip_grad_norm_(params, max_norm)
+        optimizer.step()
+        return norm.item()
+
+    def update(self):
+        if not self.finite:
+            self.value, self.good_steps = self.value * self.backoff, 0
+            return
+        self.good_steps += 1
+        if self.good_steps == self.growth_interval:
+            self.value, self.good_steps = min(self.value * self.growth, LARGEST), 0
+
+# %% wrong SCALER-NOT-DIVIDED divides a copy
+class LossScaler(LossScaler):
+    def step(self, optimizer, max_norm=math.inf):
+        params = [p for group in optimizer.param_groups for p in group["params"]]
+        grads = [p.grad for p in params if p.grad is not None]
+        for grad in grads:
+            grad = grad / self.value
+        self.finite = all(bool(torch.isfinite(grad).all()) for grad in grads)
+        if not self.finite:
+            return None
+        norm = nn.utils.clip_grad_norm_(params, max_norm)
+        optimizer.step()
+        return norm.item()
+
+    def update(self):
+        if not self.finite:
+            self.value, self.good_steps = self.value * self.backoff, 0
+            return
+        self.good_steps += 1
+        if self.good_steps == self.growth_interval:
+            self.value, self.good_steps = min(self.value * self.growth, LARGEST), 0
+
+# %% wrong SCALER-TWICE divides here and there
+class LossScaler(LossScaler):
+    def step(self, optimizer, max_norm=math.inf):
+        params = [p for group in optimizer.param_groups for p in group["params"]]
+        grads = [p.grad for p in params if p.grad is not None]
+        for grad in grads:
+            grad.div_(self.value)
+        for grad in grads:
+            grad.div_(self.value)
+        self.finite = all(bool(torch.isfinite(grad).all()) for grad in grads)
+        if not self.finite:
+            return None
+        norm = nn.utils.clip_grad_norm_(params, max_norm)
+        optimizer.step()
+        return norm.item()
+
+    def update(self):
+        if not self.finite:
+            self.value, self.good_steps = self.value * self.backoff, 0
+            return
+        self.good_steps += 1
+        if self.good_steps == self.growth_interval:
+            self.value, self.good_steps = min(self.value * self.growth, LARGEST), 0
+
+# %% wrong SCALER-TIMES multiplies
+class LossScaler(LossScaler):
+    def step(self, optimizer, max_norm=math.inf):
+        params = [p for group in optimizer.param_groups for p in group["params"]]
+        grads = [p.grad for p in params if p.grad is not None]
+        for grad in grads:
+            grad.mul_(self.value)
+        self.finite = all(bool(torch.isfinite(grad).all()) for grad in grads)
+        if not self.finite:
+            return None
+        norm = nn.utils.clip_grad_norm_(params, max_norm)
+        optimizer.step()
+        return norm.item()
+
+    def update(self):
+        if not self.finite:
+            self.value, self.good_steps = self.value * self.backoff, 0
+            return
+        self.good_steps += 1
+        if self.good_steps == self.growth_interval:
+            self.value, self.good_steps = min(self.value * self.growth, LARGEST), 0
+
+# %% wrong SCALER-ONE-DIVIDED returns to the loop too early
+class LossScaler(LossScaler):
+    def step(self, optimizer, max_norm=math.inf):
+        params = [p for group in optimizer.param_groups for p in group["params"]]
+        grads = [p.grad for p in params if p.grad is not None]
+        for grad in grads:
+            grad.div_(self.value)
+            break
+        self.finite = all(bool(torch.isfinite(grad).all()) for grad in grads)
+        if not self.finite:
+            return None
+        norm = nn.utils.clip_grad_norm_(params, max_norm)
+        optimizer.step()
+        return norm.item()
+
+    def update(self):
+        if not self.finite:
+            self.value, self.good_steps = self.value * self.backoff, 0
+            return
+        self.good_steps += 1
+        if self.good_steps == self.growth_interval:
+            self.value, self.good_steps = min(self.value * self.growth, LARGEST), 0
+
+# %% wrong SCALER-NO-STEP looks and does not step
+class LossScaler(LossScaler):
+    def step(self, optimizer, max_norm=math.inf):
+        params = [p for group in optimizer.param_groups for p in group["params"]]
+        grads = [p.grad for p in params if p.grad is not None]
+        for grad in grads:
+            grad.div_(self.value)
+        self.finite = all(bool(torch.isfinite(grad).all()) for grad in grads)
+        if not self.finite:
+            return None
+        norm = nn.utils.clip_grad_norm_(params, max_norm)
+        return norm.item()
+
+    def update(self):
+        if not self.finite:
+            self.value, self.good_steps = self.value * self.backoff, 0
+            return
+        self.good_steps += 1
+        if self.good_steps == self.growth_interval:
+            self.value, self.good_steps = min(self.value * self.growth, LARGEST), 0
+
+# %% wrong NONE no return
+class LossScaler(LossScaler):
+    def step(self, optimizer, max_norm=math.inf):
+        params = [p for group in optimizer.param_groups for p in group["params"]]
+        grads = [p.grad for p in params if p.grad is not None]
+        for grad in grads:
+            grad.div_(self.value)
+        self.finite = all(bool(torch.isfinite(grad).all()) for grad in grads)
+        if not self.finite:
+            return None
+        norm = nn.utils.clip_grad_norm_(params, max_norm)
+        optimizer.step()
+
+    def update(self):
+        if not self.finite:
+            self.value, self.good_steps = self.value * self.backoff, 0
+            return
+        self.good_steps += 1
+        if self.good_steps == self.growth_interval:
+            self.value, self.good_steps = min(self.value * self.growth, LARGEST), 0
+
+# %% wrong TYPE the norm as a tensor
+class LossScaler(LossScaler):
+    def step(self, optimizer, max_norm=math.inf):
+        params = [p for group in optimizer.param_groups for p in group["params"]]
+        grads = [p.grad for p in params if p.grad is not None]
+        for grad in grads:
+            grad.div_(self.value)
+        self.finite = all(bool(torch.isfinite(grad).all()) for grad in grads)
+        if not self.finite:
+            return None
+        norm = nn.utils.clip_grad_norm_(params, max_norm)
+        optimizer.step()
+        return norm
+
+    def update(self):
+        if not self.finite:
+            self.value, self.good_steps = self.value * self.backoff, 0
+            return
+        self.good_steps += 1
+        if self.good_steps == self.growth_interval:
+            self.value, self.good_steps = min(self.value * self.growth, LARGEST), 0
+
+# %% wrong SCALER-NORM the norm after clipping
+class LossScaler(LossScaler):
+    def step(self, optimizer, max_norm=math.inf):
+        params = [p for group in optimizer.param_groups for p in group["params"]]
+        grads = [p.grad for p in params if p.grad is not None]
+        for grad in grads:
+            grad.div_(self.value)
+        self.finite = all(bool(torch.isfinite(grad).all()) for grad in grads)
+        if not self.finite:
+            return None
+        norm = nn.utils.clip_grad_norm_(params, max_norm)
+        optimizer.step()
+        return min(norm.item(), max_norm)
+
+    def update(self):
+        if not self.finite:
+            self.value, self.good_steps = self.value * self.backoff, 0
+            return
+        self.good_steps += 1
+        if self.good_steps == self.growth_interval:
+            self.value, self.good_steps = min(self.value * self.growth, LARGEST), 0
+
+# %% wrong SCALER-CLIP-FIRST clips, then divides
+class LossScaler(LossScaler):
+    def step(self, optimizer, max_norm=math.inf):
+        params = [p for group in optimizer.param_groups for p in group["params"]]
+        grads = [p.grad for p in params if p.grad is not None]
+        norm = nn.utils.clip_grad_norm_(params, max_norm)
+        for grad in grads:
+            grad.div_(self.value)
+        self.finite = all(bool(torch.isfinite(grad).all()) for grad in grads)
+        if not self.finite:
+            return None
+        optimizer.step()
+        return norm.item()
+
+    def update(self):
+        if not self.finite:
+            self.value, self.good_steps = self.value * self.backoff, 0
+            return
+        self.good_steps += 1
+        if self.good_steps == self.growth_interval:
+            self.value, self.good_steps = min(self.value * self.growth, LARGEST), 0
+
+# %% wrong SCALER-NO-CLIP max_norm without effect
+class LossScaler(LossScaler):
+    def step(self, optimizer, max_norm=math.inf):
+        params = [p for group in optimizer.param_groups for p in group["params"]]
+        grads = [p.grad for p in params if p.grad is not None]
+        for grad in grads:
+            grad.div_(self.value)
+        self.finite = all(bool(torch.isfinite(grad).all()) for grad in grads)
+        if not self.finite:
+            return None
+        norm = nn.utils.clip_grad_norm_(params, math.inf)
+        optimizer.step()
+        return norm.item()
+
+    def update(self):
+        if not self.finite:
+            self.value, self.good_steps = self.value * self.backoff, 0
+            return
+        self.good_steps += 1
+        if self.good_steps == self.growth_interval:
+            self.value, self.good_steps = min(self.value * self.growth, LARGEST), 0
+
+# %% wrong SCALER-CLIP-EACH each tensor by itself
+class LossScaler(LossScaler):
+    def step(self, optimizer, max_norm=math.inf):
+        params = [p for group in optimizer.param_groups for p in group["params"]]
+        grads = [p.grad for p in params if p.grad is not None]
+        for grad in grads:
+            grad.div_(self.value)
+        self.finite = all(bool(torch.isfinite(grad).all()) for grad in grads)
+        if not self.finite:
+            return None
+        norm = torch.cat([g.flatten() for g in grads]).norm()
+        for p in params:
+            nn.utils.clip_grad_norm_([p], max_norm)
+        optimizer.step()
+        return norm.item()
+
+    def update(self):
+        if not self.finite:
+            self.value, self.good_steps = self.value * self.backoff, 0
+            return
+        self.good_steps += 1
+        if self.good_steps == self.growth_interval:
+            self.value, self.good_steps = min(self.value * self.growth, LARGEST), 0
+
+# %% wrong SCALER-INF-STEP does not look
+class LossScaler(LossScaler):
+    def step(self, optimizer, max_norm=math.inf):
+        params = [p for group in optimizer.param_groups for p in group["params"]]
+        grads = [p.grad for p in params if p.grad is not None]
+        for grad in grads:
+            grad.div_(self.value)
+        self.finite = True
+        if not self.finite:
+            return None
+        norm = nn.utils.clip_grad_norm_(params, max_norm)
+        optimizer.step()
+        return norm.item()
+
+    def update(self):
+        if not self.finite:
+            self.value, self.good_steps = self.value * self.backoff, 0
+            return
+        self.good_steps += 1
+        if self.good_steps == self.growth_interval:
+            self.value, self.good_steps = min(self.value * self.growth, LARGEST), 0
+
+# %% wrong SCALER-INF-STEP notes it and steps all the same
+class LossScaler(LossScaler):
+    def step(self, optimizer, max_norm=math.inf):
+        params = [p for group in optimizer.param_groups for p in group["params"]]
+        grads = [p.grad for p in params if p.grad is not None]
+        for grad in grads:
+            grad.div_(self.value)
+        self.finite = all(bool(torch.isfinite(grad).all()) for grad in grads)
+        if not self.finite:
+            pass
+        norm = nn.utils.clip_grad_norm_(params, max_norm)
+        optimizer.step()
+        return norm.item()
+
+    def update(self):
+        if not self.finite:
+            self.value, self.good_steps = self.value * self.backoff, 0
+            return
+        self.good_steps += 1
+        if self.good_steps == self.growth_interval:
+            self.value, self.good_steps = min(self.value * self.growth, LARGEST), 0
+
+# %% wrong SCALER-FIRST-ONLY looks at the first
+class LossScaler(LossScaler):
+    def step(self, optimizer, max_norm=math.inf):
+        params = [p for group in optimizer.param_groups for p in group["params"]]
+        grads = [p.grad for p in params if p.grad is not None]
+        for grad in grads:
+            grad.div_(self.value)
+        self.finite = bool(torch.isfinite(grads[0]).all())
+        if not self.finite:
+            return None
+        norm = nn.utils.clip_grad_norm_(params, max_norm)
+        optimizer.step()
+        return norm.item()
+
+    def update(self):
+        if not self.finite:
+            self.value, self.good_steps = self.value * self.backoff, 0
+            return
+        self.good_steps += 1
+        if self.good_steps == self.growth_interval:
+            self.value, self.good_steps = min(self.value * self.growth, LARGEST), 0
+
+# %% wrong SCALER-FIRST-ONLY the last look wins
+class LossScaler(LossScaler):
+    def step(self, optimizer, max_norm=math.inf):
+        params = [p for group in optimizer.param_groups for p in group["params"]]
+        grads = [p.grad for p in params if p.grad is not None]
+        for grad in grads:
+            grad.div_(self.value)
+        for grad in grads:
+            self.finite = bool(torch.isfinite(grad).all())
+        if not self.finite:
+            return None
+        norm = nn.utils.clip_grad_norm_(params, max_norm)
+        optimizer.step()
+        return norm.item()
+
+    def update(self):
+        if not self.finite:
+            self.value, self.good_steps = self.value * self.backoff, 0
+            return
+        self.good_steps += 1
+        if self.good_steps == self.growth_interval:
+            self.value, self.good_steps = min(self.value * self.growth, LARGEST), 0
+
+# %% wrong SCALER-NAN-UNSEEN looks for infinity
+class LossScaler(LossScaler):
+    def step(self, optimizer, max_norm=math.inf):
+        params = [p for group in optimizer.param_groups for p in group["params"]]
+        grads = [p.grad for p in params if p.grad is not None]
+        for grad in grads:
+            grad.div_(self.value)
+        self.finite = not any(bool(torch.isinf(grad).any()) for grad in grads)
+        if not self.finite:
+            return None
+        norm = nn.utils.clip_grad_norm_(params, max_norm)
+        optimizer.step()
+        return norm.item()
+
+    def update(self):
+        if not self.finite:
+            self.value, self.good_steps = self.value * self.backoff, 0
+            return
+        self.good_steps += 1
+        if self.good_steps == self.growth_interval:
+            self.value, self.good_steps = min(self.value * self.growth, LARGEST), 0
+
+# %% wrong SCALER-NAN-UNSEEN a comparison
+class LossScaler(LossScaler):
+    def step(self, optimizer, max_norm=math.inf):
+        params = [p for group in optimizer.param_groups for p in group["params"]]
+        grads = [p.grad for p in params if p.grad is not None]
+        for grad in grads:
+            grad.div_(self.value)
+        self.finite = not any(bool((grad.abs() == math.inf).any()) for grad in grads)
+        if not self.finite:
+            return None
+        norm = nn.utils.clip_grad_norm_(params, max_norm)
+        optimizer.step()
+        return norm.item()
+
+    def update(self):
+        if not self.finite:
+            self.value, self.good_steps = self.value * self.backoff, 0
+            return
+        self.good_steps += 1
+        if self.good_steps == self.growth_interval:
+            self.value, self.good_steps = min(self.value * self.growth, LARGEST), 0
+
+# %% wrong SCALER-INF-UNSEEN looks for NaN
+class LossScaler(LossScaler):
+    def step(self, optimizer, max_norm=math.inf):
+        params = [p for group in optimizer.param_groups for p in group["params"]]
+        grads = [p.grad for p in params if p.grad is not None]
+        for grad in grads:
+            grad.div_(self.value)
+        self.finite = not any(bool(torch.isnan(grad).any()) for grad in grads)
+        if not self.finite:
+            return None
+        norm = nn.utils.clip_grad_norm_(params, max_norm)
+        optimizer.step()
+        return norm.item()
+
+    def update(self):
+        if not self.finite:
+            self.value, self.good_steps = self.value * self.backoff, 0
+            return
+        self.good_steps += 1
+        if self.good_steps == self.growth_interval:
+            self.value, self.good_steps = min(self.value * self.growth, LARGEST), 0
+
+# %% wrong SCALER-INF-UNSEEN the largest alone
+class LossScaler(LossScaler):
+    def step(self, optimizer, max_norm=math.inf):
+        params = [p for group in optimizer.param_groups for p in group["params"]]
+        grads = [p.grad for p in params if p.grad is not None]
+        for grad in grads:
+            grad.div_(self.value)
+        self.finite = all(bool(torch.isfinite(grad.max())) for grad in grads)
+        if not self.finite:
+            return None
+        norm = nn.utils.clip_grad_norm_(params, max_norm)
+        optimizer.step()
+        return norm.item()
+
+    def update(self):
+        if not self.finite:
+            self.value, self.good_steps = self.value * self.backoff, 0
+            return
+        self.good_steps += 1
+        if self.good_steps == self.growth_interval:
+            self.value, self.good_steps = min(self.value * self.growth, LARGEST), 0
+
+# %% wrong SCALER-PART repairs the gradients
+class LossScaler(LossScaler):
+    def step(self, optimizer, max_norm=math.inf):
+        params = [p for group in optimizer.param_groups for p in group["params"]]
+        grads = [p.grad for p in params if p.grad is not None]
+        for grad in grads:
+            grad.div_(self.value)
+        self.finite = all(bool(torch.isfinite(grad).all()) for grad in grads)
+        if not self.finite:
+            for grad in grads:
+                torch.nan_to_num_(grad, 0.0, 0.0, 0.0)
+        norm = nn.utils.clip_grad_norm_(params, max_norm)
+        optimizer.step()
+        return norm.item()
+
+    def update(self):
+        if not self.finite:
+            self.value, self.good_steps = self.value * self.backoff, 0
+            return
+        self.good_steps += 1
+        if self.good_steps == self.growth_interval:
+            self.value, self.good_steps = min(self.value * self.growth, LARGEST), 0
+
+# %% wrong SCALER-PART leaves out the bad parameter alone
+class LossScaler(LossScaler):
+    def step(self, optimizer, max_norm=math.inf):
+        params = [p for group in optimizer.param_groups for p in group["params"]]
+        grads = [p.grad for p in params if p.grad is not None]
+        for grad in grads:
+            grad.div_(self.value)
+        self.finite = all(bool(torch.isfinite(grad).all()) for grad in grads)
+        if not self.finite:
+            for p in params:
+                if p.grad is not None and not torch.isfinite(p.grad).all():
+                    p.grad = None
+        norm = nn.utils.clip_grad_norm_(params, max_norm)
+        optimizer.step()
+        return norm.item()
+
+    def update(self):
+        if not self.finite:
+            self.value, self.good_steps = self.value * self.backoff, 0
+            return
+        self.good_steps += 1
+        if self.good_steps == self.growth_interval:
+            self.value, self.good_steps = min(self.value * self.growth, LARGEST), 0
+
+# %% wrong SCALER-NOT-NONE a zero for an update left out
+class LossScaler(LossScaler):
+    def step(self, optimizer, max_norm=math.inf):
+        params = [p for group in optimizer.param_groups for p in group["params"]]
+        grads = [p.grad for p in params if p.grad is not None]
+        for grad in grads:
+            grad.div_(self.value)
+        self.finite = all(bool(torch.isfinite(grad).all()) for grad in grads)
+        if not self.finite:
+            return 0.0
+        norm = nn.utils.clip_grad_norm_(params, max_norm)
+        optimizer.step()
+        return norm.item()
+
+    def update(self):
+        if not self.finite:
+            self.value, self.good_steps = self.value * self.backoff, 0
+            return
+        self.good_steps += 1
+        if self.good_steps == self.growth_interval:
+            self.value, self.good_steps = min(self.value * self.growth, LARGEST), 0
+
+# %% wrong SCALER-GROWS-ALWAYS no interval
+class LossScaler(LossScaler):
+    def step(self, optimizer, max_norm=math.inf):
+        params = [p for group in optimizer.param_groups for p in group["params"]]
+        grads = [p.grad for p in params if p.grad is not None]
+        for grad in grads:
+            grad.div_(self.value)
+        self.finite = all(bool(torch.isfinite(grad).all()) for grad in grads)
+        if not self.finite:
+            return None
+        norm = nn.utils.clip_grad_norm_(params, max_norm)
+        optimizer.step()
+        return norm.item()
+
+    def update(self):
+        if not self.finite:
+            self.value, self.good_steps = self.value * self.backoff, 0
+            return
+        self.good_steps += 1
+        self.value, self.good_steps = min(self.value * self.growth, LARGEST), 0
+
+# %% wrong SCALER-NO-BACKOFF stays
+class LossScaler(LossScaler):
+    def step(self, optimizer, max_norm=math.inf):
+        params = [p for group in optimizer.param_groups for p in group["params"]]
+        grads = [p.grad for p in params if p.grad is not None]
+        for grad in grads:
+            grad.div_(self.value)
+        self.finite = all(bool(torch.isfinite(grad).all()) for grad in grads)
+        if not self.finite:
+            return None
+        norm = nn.utils.clip_grad_norm_(params, max_norm)
+        optimizer.step()
+        return norm.item()
+
+    def update(self):
+        if not self.finite:
+            self.value, self.good_steps = self.value, 0
+            return
+        self.good_steps += 1
+        if self.good_steps == self.growth_interval:
+            self.value, self.good_steps = min(self.value * self.growth, LARGEST), 0
+
+# %% wrong SCALER-NO-BACKOFF a bad update is passed over
+class LossScaler(LossScaler):
+    def step(self, optimizer, max_norm=math.inf):
+        params = [p for group in optimizer.param_groups for p in group["params"]]
+        grads = [p.grad for p in params if p.grad is not None]
+        for grad in grads:
+            grad.div_(self.value)
+        self.finite = all(bool(torch.isfinite(grad).all()) for grad in grads)
+        if not self.finite:
+            return None
+        norm = nn.utils.clip_grad_norm_(params, max_norm)
+        optimizer.step()
+        return norm.item()
+
+    def update(self):
+        if not self.finite:
+            return
+        self.good_steps += 1
+        if self.good_steps == self.growth_interval:
+            self.value, self.good_steps = min(self.value * self.growth, LARGEST), 0
+
+# %% wrong SCALER-NO-GROWTH only downwards
+class LossScaler(LossScaler):
+    def step(self, optimizer, max_norm=math.inf):
+        params = [p for group in optimizer.param_groups for p in group["params"]]
+        grads = [p.grad for p in params if p.grad is not None]
+        for grad in grads:
+            grad.div_(self.value)
+        self.finite = all(bool(torch.isfinite(grad).all()) for grad in grads)
+        if not self.finite:
+            return None
+        norm = nn.utils.clip_grad_norm_(params, max_norm)
+        optimizer.step()
+        return norm.item()
+
+    def update(self):
+        if not self.finite:
+            self.value, self.good_steps = self.value * self.backoff, 0
+            return
+        if self.good_steps == self.growth_interval:
+            self.value, self.good_steps = min(self.value * self.growth, LARGEST), 0
+
+# %% wrong SCALER-COUNT-KEPT counts on after a bad one
+class LossScaler(LossScaler):
+    def step(self, optimizer, max_norm=math.inf):
+        params = [p for group in optimizer.param_groups for p in group["params"]]
+        grads = [p.grad for p in params if p.grad is not None]
+        for grad in grads:
+            grad.div_(self.value)
+        self.finite = all(bool(torch.isfinite(grad).all()) for grad in grads)
+        if not self.finite:
+            return None
+        norm = nn.utils.clip_grad_norm_(params, max_norm)
+        optimizer.step()
+        return norm.item()
+
+    def update(self):
+        if not self.finite:
+            self.value = self.value * self.backoff
+            return
+        self.good_steps += 1
+        if self.good_steps == self.growth_interval:
+            self.value, self.good_steps = min(self.value * self.growth, LARGEST), 0
+
+# %% wrong SCALER-COUNT-GROWN grows once
+class LossScaler(LossScaler):
+    def step(self, optimizer, max_norm=math.inf):
+        params = [p for group in optimizer.param_groups for p in group["params"]]
+        grads = [p.grad for p in params if p.grad is not None]
+        for grad in grads:
+            grad.div_(self.value)
+        self.finite = all(bool(torch.isfinite(grad).all()) for grad in grads)
+        if not self.finite:
+            return None
+        norm = nn.utils.clip_grad_norm_(params, max_norm)
+        optimizer.step()
+        return norm.item()
+
+    def update(self):
+        if not self.finite:
+            self.value, self.good_steps = self.value * self.backoff, 0
+            return
+        self.good_steps += 1
+        if self.good_steps == self.growth_interval:
+            self.value = min(self.value * self.growth, LARGEST)
+
+# %% wrong SCALER-COUNT-GROWN grows on and on
+class LossScaler(LossScaler):
+    def step(self, optimizer, max_norm=math.inf):
+        params = [p for group in optimizer.param_groups for p in group["params"]]
+        grads = [p.grad for p in params if p.grad is not None]
+        for grad in grads:
+            grad.div_(self.value)
+        self.finite = all(bool(torch.isfinite(grad).all()) for grad in grads)
+        if not self.finite:
+            return None
+        norm = nn.utils.clip_grad_norm_(params, max_norm)
+        optimizer.step()
+        return norm.item()
+
+    def update(self):
+        if not self.finite:
+            self.value, self.good_steps = self.value * self.backoff, 0
+            return
+        self.good_steps += 1
+        if self.good_steps >= self.growth_interval:
+            self.value = min(self.value * self.growth, LARGEST)
+
+# %% wrong SCALER-LATE more than the interval
+class LossScaler(LossScaler):
+    def step(self, optimizer, max_norm=math.inf):
+        params = [p for group in optimizer.param_groups for p in group["params"]]
+        grads = [p.grad for p in params if p.grad is not None]
+        for grad in grads:
+            grad.div_(self.value)
+        self.finite = all(bool(torch.isfinite(grad).all()) for grad in grads)
+        if not self.finite:
+            return None
+        norm = nn.utils.clip_grad_norm_(params, max_norm)
+        optimizer.step()
+        return norm.item()
+
+    def update(self):
+        if not self.finite:
+            self.value, self.good_steps = self.value * self.backoff, 0
+            return
+        self.good_steps += 1
+        if self.good_steps > self.growth_interval:
+            self.value, self.good_steps = min(self.value * self.growth, LARGEST), 0
+
+# %% wrong SCALER-SWAPPED the condition turned round
+class LossScaler(LossScaler):
+    def step(self, optimizer, max_norm=math.inf):
+        params = [p for group in optimizer.param_groups for p in group["params"]]
+        grads = [p.grad for p in params if p.grad is not None]
+        for grad in grads:
+            grad.div_(self.value)
+        self.finite = all(bool(torch.isfinite(grad).all()) for grad in grads)
+        if not self.finite:
+            return None
+        norm = nn.utils.clip_grad_norm_(params, max_norm)
+        optimizer.step()
+        return norm.item()
+
+    def update(self):
+        if self.finite:
+            self.value, self.good_steps = self.value * self.backoff, 0
+            return
+        self.good_steps += 1
+        if self.good_steps == self.growth_interval:
+            self.value, self.good_steps = min(self.value * self.growth, LARGEST), 0
+
+# %% wrong SCALER-STALE finite is never set again
+class LossScaler(LossScaler):
+    def step(self, optimizer, max_norm=math.inf):
+        params = [p for group in optimizer.param_groups for p in group["params"]]
+        grads = [p.grad for p in params if p.grad is not None]
+        for grad in grads:
+            grad.div_(self.value)
+        if not all(bool(torch.isfinite(grad).all()) for grad in grads):
+            self.finite = False
+        if not self.finite:
+            return None
+        norm = nn.utils.clip_grad_norm_(params, max_norm)
+        optimizer.step()
+        return norm.item()
+
+    def update(self):
+        if not self.finite:
+            self.value, self.good_steps = self.value * self.backoff, 0
+            return
+        self.good_steps += 1
+        if self.good_steps == self.growth_interval:
+            self.value, self.good_steps = min(self.value * self.growth, LARGEST), 0
+
+# %% wrong SCALER-FIXED 2 and a half
+class LossScaler(LossScaler):
+    def step(self, optimizer, max_norm=math.inf):
+        params = [p for group in optimizer.param_groups for p in group["params"]]
+        grads = [p.grad for p in params if p.grad is not None]
+        for grad in grads:
+            grad.div_(self.value)
+        self.finite = all(bool(torch.isfinite(grad).all()) for grad in grads)
+        if not self.finite:
+            return None
+        norm = nn.utils.clip_grad_norm_(params, max_norm)
+        optimizer.step()
+        return norm.item()
+
+    def update(self):
+        if not self.finite:
+            self.value, self.good_steps = self.value * 0.5, 0
+            return
+        self.good_steps += 1
+        if self.good_steps == self.growth_interval:
+            self.value, self.good_steps = min(self.value * 2, LARGEST), 0
+
+# %% wrong SCALER-BACKOFF-TWICE step lowers it too
+class LossScaler(LossScaler):
+    def step(self, optimizer, max_norm=math.inf):
+        params = [p for group in optimizer.param_groups for p in group["params"]]
+        grads = [p.grad for p in params if p.grad is not None]
+        for grad in grads:
+            grad.div_(self.value)
+        self.finite = all(bool(torch.isfinite(grad).all()) for grad in grads)
+        if not self.finite:
+            self.value *= self.backoff
+            return None
+        norm = nn.utils.clip_grad_norm_(params, max_norm)
+        optimizer.step()
+        return norm.item()
+
+    def update(self):
+        if not self.finite:
+            self.value, self.good_steps = self.value * self.backoff, 0
+            return
+        self.good_steps += 1
+        if self.good_steps == self.growth_interval:
+            self.value, self.good_steps = min(self.value * self.growth, LARGEST), 0
+
+# %% wrong SCALER-TYPE a whole number
+class LossScaler(LossScaler):
+    def step(self, optimizer, max_norm=math.inf):
+        params = [p for group in optimizer.param_groups for p in group["params"]]
+        grads = [p.grad for p in params if p.grad is not None]
+        for grad in grads:
+            grad.div_(self.value)
+        self.finite = all(bool(torch.isfinite(grad).all()) for grad in grads)
+        if not self.finite:
+            return None
+        norm = nn.utils.clip_grad_norm_(params, max_norm)
+        optimizer.step()
+        return norm.item()
+
+    def update(self):
+        if not self.finite:
+            self.value, self.good_steps = int(self.value * self.backoff), 0
+            return
+        self.good_steps += 1
+        if self.good_steps == self.growth_interval:
+            self.value, self.good_steps = min(self.value * self.growth, LARGEST), 0
+
+# %% wrong SCALER-TYPE a tensor
+class LossScaler(LossScaler):
+    def step(self, optimizer, max_norm=math.inf):
+        params = [p for group in optimizer.param_groups for p in group["params"]]
+        grads = [p.grad for p in params if p.grad is not None]
+        for grad in grads:
+            grad.div_(self.value)
+        self.finite = all(bool(torch.isfinite(grad).all()) for grad in grads)
+        if not self.finite:
+            return None
+        norm = nn.utils.clip_grad_norm_(params, max_norm)
+        optimizer.step()
+        return norm.item()
+
+    def update(self):
+        if not self.finite:
+            self.value, self.good_steps = self.value * self.backoff, 0
+            return
+        self.good_steps += 1
+        if self.good_steps == self.growth_interval:
+            self.value, self.good_steps = torch.as_tensor(self.value * self.growth).clamp(max=LARGEST), 0
+
+# %% wrong SCALER-WHOLE floor division
+class LossScaler(LossScaler):
+    def step(self, optimizer, max_norm=math.inf):
+        params = [p for group in optimizer.param_groups for p in group["params"]]
+        grads = [p.grad for p in params if p.grad is not None]
+        for grad in grads:
+            grad.div_(self.value)
+        self.finite = all(bool(torch.isfinite(grad).all()) for grad in grads)
+        if not self.finite:
+            return None
+        norm = nn.utils.clip_grad_norm_(params, max_norm)
+        optimizer.step()
+        return norm.item()
+
+    def update(self):
+        if not self.finite:
+            self.value, self.good_steps = self.value // (1 / self.backoff), 0
+            return
+        self.good_steps += 1
+        if self.good_steps == self.growth_interval:
+            self.value, self.good_steps = min(self.value * self.growth, LARGEST), 0
+
+# %% wrong SCALER-FLOOR not below 1
+class LossScaler(LossScaler):
+    def step(self, optimizer, max_norm=math.inf):
+        params = [p for group in optimizer.param_groups for p in group["params"]]
+        grads = [p.grad for p in params if p.grad is not None]
+        for grad in grads:
+            grad.div_(self.value)
+        self.finite = all(bool(torch.isfinite(grad).all()) for grad in grads)
+        if not self.finite:
+            return None
+        norm = nn.utils.clip_grad_norm_(params, max_norm)
+        optimizer.step()
+        return norm.item()
+
+    def update(self):
+        if not self.finite:
+            self.value, self.good_steps = max(1.0, self.value * self.backoff), 0
+            return
+        self.good_steps += 1
+        if self.good_steps == self.growth_interval:
+            self.value, self.good_steps = min(self.value * self.growth, LARGEST), 0
+
+# %% wrong SCALER-NO-CAP no upper end
+class LossScaler(LossScaler):
+    def step(self, optimizer, max_norm=math.inf):
+        params = [p for group in optimizer.param_groups for p in group["params"]]
+        grads = [p.grad for p in params if p.grad is not None]
+        for grad in grads:
+            grad.div_(self.value)
+        self.finite = all(bool(torch.isfinite(grad).all()) for grad in grads)
+        if not self.finite:
+            return None
+        norm = nn.utils.clip_grad_norm_(params, max_norm)
+        optimizer.step()
+        return norm.item()
+
+    def update(self):
+        if not self.finite:
+            self.value, self.good_steps = self.value * self.backoff, 0
+            return
+        self.good_steps += 1
+        if self.good_steps == self.growth_interval:
+            self.value, self.good_steps = self.value * self.growth, 0
+
+# %% wrong SCALER-OWN-COUNT counts under another name
+class LossScaler(LossScaler):
+    def step(self, optimizer, max_norm=math.inf):
+        params = [p for group in optimizer.param_groups for p in group["params"]]
+        grads = [p.grad for p in params if p.grad is not None]
+        for grad in grads:
+            grad.div_(self.value)
+        self.finite = all(bool(torch.isfinite(grad).all()) for grad in grads)
+        if not self.finite:
+            return None
+        norm = nn.utils.clip_grad_norm_(params, max_norm)
+        optimizer.step()
+        return norm.item()
+
+    def update(self):
+        self.clean = getattr(self, "clean", 0) + 1 if self.finite else 0
+        if not self.finite:
+            self.value *= self.backoff
+        elif self.clean == self.growth_interval:
+            self.value, self.clean = min(self.value * self.growth, LARGEST), 0
+
+# %% wrong RAISED None among the gradients
+class LossScaler(LossScaler):
+    def step(self, optimizer, max_norm=math.inf):
+        params = [p for group in optimizer.param_groups for p in group["params"]]
+        grads = [p.grad for p in params]
+        for grad in grads:
+            grad.div_(self.value)
+        self.finite = all(bool(torch.isfinite(grad).all()) for grad in grads)
+        if not self.finite:
+            return None
+        norm = nn.utils.clip_grad_norm_(params, max_norm)
+        optimizer.step()
+        return norm.item()
+
+    def update(self):
+        if not self.finite:
+            self.value, self.good_steps = self.value * self.backoff, 0
+            return
+        self.good_steps += 1
+        if self.good_steps == self.growth_interval:
+            self.value, self.good_steps = min(self.value * self.growth, LARGEST), 0
