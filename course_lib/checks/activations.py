@@ -76,7 +76,7 @@ def norms(subject: Subject, draw: Draw) -> None:
         ("NORM-COPIES", n * 4 * N * D, "two tensors of each norm are missing", "N D numbers",
          "w * (x * r): what do the gradients of w and of x need?"),
         ("NORM-RMS", n * 4 * 2 * N * D, "the inverse rms is missing", "2 N D numbers",
-         "the factor r of each token: d(x r)/dx = r."),
+         "w * (x * r): by what is the gradient of x multiplied?"),
         ("TWICE", n * 4 * (3 * N * D + N), "the output is counted here too", "3 N D + N numbers",
          "the docstring: a norm's output is the next part's input."),
         ("NORM-RMS-WIDE", n * 4 * 3 * N * D, "the inverse rms is counted D times", "3 N D numbers",
