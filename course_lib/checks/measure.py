@@ -1,0 +1,208 @@
+"""Checks of lesson 11, first part: stopwatch.
+
+Time is a number that moves only when a made-up function works (measure/clock_drive.py), so every
+answer has exact values, on any machine, in no time.
+"""
+
+import math
+import statistics
+from collections.abc import Sequence
+
+from course_lib.checks.report import Wrong, number, vector
+from course_lib.checks.subject import Subject
+from course_lib.checks.suite import Draw, Suite
+
+DRIVE = "course_lib.measure.clock_drive:timed"
+CLOSE = 1e-9  # the clock stands near 100, where float64 is good to 1e-14
+
+
+def _asked(subject: Subject, *cases: dict) -> list[dict]:
+    return subject.run_ranks([(list(cases),)], drive=DRIVE)[0].value
+
+
+def _three(found: dict, tried: str) -> tuple[float, float, float]:
+    """Median, fastest, slowest: three finite numbers."""
+    out, wanted = found["out"], "a tuple of three numbers: median, fastest, slowest"
+    if out is None:
+        raise Wrong("NONE", "the answer returned None", tried=tried, expected=wanted, got="None",
+                    look="the last line: is there a `return`?")  # fmt: skip
+    if not isinstance(out, (tuple, list)) or len(out) != 3:
+        got = (
+            f"{len(out)} values" if isinstance(out, (tuple, list)) else f"type {type(out).__name__}"
+        )
+        raise Wrong("TIME-THREE", "the answer is not three numbers", tried=tried, expected=wanted,
+                    got=got, look="what stands after `return`.")  # fmt: skip
+    for value in out:
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            raise Wrong("TYPE", "one of the three is no number", tried=tried, expected=wanted,
+                        got=f"a {type(value).__name__}", look="what stands after `return`.")  # fmt: skip
+    return tuple(out)
+
+
+def _same(found: Sequence[float], right: Sequence[float]) -> bool:
+    return all(
+        math.isclose(a, b, rel_tol=CLOSE, abs_tol=CLOSE) for a, b in zip(found, right, strict=True)
+    )
+
+
+def _stats(runs: Sequence[float]) -> tuple[float, float, float]:
+    return statistics.median(runs), min(runs), max(runs)
+
+
+def _compare(found, right, tried: str, ways: Sequence[tuple], look: str) -> None:
+    """`found` is `right`; else the first of `ways` (three numbers, code, finding, fits), or OTHER."""
+    if _same(found, right):
+        return
+    facts = dict(tried=tried, expected=f"{vector(right)} s", got=f"{vector(found)} s", look=look)
+    for values, code, finding, fits in ways:
+        if _same(found, values):
+            raise Wrong(code, finding, fits=fits, **facts)
+    raise Wrong("OTHER", "the times differ", **facts)
+
+
+def _calls(found: dict, warmup: int, repeats: int, tried: str) -> None:
+    calls, right = found["calls"], warmup + repeats
+    if calls == right:
+        return
+    facts = dict(tried=tried, expected=f"{right} calls: {warmup} to warm up, {repeats} timed",
+                 got=f"{calls} calls")  # fmt: skip
+    if calls == repeats:
+        raise Wrong("TIME-NO-WARMUP", "nothing is called to warm up", **facts,
+                    fits="timed runs alone, the first among them.",
+                    hides="the first run also pays for memory, code and caches.",
+                    look="what happens before the first reading of the clock.")  # fmt: skip
+    if calls == warmup + 1:
+        raise Wrong("TIME-ONE-RUN", "only one run is timed", **facts, fits="no loop over the runs.",
+                    hides="one run cannot say how far runs lie apart.",
+                    look="`repeats`.")  # fmt: skip
+    raise Wrong("TIME-CALLS", "the number of calls is another", **facts,
+                look="the two loops and their counts.")  # fmt: skip
+
+
+def one_length(subject: Subject, draw: Draw) -> None:
+    """Every call takes as long: the unit, the sign, and which clock was read."""
+    each, repeats = draw.size(1, 2, 3) / 4, draw.size(3, 5)
+    tried = f"each call takes {each:g} s; warmup=2, repeats={repeats}"
+    found = _asked(subject, {"costs": [each], "settings": dict(warmup=2, repeats=repeats)})[0]
+    out, look = _three(found, tried), "what is taken from what, and in which unit."
+    if all(abs(value) < 1e-2 for value in out) and any(out):
+        raise Wrong("TIME-CLOCK", "another clock was read", tried=tried, got=f"{vector(out)} s",
+                    expected=f"{vector([each] * 3)} s", fits="the machine's own clock.",
+                    look="the argument `clock`: calling it gives the time.")  # fmt: skip
+    three = lambda value: (value,) * 3  # noqa: E731
+    _compare(out, three(each), tried, (
+        (three(1e3 * each), "TIME-UNIT", "the times are milliseconds", "seconds times 1000."),
+        (three(1e-3 * each), "TIME-UNIT", "the times are a thousandth", "taken for milliseconds."),
+        (three(1e6 * each), "TIME-UNIT", "the times are microseconds", "seconds times a million."),
+        (three(repeats * each), "TIME-TOTAL", "all runs are counted as one", "the sum of the runs."),
+        (three((repeats + 2) * each), "TIME-TOTAL", "all calls are counted as one",
+         "the sum of the calls, warm-up and all."),
+        (three(-each), "TIME-SIGN", "the times are negative", "start minus end."),
+        (three(0.0), "TIME-ZERO", "the times are zero", "both readings before the call, or after it."),
+    ), look)  # fmt: skip
+
+
+def runs_that_differ(subject: Subject, draw: Draw) -> None:
+    """Two slow calls first, one slow run later: which calls count, and the middle of them."""
+    unit = draw.size(1, 2, 3) / 8
+    warm, runs = [64 * unit, 32 * unit], [x * unit for x in (2, 1, 9, 3, 16)]
+    tried = (f"calls of {vector([*warm, *runs], 7)[1:-1]} s;\nwarmup=2, repeats=5")  # fmt: skip
+    found = _asked(subject, {"costs": warm + runs, "settings": dict(warmup=2, repeats=5)})[0]
+    out, right = _three(found, tried), _stats(runs)
+    _calls(found, 2, 5, tried)
+    mean, every = statistics.fmean(runs), warm + runs
+    _compare(out, right, tried, (
+        ((mean, *right[1:]), "TIME-MEAN", "the first number is the mean", "the sum over the count."),
+        ((mean,) * 3, "TIME-TOGETHER", "the runs are timed together",
+         "one pair of readings around the loop, over the count."),
+        (_stats(every), "TIME-FIRST-COUNTED", "the calls to warm up count", "statistics of all calls."),
+        ((statistics.fmean(every), min(every), max(every)), "TIME-FIRST-COUNTED",
+         "the calls to warm up count", "the mean of all calls."),
+        ((runs[2], *right[1:]), "TIME-UNSORTED", "the first number is not the median",
+         "the run in the middle of the row, which is not sorted."),
+        ((right[1], *right[1:]), "TIME-BEST", "the first number is the fastest run", "min."),
+        ((right[1], right[0], right[2]), "TIME-ORDER", "the numbers come in another order",
+         "fastest, median, slowest."),
+        ((right[0], right[2], right[1]), "TIME-ORDER", "the numbers come in another order",
+         "median, slowest, fastest."),
+    ), "which calls are timed, and what is done with their times.")  # fmt: skip
+
+
+def a_queue(subject: Subject, draw: Draw) -> None:
+    """Calls return at once, their work is done later: wait before a run begins, and before it ends."""
+    unit, launch = draw.size(1, 2, 3), 1 / 64
+    warm, runs = 50 * unit, [3 * unit, unit, 8 * unit]
+    tried = (f"calls that return after {number(launch)} s, with {warm:g}, {vector(runs)[1:-1]} s of work in\n"
+             "the queue; warmup=1, repeats=3")  # fmt: skip
+    busy = {
+        "costs": [unit],
+        "launch": launch,
+        "busy": 20.0 * unit,
+        "settings": dict(warmup=0, repeats=1),
+    }
+    first, second = _asked(subject, {"costs": [warm, *runs], "launch": launch,
+                                     "settings": dict(warmup=1, repeats=3)}, busy)  # fmt: skip
+    out, right = _three(first, tried), _stats([x + launch for x in runs])
+    # a first run that begins before the warm-up is done has the rest of it to wait for
+    late = _stats([warm + runs[0], *(x + launch for x in runs[1:])])
+    queued = "the first run waits for older work"
+    wrong = "work that was queued before the first reading of the clock."
+    launches = "launches are timed, not the work"
+    _compare(out, right, tried, (
+        ((launch,) * 3, "TIME-NO-WAIT", launches, "the clock read while the queue still works."),
+        (late, "TIME-OLD-WORK", queued, wrong),
+    ), "every reading of the clock: is the queue empty then?")  # fmt: skip
+    tried = f"{busy['busy']:g} s of work in the queue, then warmup=0, repeats=1"
+    _compare(_three(second, tried), (unit + launch,) * 3, tried, (
+        ((busy["busy"] + unit,) * 3, "TIME-OLD-WORK", queued, wrong),
+    ), "every reading of the clock: is the queue empty then?")  # fmt: skip
+
+
+def even_and_one(subject: Subject, draw: Draw) -> None:
+    """Four runs have two in the middle; one run is its own median."""
+    unit = draw.size(1, 2, 3)
+    runs = [x * unit for x in (9, 2, 4, 1)]
+    four, one = _asked(subject, {"costs": runs, "settings": dict(warmup=0, repeats=4)},
+                       {"costs": [unit], "settings": dict(warmup=0, repeats=1)})  # fmt: skip
+    tried = f"four runs of {vector(runs)[1:-1]} s; warmup=0"
+    low, high = 2 * unit, 4 * unit
+    _compare(_three(four, tried), _stats(runs), tried, (
+        ((low, unit, 9 * unit), "TIME-EVEN", "the median is one of the two in the middle", "the lower."),
+        ((high, unit, 9 * unit), "TIME-EVEN", "the median is one of the two in the middle", "the upper."),
+    ), "an even number of runs.")  # fmt: skip
+    tried = f"one run of {unit:g} s; warmup=0, repeats=1"
+    _calls(one, 0, 1, tried)
+    _compare(_three(one, tried), (unit,) * 3, tried, (), "one run, and no calls before it.")
+
+
+def refusals(subject: Subject, draw: Draw) -> None:
+    """No runs are refused before anything is called; what the function raises comes through."""
+    failing = {"costs": [1.0], "settings": dict(warmup=0, repeats=2), "fails": True}
+    cases = (dict(warmup=1, repeats=0), dict(warmup=-1, repeats=2), dict(warmup=0, repeats=-3))
+    *found, failed = _asked(
+        subject, *({"costs": [1.0], "settings": s, "refuse": True} for s in cases), failing
+    )
+    for settings, one in zip(cases, found, strict=True):
+        if one["error"] != "ValueError" or one["calls"]:
+            raised = one["error"] or "no error"
+            raise Wrong("TIME-NO-RUNS", "runs that make no sense are not refused",
+                        tried=", ".join(f"{k}={v}" for k, v in settings.items()),
+                        expected="ValueError, before any call", got=f"{raised}, {one['calls']} calls",
+                        look="the last sentence of the docstring.")  # fmt: skip
+    if failed["error"] != "ZeroDivisionError":
+        raise Wrong("TIME-SWALLOWED", "an error of the function is lost",
+                    tried="a function that raises ZeroDivisionError", expected="ZeroDivisionError",
+                    got=failed["error"] or "no error", look="`try` around the call.")  # fmt: skip
+
+
+SUITES = (
+    Suite(
+        "time-it",
+        (one_length, runs_that_differ, a_queue, even_and_one, refusals),
+        proved="warm calls alone count, each with all of its work and nothing else's;\n"
+        "the middle one stands for them.",
+        remember="a call that has returned is not work that is done.",
+        next_step="time `torch.empty(10**8)` and `torch.zeros(10**8)`, then read the first element.",
+        ranks=2,  # one is used: the driver that owns the clock runs in a process of its own
+    ),
+)

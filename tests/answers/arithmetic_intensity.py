@@ -1,0 +1,140 @@
+# Answers to the exercise arithmetic-intensity.
+
+# %% right by two times
+def matmul_roof(M, K, N, *, number_bytes, flops_per_s, bytes_per_s):
+    flops, moved = 2 * M * N * K, (M * K + N * (K + M)) * number_bytes
+    seconds = max(flops / flops_per_s, moved / bytes_per_s)
+    return dict(flops=flops, bytes=moved, intensity=flops / moved, ridge=flops_per_s / bytes_per_s,
+                attainable=flops / seconds)
+
+# %% right by the side of the ridge
+def matmul_roof(M, K, N, *, number_bytes, flops_per_s, bytes_per_s):
+    found = {"flops": 2.0 * M * K * N, "bytes": 0, "ridge": flops_per_s / bytes_per_s}
+    for rows, columns in ((M, K), (K, N), (M, N)):
+        found["bytes"] += rows * columns * number_bytes
+    found["intensity"] = found["flops"] / found["bytes"]
+    if found["intensity"] < found["ridge"]:
+        found["attainable"] = bytes_per_s * found["intensity"]
+    else:
+        found["attainable"] = flops_per_s
+    return found
+
+# %% wrong STUB untouched
+def matmul_roof(M, K, N, *, number_bytes, flops_per_s, bytes_per_s):
+    raise NotImplementedError("your code here")
+
+# %% wrong ROOF-KEYS the speed alone
+def matmul_roof(M, K, N, *, number_bytes, flops_per_s, bytes_per_s):
+    return flops_per_s
+
+# %% wrong ROOF-MULTIPLY-ADD one for two
+def matmul_roof(M, K, N, *, number_bytes, flops_per_s, bytes_per_s):
+    flops = M * K * N
+    moved = number_bytes * (M * K + K * N + M * N)
+    intensity = flops / moved
+    return {"flops": flops, "bytes": moved, "intensity": intensity, "ridge": flops_per_s / bytes_per_s,
+            "attainable": min(flops_per_s, intensity * bytes_per_s)}
+
+# %% wrong ROOF-ADDS K - 1 additions
+def matmul_roof(M, K, N, *, number_bytes, flops_per_s, bytes_per_s):
+    flops = M * N * (2 * K - 1)
+    moved = number_bytes * (M * K + K * N + M * N)
+    intensity = flops / moved
+    return {"flops": flops, "bytes": moved, "intensity": intensity, "ridge": flops_per_s / bytes_per_s,
+            "attainable": min(flops_per_s, intensity * bytes_per_s)}
+
+# %% wrong ROOF-NO-OUTPUT inputs alone
+def matmul_roof(M, K, N, *, number_bytes, flops_per_s, bytes_per_s):
+    flops = 2 * M * K * N
+    moved = number_bytes * (M * K + K * N)
+    intensity = flops / moved
+    return {"flops": flops, "bytes": moved, "intensity": intensity, "ridge": flops_per_s / bytes_per_s,
+            "attainable": min(flops_per_s, intensity * bytes_per_s)}
+
+# %% wrong ROOF-NUMBERS no bytes
+def matmul_roof(M, K, N, *, number_bytes, flops_per_s, bytes_per_s):
+    flops = 2 * M * K * N
+    moved = M * K + K * N + M * N
+    intensity = flops / moved
+    return {"flops": flops, "bytes": moved, "intensity": intensity, "ridge": flops_per_s / bytes_per_s,
+            "attainable": min(flops_per_s, intensity * bytes_per_s)}
+
+# %% wrong ROOF-FIXED-SIZE always float32
+def matmul_roof(M, K, N, *, number_bytes, flops_per_s, bytes_per_s):
+    flops = 2 * M * K * N
+    moved = 4 * (M * K + K * N + M * N)
+    intensity = flops / moved
+    return {"flops": flops, "bytes": moved, "intensity": intensity, "ridge": flops_per_s / bytes_per_s,
+            "attainable": min(flops_per_s, intensity * bytes_per_s)}
+
+# %% wrong ROOF-REREAD reads for every use
+def matmul_roof(M, K, N, *, number_bytes, flops_per_s, bytes_per_s):
+    flops = 2 * M * K * N
+    moved = 2 * M * K * N * number_bytes
+    intensity = flops / moved
+    return {"flops": flops, "bytes": moved, "intensity": intensity, "ridge": flops_per_s / bytes_per_s,
+            "attainable": min(flops_per_s, intensity * bytes_per_s)}
+
+# %% wrong ROOF-INTENSITY-INVERTED bytes per FLOP
+def matmul_roof(M, K, N, *, number_bytes, flops_per_s, bytes_per_s):
+    flops = 2 * M * K * N
+    moved = number_bytes * (M * K + K * N + M * N)
+    intensity = moved / flops
+    return {"flops": flops, "bytes": moved, "intensity": intensity, "ridge": flops_per_s / bytes_per_s,
+            "attainable": min(flops_per_s, intensity * bytes_per_s)}
+
+# %% wrong ROOF-ROUNDED whole numbers
+def matmul_roof(M, K, N, *, number_bytes, flops_per_s, bytes_per_s):
+    flops = 2 * M * K * N
+    moved = number_bytes * (M * K + K * N + M * N)
+    intensity = flops // moved
+    return {"flops": flops, "bytes": moved, "intensity": intensity, "ridge": flops_per_s / bytes_per_s,
+            "attainable": min(flops_per_s, intensity * bytes_per_s)}
+
+# %% wrong ROOF-RIDGE-INVERTED upside down
+def matmul_roof(M, K, N, *, number_bytes, flops_per_s, bytes_per_s):
+    flops = 2 * M * K * N
+    moved = number_bytes * (M * K + K * N + M * N)
+    intensity = flops / moved
+    return {"flops": flops, "bytes": moved, "intensity": intensity, "ridge": bytes_per_s / flops_per_s,
+            "attainable": min(flops_per_s, intensity * bytes_per_s)}
+
+# %% wrong ROOF-MAX the higher roof
+def matmul_roof(M, K, N, *, number_bytes, flops_per_s, bytes_per_s):
+    flops = 2 * M * K * N
+    moved = number_bytes * (M * K + K * N + M * N)
+    intensity = flops / moved
+    return {"flops": flops, "bytes": moved, "intensity": intensity, "ridge": flops_per_s / bytes_per_s,
+            "attainable": max(flops_per_s, intensity * bytes_per_s)}
+
+# %% wrong ROOF-NO-TOP the slope alone
+def matmul_roof(M, K, N, *, number_bytes, flops_per_s, bytes_per_s):
+    flops = 2 * M * K * N
+    moved = number_bytes * (M * K + K * N + M * N)
+    intensity = flops / moved
+    return {"flops": flops, "bytes": moved, "intensity": intensity, "ridge": flops_per_s / bytes_per_s,
+            "attainable": intensity * bytes_per_s}
+
+# %% wrong ROOF-NO-SLOPE the peak alone
+def matmul_roof(M, K, N, *, number_bytes, flops_per_s, bytes_per_s):
+    flops = 2 * M * K * N
+    moved = number_bytes * (M * K + K * N + M * N)
+    intensity = flops / moved
+    return {"flops": flops, "bytes": moved, "intensity": intensity, "ridge": flops_per_s / bytes_per_s,
+            "attainable": flops_per_s}
+
+# %% wrong ROOF-SHARE of the peak
+def matmul_roof(M, K, N, *, number_bytes, flops_per_s, bytes_per_s):
+    flops = 2 * M * K * N
+    moved = number_bytes * (M * K + K * N + M * N)
+    intensity = flops / moved
+    return {"flops": flops, "bytes": moved, "intensity": intensity, "ridge": flops_per_s / bytes_per_s,
+            "attainable": min(1.0, intensity * bytes_per_s / flops_per_s)}
+
+# %% wrong ROOF-SLOPE-INVERTED divided
+def matmul_roof(M, K, N, *, number_bytes, flops_per_s, bytes_per_s):
+    flops = 2 * M * K * N
+    moved = number_bytes * (M * K + K * N + M * N)
+    intensity = flops / moved
+    return {"flops": flops, "bytes": moved, "intensity": intensity, "ridge": flops_per_s / bytes_per_s,
+            "attainable": min(flops_per_s, bytes_per_s / intensity)}

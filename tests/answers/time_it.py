@@ -1,0 +1,327 @@
+# Answers to the exercise time-it.
+
+# %% right by sorting
+def stopwatch(function, *, warmup=3, repeats=20, wait=lambda: None, clock=time.perf_counter):
+    if repeats < 1 or warmup < 0:
+        raise ValueError(f"{repeats} runs after {warmup}")
+    for _ in range(warmup):
+        function()
+    seconds = []
+    for _ in range(repeats):
+        wait()
+        start = clock()
+        function()
+        wait()
+        seconds.append(clock() - start)
+    seconds.sort()
+    n = len(seconds)
+    return (seconds[(n - 1) // 2] + seconds[n // 2]) / 2, seconds[0], seconds[-1]
+
+# %% right with numpy
+def stopwatch(function, *, warmup=3, repeats=20, wait=lambda: None, clock=time.perf_counter):
+    if repeats < 1 or warmup < 0:
+        raise ValueError(f"{repeats} runs after {warmup}")
+    runs = np.zeros(warmup + repeats)
+    for i in range(len(runs)):
+        wait()
+        runs[i] = -clock()
+        function()
+        wait()
+        runs[i] += clock()
+    runs = runs[warmup:]
+    return np.median(runs), runs.min(), runs.max()
+
+# %% right a helper for one run
+def stopwatch(function, *, warmup=3, repeats=20, wait=lambda: None, clock=time.perf_counter):
+    def once():
+        wait()
+        began = clock()
+        function()
+        wait()
+        return clock() - began
+
+    if not (repeats >= 1 and warmup >= 0):
+        raise ValueError("no runs")
+    for _ in range(warmup):
+        once()
+    found = sorted(once() for _ in range(repeats))
+    return statistics.median(found), found[0], found[-1]
+
+# %% wrong STUB untouched
+def stopwatch(function, *, warmup=3, repeats=20, wait=lambda: None, clock=time.perf_counter):
+    raise NotImplementedError("your code here")
+
+# %% wrong NONE no return
+def stopwatch(function, *, warmup=3, repeats=20, wait=lambda: None, clock=time.perf_counter):
+    if repeats < 1 or warmup < 0:
+        raise ValueError(f"{repeats} runs after {warmup}")
+    for _ in range(warmup):
+        function()
+    seconds = []
+    for _ in range(repeats):
+        wait()
+        start = clock()
+        function()
+        wait()
+        seconds.append(clock() - start)
+    median = statistics.median(seconds)
+
+# %% wrong TIME-THREE the median alone
+def stopwatch(function, *, warmup=3, repeats=20, wait=lambda: None, clock=time.perf_counter):
+    if repeats < 1 or warmup < 0:
+        raise ValueError(f"{repeats} runs after {warmup}")
+    for _ in range(warmup):
+        function()
+    seconds = []
+    for _ in range(repeats):
+        wait()
+        start = clock()
+        function()
+        wait()
+        seconds.append(clock() - start)
+    return statistics.median(seconds)
+
+# %% wrong TIME-NO-WARMUP cold
+def stopwatch(function, *, warmup=3, repeats=20, wait=lambda: None, clock=time.perf_counter):
+    if repeats < 1 or warmup < 0:
+        raise ValueError(f"{repeats} runs after {warmup}")
+    seconds = []
+    for _ in range(repeats):
+        wait()
+        start = clock()
+        function()
+        wait()
+        seconds.append(clock() - start)
+    return statistics.median(seconds), min(seconds), max(seconds)
+
+# %% wrong TIME-FIRST-COUNTED all calls are timed
+def stopwatch(function, *, warmup=3, repeats=20, wait=lambda: None, clock=time.perf_counter):
+    if repeats < 1 or warmup < 0:
+        raise ValueError(f"{repeats} runs after {warmup}")
+    seconds = []
+    for _ in range(warmup + repeats):
+        wait()
+        start = clock()
+        function()
+        wait()
+        seconds.append(clock() - start)
+    return statistics.median(seconds), min(seconds), max(seconds)
+
+# %% wrong TIME-MEAN the mean
+def stopwatch(function, *, warmup=3, repeats=20, wait=lambda: None, clock=time.perf_counter):
+    if repeats < 1 or warmup < 0:
+        raise ValueError(f"{repeats} runs after {warmup}")
+    for _ in range(warmup):
+        function()
+    seconds = []
+    for _ in range(repeats):
+        wait()
+        start = clock()
+        function()
+        wait()
+        seconds.append(clock() - start)
+    return statistics.mean(seconds), min(seconds), max(seconds)
+
+# %% wrong TIME-ONE-RUN one run
+def stopwatch(function, *, warmup=3, repeats=20, wait=lambda: None, clock=time.perf_counter):
+    if repeats < 1 or warmup < 0:
+        raise ValueError(f"{repeats} runs after {warmup}")
+    for _ in range(warmup):
+        function()
+    wait()
+    start = clock()
+    function()
+    wait()
+    took = clock() - start
+    return took, took, took
+
+# %% wrong TIME-TOGETHER one pair of readings
+def stopwatch(function, *, warmup=3, repeats=20, wait=lambda: None, clock=time.perf_counter):
+    if repeats < 1 or warmup < 0:
+        raise ValueError(f"{repeats} runs after {warmup}")
+    for _ in range(warmup):
+        function()
+    wait()
+    start = clock()
+    for _ in range(repeats):
+        function()
+    wait()
+    each = (clock() - start) / repeats
+    return each, each, each
+
+# %% wrong TIME-UNIT milliseconds
+def stopwatch(function, *, warmup=3, repeats=20, wait=lambda: None, clock=time.perf_counter):
+    if repeats < 1 or warmup < 0:
+        raise ValueError(f"{repeats} runs after {warmup}")
+    for _ in range(warmup):
+        function()
+    seconds = []
+    for _ in range(repeats):
+        wait()
+        start = clock()
+        function()
+        wait()
+        seconds.append(1000 * (clock() - start))
+    return statistics.median(seconds), min(seconds), max(seconds)
+
+# %% wrong TIME-CLOCK its own clock
+def stopwatch(function, *, warmup=3, repeats=20, wait=lambda: None, clock=time.perf_counter):
+    if repeats < 1 or warmup < 0:
+        raise ValueError(f"{repeats} runs after {warmup}")
+    for _ in range(warmup):
+        function()
+    seconds = []
+    for _ in range(repeats):
+        wait()
+        start = time.perf_counter()
+        function()
+        wait()
+        seconds.append(time.perf_counter() - start)
+    return statistics.median(seconds), min(seconds), max(seconds)
+
+# %% wrong TIME-NO-WAIT launches
+def stopwatch(function, *, warmup=3, repeats=20, wait=lambda: None, clock=time.perf_counter):
+    if repeats < 1 or warmup < 0:
+        raise ValueError(f"{repeats} runs after {warmup}")
+    for _ in range(warmup):
+        function()
+    seconds = []
+    for _ in range(repeats):
+        start = clock()
+        function()
+        seconds.append(clock() - start)
+    return statistics.median(seconds), min(seconds), max(seconds)
+
+# %% wrong TIME-NO-WAIT reads the clock, then waits
+def stopwatch(function, *, warmup=3, repeats=20, wait=lambda: None, clock=time.perf_counter):
+    if repeats < 1 or warmup < 0:
+        raise ValueError(f"{repeats} runs after {warmup}")
+    for _ in range(warmup):
+        function()
+    seconds = []
+    for _ in range(repeats):
+        start = clock()
+        function()
+        seconds.append(clock() - start)
+        wait()
+    return statistics.median(seconds), min(seconds), max(seconds)
+
+# %% wrong TIME-OLD-WORK waits at the end alone
+def stopwatch(function, *, warmup=3, repeats=20, wait=lambda: None, clock=time.perf_counter):
+    if repeats < 1 or warmup < 0:
+        raise ValueError(f"{repeats} runs after {warmup}")
+    for _ in range(warmup):
+        function()
+    seconds = []
+    for _ in range(repeats):
+        start = clock()
+        function()
+        wait()
+        seconds.append(clock() - start)
+    return statistics.median(seconds), min(seconds), max(seconds)
+
+# %% wrong TIME-UNSORTED the middle of the row
+def stopwatch(function, *, warmup=3, repeats=20, wait=lambda: None, clock=time.perf_counter):
+    if repeats < 1 or warmup < 0:
+        raise ValueError(f"{repeats} runs after {warmup}")
+    for _ in range(warmup):
+        function()
+    seconds = []
+    for _ in range(repeats):
+        wait()
+        start = clock()
+        function()
+        wait()
+        seconds.append(clock() - start)
+    return seconds[len(seconds) // 2], min(seconds), max(seconds)
+
+# %% wrong TIME-BEST the fastest
+def stopwatch(function, *, warmup=3, repeats=20, wait=lambda: None, clock=time.perf_counter):
+    if repeats < 1 or warmup < 0:
+        raise ValueError(f"{repeats} runs after {warmup}")
+    for _ in range(warmup):
+        function()
+    seconds = []
+    for _ in range(repeats):
+        wait()
+        start = clock()
+        function()
+        wait()
+        seconds.append(clock() - start)
+    return min(seconds), min(seconds), max(seconds)
+
+# %% wrong TIME-ORDER in rising order
+def stopwatch(function, *, warmup=3, repeats=20, wait=lambda: None, clock=time.perf_counter):
+    if repeats < 1 or warmup < 0:
+        raise ValueError(f"{repeats} runs after {warmup}")
+    for _ in range(warmup):
+        function()
+    seconds = []
+    for _ in range(repeats):
+        wait()
+        start = clock()
+        function()
+        wait()
+        seconds.append(clock() - start)
+    return min(seconds), statistics.median(seconds), max(seconds)
+
+# %% wrong TIME-EVEN one of two
+def stopwatch(function, *, warmup=3, repeats=20, wait=lambda: None, clock=time.perf_counter):
+    if repeats < 1 or warmup < 0:
+        raise ValueError(f"{repeats} runs after {warmup}")
+    for _ in range(warmup):
+        function()
+    seconds = []
+    for _ in range(repeats):
+        wait()
+        start = clock()
+        function()
+        wait()
+        seconds.append(clock() - start)
+    return sorted(seconds)[len(seconds) // 2], min(seconds), max(seconds)
+
+# %% wrong TIME-SIGN start minus end
+def stopwatch(function, *, warmup=3, repeats=20, wait=lambda: None, clock=time.perf_counter):
+    if repeats < 1 or warmup < 0:
+        raise ValueError(f"{repeats} runs after {warmup}")
+    for _ in range(warmup):
+        function()
+    seconds = []
+    for _ in range(repeats):
+        wait()
+        start = clock()
+        function()
+        wait()
+        seconds.append(start - clock())
+    return statistics.median(seconds), min(seconds), max(seconds)
+
+# %% wrong TIME-NO-RUNS not refused
+def stopwatch(function, *, warmup=3, repeats=20, wait=lambda: None, clock=time.perf_counter):
+    for _ in range(warmup):
+        function()
+    seconds = []
+    for _ in range(repeats):
+        wait()
+        start = clock()
+        function()
+        wait()
+        seconds.append(clock() - start)
+    return (statistics.median(seconds), min(seconds), max(seconds)) if seconds else (0.0, 0.0, 0.0)
+
+# %% wrong TIME-SWALLOWED errors are lost
+def stopwatch(function, *, warmup=3, repeats=20, wait=lambda: None, clock=time.perf_counter):
+    if repeats < 1 or warmup < 0:
+        raise ValueError(f"{repeats} runs after {warmup}")
+    for _ in range(warmup):
+        function()
+    seconds = []
+    for _ in range(repeats):
+        wait()
+        start = clock()
+        try:
+            function()
+        except Exception:
+            pass
+        wait()
+        seconds.append(clock() - start)
+    return statistics.median(seconds), min(seconds), max(seconds)
