@@ -6,7 +6,6 @@ const FORMATS = { // name, log2 of the smallest number, of the smallest normal, 
   bf16: ["bfloat16", -133, -126, 127, (2 - 2 ** -7) * 2 ** 127],
   fp16: ["float16", -24, -14, 15, 65504],
   e5m2: ["fp8 e5m2", -16, -14, 15, 57344],
-  e4m3: ["fp8 e4m3", -9, -6, 8, 448],
 };
 
 const part = (e, low, normal, top) => (e > top ? "over" : e < low - 1 ? "lost" : e < normal ? "subnormal" : "normal");
@@ -45,7 +44,6 @@ export const spec = {
     "bf16": { label: "bfloat16", state: { format: "bf16" } },
     "whole": { label: "256 tokens", state: { tokens: "8" } },
     "e5m2": { label: "fp8 e5m2", state: { format: "e5m2", tokens: "8", scale: 12 } },
-    "e4m3": { label: "fp8 e4m3", state: { format: "e4m3", tokens: "8", scale: 8 } },
   },
   draw(kit, r, { format }) {
     const [name, low, normal, top] = FORMATS[format], h = kit.narrow ? 150 : 190, y = 50, base = y + h, x0 = 8;

@@ -18,7 +18,6 @@ FORMATS: dict[str, tuple[str, int, int, int, float]] = {
     "bf16": ("bfloat16", -133, -126, 127, (2 - 2**-7) * 2.0**127),
     "fp16": ("float16", -24, -14, 15, 65504.0),
     "e5m2": ("fp8 e5m2", -16, -14, 15, 57344.0),
-    "e4m3": ("fp8 e4m3", -9, -6, 8, 448.0),
 }
 DEFAULTS: dict[str, Any] = {"format": "fp16", "tokens": "24", "scale": 0}
 PRESETS: dict[str, dict[str, Any]] = {
@@ -28,12 +27,19 @@ PRESETS: dict[str, dict[str, Any]] = {
     "bf16": {"format": "bf16"},
     "whole": {"tokens": "8"},
     "e5m2": {"format": "e5m2", "tokens": "8", "scale": 12},
-    "e4m3": {"format": "e4m3", "tokens": "8", "scale": 8},
 }
 CASES: list[dict[str, Any]] = [
     {"format": name, "tokens": tokens, "scale": scale}
     for name in FORMATS
-    for tokens, scale in (("8", 0), ("16", 12), ("24", 24), ("8", 40), ("24", 40))
+    for tokens, scale in (
+        ("8", 0),
+        ("16", 0),
+        ("16", 12),
+        ("24", 24),
+        ("8", 36),
+        ("8", 40),
+        ("24", 40),
+    )
 ]
 
 
