@@ -2,6 +2,7 @@ import { figure, fmt } from "./engine.mjs";
 
 const SIZE = 2, LOW = 0.5, HIGH = 4000, FLOOR = 0.2, SKY = 4000;
 const PRODUCTS = ["1x4096x4096", "16x4096x4096", "128x4096x4096", "512x4096x4096", "4096x4096x4096", "2048x64x2048", "128x128x128"];
+const NAMES = ["1", "16", "128", "512", "4096", "scores", "128 each"];
 
 export function compute({ top, width, product, code }) {
   const [M, K, N] = product.split("x").map(Number);
@@ -18,10 +19,10 @@ const limit = (r) => (r.intensity < r.ridge ? "memory" : "arithmetic");
 export const spec = {
   name: "roofline",
   title: "Two roofs, and one product under them",
-  intro: "A machine with the arithmetic and the bandwidth that you give it; one product M x K x N in bfloat16. Both axes are logarithmic.",
+  intro: "A machine with the arithmetic and the bandwidth that you give it; one product in bfloat16: rows against a 4096 x 4096 matrix, the scores of an attention head, or 128 in each direction. Both axes are logarithmic.",
   predict: {
-    question: "One row against a 4096 x 4096 matrix, as in writing text token by token. The machine gets three times the arithmetic. What happens to the row?",
-    choices: ["It is three times as fast", "Nothing", "It gets slower"],
+    question: "One row against a 4096 x 4096 matrix, as in writing text token by token. The machine gets more than three times the arithmetic. What happens to the row?",
+    choices: ["It is three times as fast, or more", "Nothing", "It gets slower"],
     answer: 1,
     why: "The row has 1 FLOP for each byte of the matrix. Memory is its limit, and the memory roof has not moved.",
     preset: "faster",
@@ -29,7 +30,7 @@ export const spec = {
   controls: [
     { key: "top", label: "Arithmetic, TFLOP/s", type: "range", values: [1, 5, 20, 100, 300, 1000, 2000] },
     { key: "width", label: "Bandwidth, TB/s", type: "range", values: [0.1, 0.5, 1, 2, 4, 8] },
-    { key: "product", label: "Product M x K x N", type: "select", options: PRODUCTS.map((p) => [p, p.split("x").join(" x ")]) },
+    { key: "product", label: "Rows", type: "select", options: PRODUCTS.map((p, i) => [p, NAMES[i]]) },
   ],
   defaults: { top: 300, width: 2, product: "4096x4096x4096", code: "right" },
   presets: {
@@ -38,7 +39,7 @@ export const spec = {
     "batch": { label: "128 rows", state: { product: "128x4096x4096" } },
     "scores": { label: "Attention scores", state: { product: "2048x64x2048" } },
     "wider": { label: "Twice the bandwidth", state: { product: "1x4096x4096", width: 4 } },
-    "faster": { label: "Three times the arithmetic", state: { product: "1x4096x4096", top: 1000 } },
+    "faster": { label: "More arithmetic", state: { product: "1x4096x4096", top: 1000 } },
     "higher": { label: "Higher roof taken", state: { product: "1x4096x4096", code: "max" } },
   },
   draw(kit, r, { top, width, code }) {
@@ -59,12 +60,12 @@ export const spec = {
   table(r, { top }) {
     return {
       caption: "The product under either roof",
-      columns: ["quantity", "value", "unit"],
+      columns: ["quantity", "value"],
       rows: [
-        ["arithmetic", r.flops, "FLOP"], ["memory", r.bytes, "bytes"],
-        ["intensity", r.intensity, "FLOP/byte"], ["ridge", r.ridge, "FLOP/byte"],
-        ["memory roof here", r.slope, "TFLOP/s"], ["arithmetic roof", top, "TFLOP/s"],
-        ["reached at best", r.reached, "TFLOP/s"], ["least time", r.micros, "microseconds"],
+        ["FLOPs", r.flops], ["bytes", r.bytes],
+        ["intensity, FLOP per byte", r.intensity], ["ridge, FLOP per byte", r.ridge],
+        ["memory roof here, TFLOP/s", r.slope], ["arithmetic roof, TFLOP/s", top],
+        ["reached at best, TFLOP/s", r.reached], ["least time, microseconds", r.micros],
       ],
     };
   },

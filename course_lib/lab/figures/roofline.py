@@ -57,16 +57,16 @@ def table(result: dict[str, Any], state: dict[str, Any]) -> dict[str, Any]:
     """Caption, columns and rows; the rows hold text and numbers."""
     return {
         "caption": "The product under either roof",
-        "columns": ["quantity", "value", "unit"],
+        "columns": ["quantity", "value"],
         "rows": [
-            ["arithmetic", result["flops"], "FLOP"],
-            ["memory", result["bytes"], "bytes"],
-            ["intensity", result["intensity"], "FLOP/byte"],
-            ["ridge", result["ridge"], "FLOP/byte"],
-            ["memory roof here", result["slope"], "TFLOP/s"],
-            ["arithmetic roof", state["top"], "TFLOP/s"],
-            ["reached at best", result["reached"], "TFLOP/s"],
-            ["least time", result["micros"], "microseconds"],
+            ["FLOPs", result["flops"]],
+            ["bytes", result["bytes"]],
+            ["intensity, FLOP per byte", result["intensity"]],
+            ["ridge, FLOP per byte", result["ridge"]],
+            ["memory roof here, TFLOP/s", result["slope"]],
+            ["arithmetic roof, TFLOP/s", state["top"]],
+            ["reached at best, TFLOP/s", result["reached"]],
+            ["least time, microseconds", result["micros"]],
         ],
     }
 
