@@ -58,7 +58,8 @@ def _norm(found, expected: float, scale: float, tried: str) -> None:
                     look="what stands after `return`; `.item()` makes a tensor a float.")  # fmt: skip
     if math.isclose(found, expected * scale, rel_tol=1e-4):
         raise Wrong("SCALER-CLIP-FIRST", "the norm is that of scaled gradients", got=number(found),
-                    **facts, fits="the norm times the scale.", look="the order: divide, clip.",
+                    **facts, fits="the norm times the scale.",
+                    look="which gradients are there when they are clipped.",
                     hides="`max_norm` is compared with this number.")  # fmt: skip
     if not math.isclose(found, expected, rel_tol=1e-4):
         raise Wrong("SCALER-NORM", "step returned another number", got=number(found), **facts,
@@ -81,11 +82,15 @@ def true_size(subject: Subject, draw: Draw) -> None:
     """A good update moves the weights by the true gradients, whatever the scale."""
     scale = 2.0 ** draw.size(3, 2, 4)
     grads = [0.5 + draw.randn(2).abs(), None, 0.5 + draw.randn(2, 1).abs()]
-    flat = torch.cat([grads[0], torch.zeros(1), grads[2].flatten()])
-    tried = f"gradients {vector(flat[flat != 0])}, a scale of {number(scale)}"
+    flat = torch.cat([grads[0], grads[2].flatten()])
+    tried = f"gradients {vector(flat)}, None for one weight, a scale of {number(scale)}"
     (row,) = _rehearse(subject, [grads], tried, scale=scale)
     hides = "the rate of the run would be another one, and change with every change of the scale."
-    _same(_weights(row), -flat, [
+    before, unused, after = row["weights"]
+    if unused.any():
+        raise Wrong("OTHER", "a weight without a gradient moved", tried=tried, expected="0",
+                    got=vector(unused), look="what is passed over.")  # fmt: skip
+    _same(torch.cat([before, after.flatten()]), -flat, [
         pattern("SCALER-NOT-DIVIDED", -flat * scale, "the gradients are still scaled",
                  "weights that moved by scale * gradient.", "what `self.value` does in step.",
                  hides=hides),
@@ -95,7 +100,7 @@ def true_size(subject: Subject, draw: Draw) -> None:
                  "weights that moved by gradient * scale * scale.", "`*` and `/` in step."),
         pattern("SCALER-NO-STEP", 0 * flat, "a good update moved no weight", "no step at all.",
                  "when `optimizer.step()` is called."),
-        pattern("SCALER-ONE-DIVIDED", torch.cat([-flat[:3], -scale * flat[3:]]),
+        pattern("SCALER-ONE-DIVIDED", torch.cat([-flat[:2], -scale * flat[2:]]),
                  "only the first gradient is divided", "the others are still scaled.",
                  "every group, every parameter."),
     ], "the weights moved by something else", tried=tried)  # fmt: skip
@@ -128,7 +133,7 @@ def clipped_after(subject: Subject, draw: Draw) -> None:
     _same(_weights(row), -torch.cat(small), [
         pattern("SCALER-CLIP-FIRST", -torch.cat(small) * 10 / scale,
                  "clipped before the scale was taken out", "a small gradient that is clipped.",
-                 "the order: divide, clip.")
+                 "which gradients are there when they are clipped.")
     ], "a gradient below max_norm was changed", tried=tried)  # fmt: skip
 
 
@@ -148,7 +153,7 @@ def left_out(subject: Subject, draw: Draw) -> None:
             if after.isfinite().all() and after.any():
                 raise Wrong("SCALER-PART", "an update was made with what was left", tried=tried,
                             expected="no weight moves", got=f"weights {vector(after)}",
-                            hides="one overflow says that others were near it: their numbers lie too.",
+                            hides="an overflow spreads on its way back: what is left cannot be trusted.",
                             look="what happens when one gradient of three is not finite.")  # fmt: skip
             if not after.isfinite().all():
                 unseen.append((name, place))
@@ -180,7 +185,7 @@ def _say_unseen(unseen: list[tuple[str, int]]) -> None:
                 tried=f"gradients with {' or '.join(BAD)}",
                 got=f"a step with {' and with '.join(sorted(names))}",
                 fits="a comparison that NaN passes: each of them is false." if "NaN" in names else "",
-                look="`torch.isfinite`.")  # fmt: skip
+                look="what is asked of each gradient.")  # fmt: skip
 
 
 def scales(subject: Subject, draw: Draw) -> None:
