@@ -189,7 +189,7 @@ def test_the_state_at_a_glance(recent, capsys):
     assert main(["ledger"]) == 0
     said = capsys.readouterr().out
     assert said.startswith(
-        f"1 of {len(exercises())} exercises passed, 0 of 3 milestones, no review due\n"
+        f"1 of {len(exercises())} exercises passed, 0 of 6 milestones, no review due\n"
     )
     assert "level 3, solved alone: RMS normalization, upcasting" in said
     assert not page.path().exists(), "reading writes nothing"
@@ -263,7 +263,7 @@ def test_forgetting_on_a_full_disk_forgets_nothing(recent, monkeypatch, capsys):
 def test_course_lab_says_where_the_learner_stands(recent, capsys):
     progress.greet()
     assert capsys.readouterr().out == (
-        f"1 of {len(exercises())} exercises passed, 0 of 3 milestones, no review due\n"
+        f"1 of {len(exercises())} exercises passed, 0 of 6 milestones, no review due\n"
     )
     events.path().unlink()
     progress.greet()
