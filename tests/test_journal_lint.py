@@ -50,7 +50,7 @@ def journal(course_home):
 
 def written() -> Path:
     """A new entry with its sections answered below the prompts."""
-    path = new(subject("zero stages"), [], today=TODAY).path
+    path = new(subject("a queue of my own"), [], today=TODAY).path
     text = path.read_text(encoding="utf-8")
     for key, answer in ANSWERS.items():
         text = re.sub(
@@ -128,7 +128,7 @@ def test_fault_5_a_date_that_does_not_exist(day):
 
 def test_fault_6_a_date_in_the_future(journal):
     path = written()
-    path = path.rename(journal / "2026-11-23-zero-stages.md")
+    path = path.rename(journal / "2026-11-23-a-queue-of-my-own.md")
     edit(path, "2026-11-20", "2026-11-23", count=9)
     assert only(path, "DATE").what == "the date lies in the future"
 
@@ -174,13 +174,14 @@ def test_links_that_lead_somewhere(journal):
 
 def test_fault_12_no_tags_or_bad_ones():
     path = written()
-    edit(path, "tags: [zero-stages]", "tags: []")
-    assert only(edit(path, "#zero-stages", "none"), "TAGS").got == "none"
+    edit(path, "tags: [a-queue-of-my-own]", "tags: []")
+    assert only(edit(path, "#a-queue-of-my-own", "none"), "TAGS").got == "none"
     edit(path, "tags: []", 'tags: ["zero stages"]')
     assert only(path, "TAGS").what == "this is no tag"
     edit(path, 'tags: ["zero stages"]', "tags: [memory]")
     assert (
-        only(edit(path, "none", "#zero-stages"), "TAGS").got == "only in one: memory, zero-stages"
+        only(edit(path, "none", "#a-queue-of-my-own"), "TAGS").got
+        == "only in one: a-queue-of-my-own, memory"
     )
 
 
@@ -204,7 +205,7 @@ def test_an_entry_from_a_future_version_is_not_judged():
     [
         ("---\n\n#", "\n\n#", "it begins and does not end"),
         ("---\nv: 1", "v: 1", "there is none"),
-        ("item: zero", "item: [zero", "it is not YAML"),
+        ("item: a-", "item: [a-", "it is not YAML"),
         ("v: 1", "- v", "it is not"),
     ],
 )

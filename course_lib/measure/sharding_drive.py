@@ -60,11 +60,11 @@ def _observed(model: FlatModule, idx: Tensor, targets: Tensor) -> dict:
     with Traffic() as traffic, Held() as held:
         loss = model(idx, targets)[1]
         traffic.mark("backward")
-        after_forward, opened = held.bytes(), sum(m.full is not None for m in wrappers[1:])
+        after_forward, opened = held.settled(), sum(m.full is not None for m in wrappers[1:])
         loss.backward()
         value, seen = loss.item(), list(traffic.seen)
         del loss
-        left, open_after = held.bytes(), sum(m.full is not None for m in wrappers)
+        left, open_after = held.settled(), sum(m.full is not None for m in wrappers)
     shards = [p.numel() for p in model.parameters()]
     with torch.no_grad():
         model(idx, targets)

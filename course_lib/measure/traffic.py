@@ -5,6 +5,7 @@ torch's; `Held`, the bytes of the tensors that are alive, and the most there eve
 leaves out: how a backend carries a collective out, and the reserve of torch's allocator.
 """
 
+import time
 import weakref
 from collections.abc import Iterable
 from typing import Any
@@ -76,6 +77,15 @@ class Held(_Recorder):
         alive = {key: ref() for key, (ref, _) in self._known.items()}
         self._known = {key: known for key, known in self._known.items() if alive[key] is not None}
         return sum(alive[key].nbytes() for key, (_, counts) in self._known.items() if counts)
+
+    def settled(self) -> int:
+        """As `bytes`, when the threads of gloo have let go of what they carried: it takes a moment."""
+        least, same = self.bytes(), 0
+        while same < 5:
+            time.sleep(0.005)
+            now = self.bytes()
+            least, same = min(least, now), same + 1 if now >= least else 0
+        return least
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         self._note((args, kwargs), counts=False)  # what was there before, unless it is known
