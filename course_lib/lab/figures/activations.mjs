@@ -55,7 +55,7 @@ export const spec = {
     r.kept.forEach((parts, way) => {
       let x = 0;
       y += way ? 56 : 34;
-      kit.text(0, y, `${WAYS[way]}: ${fmt(r.total[way])} GB`, { cls: "b" });
+      kit.text(0, y, `${WAYS[way]}: ${fmt(r.total[way])} GB`);
       parts.forEach((b, i) => {
         const w = b * X, label = i === 5 ? `${Math.round(r.share[way])} %` : PARTS[i];
         if (w > 0) kit.rect(x, y + 8, w, 22, `s${i + 1}`);

@@ -66,7 +66,8 @@ export const spec = {
       const y = y0 + i * tile * cell, x = x0 + j * tile * cell, side = (k) => Math.min(tile, T - k * tile) * cell;
       const cls = n === r.done - 1 ? "s2 soft" : n < r.done ? "s1 soft" : "s6 o";
       kit.rect(x + 1.5, y + 1.5, side(j) - 3, side(i) - 3, cls);
-      kit.text(x + 6, y + 16, n + 1, { cls: "m t" });
+      const meets = kit.narrow && i === Math.floor(ROW / tile); // there the scores stand
+      if (!meets) kit.text(x + 6, y + 16, n + 1, { cls: "m t" });
     });
     if (causal) kit.path(`M${x0} ${y0}` + Array.from({ length: T }, (_, n) => `h${cell}v${cell}`).join(""), "s6 d");
     kit.rect(x0, y0 + ROW * cell, size, cell, "s4 o");
@@ -76,7 +77,7 @@ export const spec = {
     const line = (text, cls) => (kit.text(x, y, text, { cls }), (y += 24));
     line(`${r.tiles} of ${r.square} tiles are computed`, "b");
     line(`held: ${r.held} of ${T * T} scores`);
-    line(last ? `query ${ROW}: maximum ${fmt(last.peak)}, total ${fmt(last.total)}` : `query ${ROW}: nothing yet`, "b");
+    line(last ? `query ${ROW}: maximum ${fmt(last.peak)}, total ${fmt(last.total)}` : `query ${ROW}: nothing yet`);
     line(last ? `old sums times ${fmt(last.keep)}` + (code === "forgets" ? ", always" : "") : "maximum −inf, total 0");
     if (last) line(`logsumexp ${fmt(r.lse)}` + (good(r) ? ", right" : `, right is ${fmt(r.right)}`), "b");
     return Math.max(y, y0 + size + 12);

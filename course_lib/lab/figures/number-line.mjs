@@ -60,8 +60,8 @@ export const spec = {
       kit.line(X(e), base + 26, X(e), base + 31, "axis");
       if (e % 20 === 0 || !kit.narrow) kit.text(X(e), base + 46, e ? "2^" + e : "1", { anchor: "middle", cls: "m t" });
     }
-    kit.text(x0, 16, `become 0: ${fmt(r.lost)} %`, { cls: r.lost ? "b" : "m" });
-    kit.text(kit.w - x0, 16, `infinite: ${fmt(r.over)} %`, { anchor: "end", cls: r.over ? "b" : "m" });
+    kit.text(x0, 16, `become 0: ${fmt(r.lost)} %`, { cls: r.lost ? "" : "m" });
+    kit.text(kit.w - x0, 16, `infinite: ${fmt(r.over)} %`, { anchor: "end", cls: r.over ? "" : "m", nudge: true });
     kit.text(kit.w / 2, 38, `all digits: ${fmt(r.normal)} %, some: ${fmt(r.subnormal)} %`, { anchor: "middle", cls: "m" });
     const right = Math.min(HI, top + 1), left = Math.max(LO, low);
     kit.text(X((left + right) / 2), base + 66, `numbers of ${name}${left > low ? ", and beyond" : ""}`, { anchor: "middle", cls: "m t" });

@@ -77,7 +77,7 @@ export const spec = {
     const p = kit.plot({ y: top, x: 30, w: kit.w - 40, h: 70, xs: [0, most], ys: [0, 80], xticks: ticks, yticks: [0, 40, 80], xlabel: "time, in units", ylabel: "MB of parameters held by rank 0" });
     for (const k of [0, 1]) {
       const y = 72 * k + 16;
-      kit.text(0, y - 4, `Rank ${k}: computing above, communicating below`, { cls: "m t" });
+      kit.text(0, y - 4, `Rank ${k}: computing, messages below`, { cls: "m t" });
       for (const b of r.boxes) {
         const x = p.X(b.start[k]), w = p.X(b.end[k]) - x, low = y + (b.mb ? 25 : 2), first = b.unit * size + 1;
         kit.rect(x, low, w, 21, KINDS[b.kind][1] + " soft");

@@ -40,7 +40,7 @@ export const spec = {
     PARTS.forEach((name, i) => {
       kit.rect(at, 3, 12, 12, `s${i + 1}`);
       kit.text(at + 17, 14, name, { cls: "t" });
-      at += name.length * 7 + 34;
+      at += name.length * 7 + 24;
     });
     const row = (y, s, text, w, h) => {
       kit.text(0, y, `Stage ${s}: ${text}`, { cls: s === stage ? "b" : "m" });
@@ -58,7 +58,7 @@ export const spec = {
     if (line <= wide) kit.text(line, 250, "80 GB", { cls: "m t", anchor: line < 20 ? "start" : line > wide - 20 ? "end" : "middle" });
     else kit.text(kit.w, 250, "80 GB lies further right", { cls: "m t", anchor: "end" });
     const Y = ranks > 1 ? wide / r.sent[3] : 0;
-    kit.text(0, 284, "Sent by each rank for one update", { cls: "b" });
+    kit.text(0, 284, "Sent by each rank per update", { cls: "b" });
     r.sent.forEach((b, s) => {
       const y = 308 + 42 * s, told = r.claimed !== null && s === 2;
       row(y, s, `${fmt(b)} GB${told ? `, not ${fmt(r.claimed)}` : ""}`, b * Y, 10);
