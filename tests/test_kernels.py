@@ -44,3 +44,12 @@ def test_what_a_profiler_wraps_around_it():
 )
 def test_no_matrix_product(name):
     assert decode(name) == {}
+
+
+def test_of_newer_products_only_what_is_certain():
+    """sm100 is compute capability 10.0: the last digit is the minor one."""
+    maker = {"maker": "cuBLAS, by names it does not explain"}
+    assert decode("nvjet_hsh_128x256_64x4_2x1_v_bz_coopA_TNT") == maker
+    assert decode("nvjet_sm100_tst_64x16_64x16_2x4_2cta_h_bz_TNT") == maker | {
+        "made for": "compute capability 10.0"
+    }

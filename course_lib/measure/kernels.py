@@ -4,7 +4,9 @@ What it is: the parts of two families of names, in words. What it leaves out: ev
 and names that libraries may change with any release; no maker promises them.
 
 Sources: CUTLASS, media/docs/profiler.md, whose printed run gives a kernel's name and beside it what
-each part stands for; NVIDIA's developer forum, thread 232209 (ampere_sgemm_64x64_tn).
+each part stands for; NVIDIA's developer forum, threads 232209 (ampere_sgemm_64x64_tn) and 348958 (the
+products that were sm90_xmma_gemm with CUDA 12.1 are nvjet_ with 12.8). What the parts of an nvjet_
+name mean is not published; asked for xmma names, NVIDIA declined (TensorRT-LLM, issue 1541).
 """
 
 import re
@@ -25,14 +27,18 @@ def decode(name: str) -> dict[str, str]:
     """The parts that `name` shows, in words by what they are; {} when it names no matrix product.
 
     Keys, each only where the name has it: "made for", "unit", "numbers", "instruction", "tile",
-    "depth", "stages", "epilogue", "layout", "alignment". Tiles are M x N of the output.
+    "depth", "stages", "epilogue", "layout", "alignment". Tiles are M x N of the output. Of an nvjet_
+    name, "maker" and at most "made for": nobody has published what its other parts mean.
     """
     name = name.strip().lower()
+    if jet := re.search(r"(?<![a-z])nvjet_(?:sm(\d\d+)_)?", name):
+        found = {"maker": "cuBLAS, by names it does not explain"}
+        return found | ({"made for": _capability(jet[1])} if jet[1] else {})
     if not (product := re.search(r"(?<![a-z])([shdcz])(\d*)gemm", name)):
         return {}
     found = {}
     if made := re.search(r"volta|turing|ampere|hopper|(?:cutlass_|sm)(\d\d+)_", name):
-        found["made for"] = f"compute capability {made[1][0]}.{made[1][1:]}" if made[1] else made[0]
+        found["made for"] = _capability(made[1]) if made[1] else made[0]
     found |= _arithmetic(name, *product.groups())
     if tile := re.search(r"_(\d+x\d+)(?:_(\d+)x(\d+))?(?=_)", name):
         found["tile"] = tile[1]
@@ -50,6 +56,10 @@ def decode(name: str) -> dict[str, str]:
     if align := re.search(r"align(\d+)", name):
         found["alignment"] = f"{align[1]} numbers at a time"
     return found
+
+
+def _capability(digits: str) -> str:
+    return f"compute capability {digits[:-1]}.{digits[-1]}"  # sm_100 is 10.0
 
 
 def _arithmetic(name: str, letter: str, shape: str) -> dict[str, str]:
