@@ -133,7 +133,7 @@ def flash_attention(
     Arguments as `flash_forward`, of which it returns `out`; gradients flow to q, k and v.
     ValueError for shapes, dtypes, `tile` or `num_keys` that do not fit.
     """
-    _refuse(q_BHTK, k_BHTK, v_BHTK, tile, num_keys)
+    refuse_misfits(q_BHTK, k_BHTK, v_BHTK, tile, num_keys)
     return TiledAttention.apply(q_BHTK, k_BHTK, v_BHTK, tile, causal, num_keys)
 
 
@@ -166,7 +166,8 @@ def sums_dtype(x: Tensor) -> torch.dtype:
     return torch.promote_types(x.dtype, torch.float32)
 
 
-def _refuse(q: Tensor, k: Tensor, v: Tensor, tile: int, num_keys: Tensor | None) -> None:
+def refuse_misfits(q: Tensor, k: Tensor, v: Tensor, tile: int, num_keys: Tensor | None) -> None:
+    """ValueError unless shapes, dtypes, `tile` and `num_keys` fit together."""
     if tile < 1:
         raise ValueError(f"tile must be at least 1, got {tile}")
     if q.dim() != 4 or not q.shape == k.shape == v.shape:
