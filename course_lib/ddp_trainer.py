@@ -29,6 +29,7 @@ from course_lib.measure.flops import flops_per_token
 from course_lib.measure.speed import Speed
 from course_lib.options import parse
 from course_lib.precision import autocast, compute_dtype
+from course_lib.prefetch import Prefetched
 from course_lib.run_log import RunLog
 from course_lib.sources import training_tokens
 from course_lib.tokenizer import Tokenizer
@@ -61,6 +62,8 @@ class DistributedTrainer:
         self.optimizer = self._setup_optimizer()
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.dtype == torch.float16)
         self.loader = self._loader(tokens, config.seed)
+        if config.prefetch:
+            self.loader = Prefetched(self.loader, pinned=self.device.type == "cuda")
         self.valid_tokens = valid_tokens
 
     def _setup_optimizer(self) -> torch.optim.AdamW:
@@ -141,7 +144,8 @@ class DistributedTrainer:
         """The model's mean loss in nats over the targets that count, 0 where none does."""
         counts = (targets != IGNORED).any()
         with self._autocast():
-            logits, loss = self.model(idx.to(self.device), targets.to(self.device))
+            moved = (part.to(self.device, non_blocking=True) for part in (idx, targets))
+            logits, loss = self.model(*moved)
         # the mean of nothing is nan, and nan stays nan under a share of 0
         return loss if counts else 0.0 * logits.sum()
 

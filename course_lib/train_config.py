@@ -59,6 +59,8 @@ class TrainConfig:
     """Folder of text files, or of token shards; none takes the sources of Python's library."""
     cache: str = "runs/data"
     """Folder for the tokens of the text, made on first use."""
+    prefetch: bool = False
+    """Fetch the next batch in a thread while this one trains, on a GPU into pinned memory."""
     valid_fraction: float = 0.05
     """Share of the text's files that is kept for validation."""
     out: str = "runs/ddp"

@@ -1,0 +1,150 @@
+"""Prefetched batches are the loader's, an exact resume included, and faults come through."""
+
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+import torch
+
+from course_lib import checkpoint
+from course_lib.batches import BatchLoader
+from course_lib.ddp_trainer import DistributedTrainer
+from course_lib.prefetch import Prefetched
+from course_lib.train_config import TrainConfig
+
+TOKENS = (np.arange(3000) * 7919 % 97).astype(np.uint16)
+
+
+def plain(**changes) -> BatchLoader:
+    return BatchLoader(TOKENS, **(dict(batch_size=3, seq_len=8, seed=5) | changes))
+
+
+def batches(loader, count: int) -> list[list]:
+    return [[part.tolist() for part in loader.next_batch()] for _ in range(count)]
+
+
+def test_the_same_batches_and_the_same_states():
+    bare, ahead = plain(), Prefetched(plain())
+    for _ in range(7):
+        assert ahead.state_dict() == bare.state_dict()
+        assert batches(ahead, 1) == batches(bare, 1)
+
+
+def test_what_was_ahead_is_neither_lost_nor_repeated():
+    ahead = Prefetched(plain())
+    batches(ahead, 3)
+    ahead._ahead.result()  # the fourth is there, and nobody has seen it
+    state, wanted = ahead.state_dict(), batches(plain(), 9)[3:]
+    for loader in (Prefetched(plain()), plain(), ahead):  # another one, the bare one, the same one
+        loader.load_state_dict(state)
+        assert batches(loader, 6) == wanted
+
+
+def test_the_next_batch_is_fetched_meanwhile():
+    asked = threading.Event()
+    loader = plain()
+    fetch = loader.next_batch
+
+    def slowly():
+        asked.set()
+        return fetch()
+
+    loader.next_batch = slowly
+    ahead = Prefetched(loader)
+    assert not asked.wait(0.02), "nobody has asked for a batch yet"
+    ahead.next_batch()
+    asked.clear()
+    ahead._ahead.result(5)
+    assert threading.active_count() > 1 and ahead.state_dict()["next_window"] == 3
+
+
+def test_an_exception_comes_in_its_turn_and_the_batch_is_tried_again():
+    loader = plain()
+    fetch, calls = loader.next_batch, []
+
+    def failing():
+        calls.append(1)
+        batch = fetch()
+        if len(calls) == 3:
+            raise OSError("the disk is gone")
+        return batch
+
+    loader.next_batch = failing
+    ahead = Prefetched(loader)
+    found = batches(ahead, 2)
+    with pytest.raises(OSError, match="the disk is gone"):
+        ahead.next_batch()
+    assert ahead.state_dict()["next_window"] == 6
+    assert found + batches(ahead, 3) == batches(plain(), 5)
+
+
+def test_a_state_of_another_text_is_refused_and_changes_nothing():
+    ahead = Prefetched(plain())
+    found = batches(ahead, 2)
+    with pytest.raises(ValueError, match="seed 6"):
+        ahead.load_state_dict(plain(seed=6).state_dict())
+    assert found + batches(ahead, 2) == batches(plain(), 4)
+
+
+def test_close_ends_the_thread_and_so_does_forgetting():
+    before = threading.active_count()
+    ahead = Prefetched(plain())
+    ahead.next_batch()
+    assert threading.active_count() == before + 1
+    ahead.close()
+    ahead.close()
+    assert threading.active_count() == before
+    ahead = Prefetched(plain())
+    ahead.next_batch()
+    del ahead
+    ends = time.monotonic() + 5
+    while threading.active_count() > before and time.monotonic() < ends:
+        time.sleep(0.01)
+    assert threading.active_count() == before
+
+
+def test_a_program_that_ends_without_a_word_does_not_hang():
+    program = """
+import numpy
+from course_lib.batches import BatchLoader
+from course_lib.prefetch import Prefetched
+Prefetched(BatchLoader(numpy.arange(99, dtype=numpy.uint16), batch_size=1, seq_len=8)).next_batch()
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+
+
+def test_pinned_memory_without_cuda_is_refused(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(ValueError, match="pass pinned=False"):
+        Prefetched(plain(), pinned=True)
+
+
+def trainer(out, **changes) -> DistributedTrainer:
+    config = TrainConfig(model_size="tiny", seq_len=16, batch_size=2, max_steps=6, precision="fp32",
+                         device="cpu", save_every=3, eval_every=2, eval_batches=1, out=str(out),
+                         **changes)  # fmt: skip
+    return DistributedTrainer(config, TOKENS, vocab_size=97, valid_tokens=TOKENS)
+
+
+def losses(run: DistributedTrainer, steps: int) -> list[float]:
+    return [run.train_step(run.next_batches())["loss"] for _ in range(steps)]
+
+
+def test_a_run_and_its_resume_are_the_same_to_the_bit(tmp_path):
+    wanted = losses(trainer(tmp_path), 6)
+    run = trainer(tmp_path, prefetch=True)
+    assert losses(run, 3) == wanted[:3] and isinstance(run.loader, Prefetched)
+    path = run.save_checkpoint()
+    assert losses(run, 3) == wanted[3:]
+    for prefetch in (False, True):  # from the prefetched run, with the switch and without it
+        run = trainer(tmp_path, prefetch=prefetch)
+        assert run.load_checkpoint(path) == 3 and losses(run, 3) == wanted[3:]
+
+
+def test_a_whole_run_with_validation(tmp_path):
+    row = trainer(tmp_path, prefetch=True).fit()
+    assert row["step"] == 6 and row["valid_loss"] < 6 and checkpoint.steps(tmp_path / "checkpoints")
