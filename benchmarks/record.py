@@ -15,8 +15,8 @@ RESULTS = Path(__file__).parent / "results"
 PACKAGES = ("torch", "numpy", "tiktoken", "triton")
 
 
-def record(name: str, figures: dict) -> Path:
-    """Write benchmarks/results/NAME.json and return its path; an older file of that name goes.
+def record(name: str, figures: dict, folder: Path | None = None) -> Path:
+    """Write NAME.json in `folder`, or benchmarks/results, and return its path; an older one goes.
 
     `figures` is JSON, its keys end in their unit: {"encode_mb_per_s": 7.5}. Beside it stand name,
     date (UTC), machine, versions and command. NaN and infinity are a ValueError: they are not JSON.
@@ -30,8 +30,9 @@ def record(name: str, figures: dict) -> Path:
         "figures": figures,
     }
     text = json.dumps(content, indent=2, allow_nan=False) + "\n"
-    RESULTS.mkdir(exist_ok=True)
-    path = RESULTS / f"{name}.json"
+    folder = folder or RESULTS
+    folder.mkdir(exist_ok=True)
+    path = folder / f"{name}.json"
     path.write_text(text, encoding="utf-8")
     return path
 

@@ -116,6 +116,9 @@ def parser() -> argparse.ArgumentParser:
     launched.add_argument("--limit", metavar="S", help="seconds after which it is ended")
     launched.add_argument("script", metavar="SCRIPT", help="file that every rank runs")
     launched.add_argument("arguments", nargs="...", metavar="...", help="options of the script")
+    bench = command("bench", "course_lib.lab.bench:run", "measure something on this machine")
+    bench.add_argument("name", nargs="?", metavar="NAME", help="which benchmark; none lists them")
+    bench.add_argument("options", nargs=argparse.REMAINDER, help="its options, --help among them")
     report = command("report", "grader.judge.report:run", "one page on a class's results")
     report.add_argument(
         "results", nargs="?", type=Path, default=Path("grades.jsonl"), help="from `course grade`"

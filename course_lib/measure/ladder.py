@@ -1,0 +1,59 @@
+"""What a rung of the speed ladder is worth: the arithmetic of gains.
+
+What it is: Amdahl's law, and the three gains of a change that is measured alone, at its place and
+taken away from the whole. What it leaves out: the measuring (rungs.py, climb.py).
+
+Sources: Amdahl 1967 ("Validity of the single processor approach to achieving large scale computing
+capabilities"); the product of the gains at their places telescopes, the others do not.
+"""
+
+import math
+from collections.abc import Mapping
+
+
+def amdahl(share: float, speedup: float) -> float:
+    """How many times as fast the whole is, when a part of it that takes `share` of the time is
+    `speedup` times as fast. ValueError for a share outside 0..1 or a speedup of 0 or less."""
+    if not (0 <= share <= 1 and speedup > 0):
+        raise ValueError(f"expected a share in 0..1 and a speedup above 0, got {share}, {speedup}")
+    return 1 / (1 - share + share / speedup)
+
+
+def rung_gains(
+    base: float, alone: Mapping[str, float | None], without: Mapping[str, float | None],
+    climbed: Mapping[str, float | None],
+) -> dict:  # fmt: skip
+    """What each rung is worth, from seconds of a step. A gain is time before over time after.
+
+    `base` is a step on the ground. `climbed` has the rungs in their order: each one's value is a
+    step with this rung and all rungs before it; the last one measured is the top. `alone` has a
+    step with that rung and no other, `without` one with every rung but that. None where a rung was
+    not measured, in all three at once: it is no step of the ladder, and its gains are None.
+
+    Returns a dict. By rung, in the order of `climbed`:
+        "alone"     the gain of the rung over the ground
+        "in_place"  its gain over the step before it on the ladder
+        "last"      its gain as the last one: the top without it, over the top
+        "saved"     seconds that it saves at its place
+    and, each one number,
+        "total"     the gain of the top over the ground
+        "product"   of all gains alone
+    ValueError when the three have not the same names, or a time is not a number above 0.
+    """
+    if not alone.keys() == without.keys() == climbed.keys():
+        raise ValueError(f"other rungs: {list(alone)}, {list(without)}, {list(climbed)}")
+    times = [base, *(t for m in (alone, without, climbed) for t in m.values() if t is not None)]
+    if not all(0 < t < math.inf for t in times):
+        raise ValueError(f"expected seconds above 0, got {times}")
+    here = [name for name, seconds in climbed.items() if seconds is not None]
+    top = climbed[here[-1]] if here else base
+    found = {kind: dict.fromkeys(climbed) for kind in ("alone", "in_place", "last", "saved")}
+    before = base
+    for name in here:
+        found["alone"][name] = base / alone[name]
+        found["in_place"][name] = before / climbed[name]
+        found["last"][name] = without[name] / top
+        found["saved"][name] = before - climbed[name]
+        before = climbed[name]
+    product = math.prod(found["alone"][name] for name in here)
+    return {**found, "total": base / top, "product": product}
