@@ -38,7 +38,14 @@ _OPTIONS = {"num_warps", "num_stages", "num_ctas"}  # how a GPU runs a kernel, n
 
 
 class OutOfBounds(IndexError):
-    """A program reads or writes outside of a tensor."""
+    """A program reads or writes outside of a tensor: `doing` ("load", "store") of argument `name`.
+
+    `between`: not past its end, but between two of its rows.
+    """
+
+    def __init__(self, text: str, doing: str, name: str, between: bool):
+        super().__init__(text)
+        self.doing, self.name, self.between = doing, name, between
 
 
 class constexpr:  # noqa: N801  Triton's spelling
@@ -76,7 +83,7 @@ class Kernel:
 
     def __init__(self, function: Callable):
         functools.update_wrapper(self, function)
-        self.function = function
+        self.function, self.signature = function, inspect.signature(function)
 
     def __getitem__(self, grid: tuple | Callable) -> Callable:
         return functools.partial(self.launch, grid)
@@ -107,7 +114,7 @@ class Kernel:
     def interpret(self, grid: tuple | Callable, *args, **options) -> None:
         """One program after the other, here."""
         options = {name: value for name, value in options.items() if name not in _OPTIONS}
-        given = inspect.signature(self.function).bind(*args, **options)
+        given = self.signature.bind(*args, **options)
         given.apply_defaults()
         grid = grid(dict(given.arguments)) if callable(grid) else grid
         memories = {n: _Memory(n, x) for n, x in given.arguments.items() if isinstance(x, Tensor)}
@@ -121,7 +128,8 @@ class Kernel:
             try:
                 function(*given.args, **given.kwargs)
             except OutOfBounds as problem:
-                raise OutOfBounds(f"{self.__name__}, program {place[0]}: {problem}") from None
+                problem.args = (f"{self.__name__}, program {place[0]}: {problem}",)
+                raise
             finally:
                 _PLACE.reset(token)
         if (log := _LOG.get()) is not None:
@@ -148,17 +156,14 @@ class _Memory:
 
     def at(self, offsets: Tensor, doing: str) -> Tensor:
         """`offsets`, all of which lie inside; OutOfBounds otherwise."""
-        if offsets.numel():
-            low, high = (int(n) for n in torch.aminmax(offsets))
-            if low < 0 or high >= len(self.flat):
-                wrong = low if low < 0 else high
-                raise OutOfBounds(f"{doing} at offset {wrong} of {self.name}, whose elements lie at "
-                                  f"0 to {len(self.flat) - 1}")  # fmt: skip
-            if not self.inside[offsets].all():
-                wrong = int(offsets[~self.inside[offsets]][0])
-                raise OutOfBounds(
-                    f"{doing} at offset {wrong} of {self.name}, between two of its rows"
-                )
+        past = offsets[(offsets < 0) | (offsets >= len(self.flat))]
+        if len(past):
+            raise OutOfBounds(f"a {doing} at offset {int(past[0])} of {self.name}, whose numbers lie at "
+                              f"0 to {len(self.flat) - 1}", doing, self.name, False)  # fmt: skip
+        outside = offsets[~self.inside[offsets]]
+        if len(outside):
+            raise OutOfBounds(f"a {doing} at offset {int(outside[0])} of {self.name}, between two of "
+                              "its rows", doing, self.name, True)  # fmt: skip
         return offsets
 
 
@@ -193,7 +198,7 @@ def load(
         other = float("nan") if dtype.is_floating_point else -1
     block = torch.empty(offsets.shape, dtype=dtype, device=offsets.device)
     block.copy_(torch.as_tensor(other))
-    places = memory.at(offsets[chosen], "a load")
+    places = memory.at(offsets[chosen], "load")
     block[chosen] = memory.flat[places]
     memory.loads.index_add_(0, places, torch.ones_like(places, dtype=int32))
     return block
@@ -202,7 +207,7 @@ def load(
 def store(pointer: Pointer, value: Tensor | float, mask: Tensor | None = None, **how) -> None:
     """Write `value` where `mask` is True, rounded to the dtype of the tensor."""
     memory, (offsets, chosen) = pointer.memory, _masked(pointer, mask)
-    places = memory.at(offsets[chosen], "a store")
+    places = memory.at(offsets[chosen], "store")
     value = torch.as_tensor(value).expand(offsets.shape)[chosen]
     memory.flat[places] = value.to(memory.flat.dtype)
     memory.stores.index_add_(0, places, torch.ones_like(places, dtype=int32))

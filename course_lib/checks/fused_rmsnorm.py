@@ -1,0 +1,242 @@
+"""Checks of lesson 13, second part: rmsnorm_kernel.
+
+Oracle: the formula in float64. The kernel runs in the course's interpreter (tiles.py), which counts
+each load and store and refuses those outside of a tensor, so cost and masks are values too.
+"""
+
+import torch
+from torch import Tensor
+
+from course_lib.checks.expect import Pattern, values
+from course_lib.checks.report import Wrong, number, vector
+from course_lib.checks.subject import Subject
+from course_lib.checks.suite import Draw, Suite
+
+DRIVE = "course_lib.measure.kernel_drive:launched"
+EPS = 1e-5
+# a sum of at most a thousand squares, a root and two products in float32, each rounded at 6e-8
+CLOSE = dict(rtol=1e-5, atol=1e-6)
+
+
+def right(x: Tensor, weight: Tensor, eps: float = EPS) -> Tensor:
+    """RMSNorm in float64."""
+    x, weight = x.double(), weight.double()
+    return x / (x.square().mean(-1, keepdim=True) + eps).sqrt() * weight
+
+
+def _case(x: Tensor, weight: Tensor, *, gap: int = 0, eps: float = EPS, block: int = 0) -> dict:
+    D = len(weight)
+    return dict(x=x, weight=weight, gap=gap, eps=eps, block=block or 1 << (D - 1).bit_length())
+
+
+def _launched(subject: Subject, case: dict, tried: str) -> dict:
+    """What came of one launch that stayed inside of its tensors and wrote all of out."""
+    found = subject.run_ranks([([case],)], drive=DRIVE)[0].value[0]
+    _refused(found, tried)
+    missing = found["stores"][2] == 0
+    if missing.all():
+        raise Wrong("KERNEL-NOT-STORED", "nothing is stored in out", tried=tried,
+                    expected=f"{missing.numel()} numbers stored", got="none",
+                    look="the last line: a kernel returns nothing, it stores.")  # fmt: skip
+    rows = missing.all(-1)
+    if rows.any():
+        raise Wrong("KERNEL-ROWS", f"{int(rows.sum())} of {len(rows)} rows are not stored", tried=tried,
+                    expected=f"program p stores row p, p = 0 to {len(rows) - 1}",
+                    got=f"rows stored: {vector((~rows).nonzero().flatten())}",
+                    fits="every program at the same row.",
+                    look="what the offsets know of `tl.program_id(0)`.")  # fmt: skip
+    if missing.any():
+        row, col = (int(i) for i in missing.nonzero()[0])
+        raise Wrong("KERNEL-PART", "some numbers of out are not stored", tried=tried,
+                    expected=f"all {missing.numel()}", got=f"row {row} lacks number {col}",
+                    look="the mask of the store.")  # fmt: skip
+    return found
+
+
+def _refused(found: dict, tried: str) -> None:
+    """Wrong for an access outside of its tensor, with the program and the offset."""
+    if found["error"] == "ValueError":
+        raise Wrong("KERNEL-ARANGE", "a block is no power of two", tried=tried, got=found["text"],
+                    expected="blocks of BLOCK lanes, whatever D is",
+                    look="the arguments of `tl.arange`.")  # fmt: skip
+    if not found["error"]:
+        return
+    facts = dict(tried=tried, got=found["text"],
+                 hides="a GPU would go on, with whatever lies there.")  # fmt: skip
+    doing, tensor = found["doing"], found["tensor"]
+    if tensor == "weight" and doing == "load" and "program 0" not in found["text"]:
+        raise Wrong("KERNEL-WEIGHT-ROW", "later programs read past the weight", **facts,
+                    expected="every program reads the same D weights", fits="a weight for each row.",
+                    look="the offsets into weight_ptr.")  # fmt: skip
+    if found["between"]:
+        raise Wrong("KERNEL-STRIDE", f"a {doing} lies between two rows of {tensor}", **facts,
+                    expected="row p begins at p times the stride of that tensor",
+                    look="which of the two strides, or D, is multiplied with the row.")  # fmt: skip
+    raise Wrong(f"KERNEL-MASK-{doing.upper()}", f"a {doing} goes past the end of {tensor}", **facts,
+                expected="lanes from D on touch no memory",
+                look=f"the mask of each {doing}; BLOCK may be larger than D.")  # fmt: skip
+
+
+def one_row(subject: Subject, draw: Draw) -> None:
+    """One row that fills its block."""
+    D = draw.size(4, 8)
+    x, w = draw.randn(1, D) * 2, draw.randn(D) + 2
+    tried = f"one row {vector(x[0])}, weight {vector(w)}, BLOCK = D = {D}"
+    out = _launched(subject, _case(x, w), tried)["out"]
+    exact, mean = right(x, w).float(), x.square().mean()
+    centred = x - x.mean()
+    look = "the formula in the docstring, part by part."
+
+    def as_if(code: str, value: Tensor, finding: str, fits: str) -> Pattern:
+        return Pattern(code=code, value=value, finding=finding, fits=fits, look=look)
+
+    values(out, exact, [
+        as_if("KERNEL-NO-WEIGHT", exact / w, "the weight is not applied", "x / rms."),
+        as_if("KERNEL-SUM", x / (mean * D + EPS).sqrt() * w, "the squares are summed, not averaged",
+              "x / sqrt(sum of squares)."),
+        as_if("KERNEL-NO-ROOT", x / (mean + EPS) * w, "the root is missing", "x / mean of squares."),
+        as_if("KERNEL-TIMES-RMS", x * (mean + EPS).sqrt() * w, "the row is multiplied by its RMS",
+              "x * sqrt(mean of squares)."),
+        as_if("KERNEL-CENTRED", centred / (centred.square().mean() + EPS).sqrt() * w,
+              "the mean is taken away first", "LayerNorm without bias."),
+        as_if("KERNEL-NO-SQUARE", x / (x.mean().abs() + EPS).sqrt() * w, "the mean of x, not of its square",
+              "x / sqrt(mean of x)."),
+    ], **CLOSE, tried=tried, look=look)  # fmt: skip
+
+
+def wider_block(subject: Subject, draw: Draw) -> None:
+    """D is no power of two: lanes from D on belong to nobody."""
+    D = draw.size(5, 6, 11)
+    x, w = draw.randn(1, D) * 2, draw.randn(D) + 2
+    case = _case(x, w)
+    B = case["block"]
+    tried = f"one row of D = {D} numbers, BLOCK = {B}"
+    out = _launched(subject, case, tried)["out"]
+    total = x.square().sum()
+    if out.isnan().all():
+        raise Wrong("KERNEL-NO-OTHER", "lanes that were not loaded are used", tried=tried,
+                    expected=vector(right(x, w)[0]), got="NaN everywhere",
+                    fits="a sum over lanes that hold no number: without `other` they may hold anything.",
+                    look="what masked lanes hold when the squares are summed.")  # fmt: skip
+    values(out, right(x, w).float(), [
+        Pattern(code="KERNEL-BLOCK-MEAN", value=x / (total / B + EPS).sqrt() * w,
+                finding="the mean is taken over BLOCK lanes", fits=f"sum of squares / {B}.",
+                look="the number that the sum is divided by."),
+        Pattern(code="KERNEL-OTHER", value=x / ((total + B - D) / D + EPS).sqrt() * w,
+                finding="masked lanes add to the sum", fits="a 1 in each of them.",
+                look="`other=` of the load of x."),
+    ], **CLOSE, tried=tried, look="the lanes from D on.")  # fmt: skip
+
+
+def rows_apart(subject: Subject, draw: Draw) -> None:
+    """A program for each row; rows of x and of out lie apart, at strides of their own."""
+    N, D = draw.size(3, 4), draw.size(6, 5, 7)
+    x, w = draw.randn(N, D), draw.randn(D) + 2
+    tried = f"x ({N}, {D}), a program a row"
+    out = _launched(subject, _case(x, w), tried)["out"]
+    values(out, right(x, w).float(), **CLOSE, tried=tried, finding="the rows differ",
+           look="the offsets of row p in x and in out.")  # fmt: skip
+    wide = draw.randn(N, D + 3)
+    tried = f"x ({N}, {D}) out of ({N}, {D + 3}): stride {D + 3}; out with stride {D + 5}"
+    out = _launched(subject, _case(wide, w, gap=5), tried)["out"]
+    values(out, right(wide[:, :D], w).float(), **CLOSE, tried=tried, finding="the rows differ",
+           look="x_stride and out_stride.")  # fmt: skip
+
+
+def small_rows(subject: Subject, draw: Draw) -> None:
+    """Where x is near eps, its place shows; a row of zeros stays zero."""
+    D, eps = draw.size(6, 5), 1e-2
+    x, w = 0.1 * draw.randn(1, D), draw.randn(D) + 2
+    tried = f"one row {vector(x[0], 3)}, eps = {eps:g}"
+    out = _launched(subject, _case(x, w, eps=eps), tried)["out"]
+    mean = x.square().mean()
+
+    def as_if(value: Tensor, fits: str) -> Pattern:
+        return Pattern(code="KERNEL-EPS", value=value, finding="eps is used in another place",
+                       fits=fits, look="where eps is added: before or after the root?")  # fmt: skip
+
+    values(out, right(x, w, eps).float(), [
+        as_if(x / mean.sqrt() * w, "no eps at all."),
+        as_if(x / (mean.sqrt() + eps) * w, "root + eps."),
+        as_if(x * (mean.rsqrt() + eps) * w, "1 / root + eps."),
+        as_if(x / (mean + EPS).sqrt() * w, "1e-5, whatever eps says."),
+        as_if(x / (mean + eps / D).sqrt() * w, "eps inside of the mean."),
+    ], **CLOSE, tried=tried, look="eps.")  # fmt: skip
+    tried = "a row of zeros"
+    out = _launched(subject, _case(torch.zeros(1, D), w), tried)["out"]
+    values(out, torch.zeros(1, D), **CLOSE, tried=tried, look="eps under the root.")
+
+
+def sixteen_bits(subject: Subject, draw: Draw) -> None:
+    """16 bits in and out, float32 between, and one rounding at the end."""
+    D = draw.size(300, 280, 310)
+    x = (300 + 100 * draw.randn(1, D).abs()).half()
+    tried = f"float16, D = {D}, numbers above 255.9, whose squares float16 does not hold"
+    out = _launched(subject, _case(x, torch.ones(D)), tried)["out"]
+    if not out.isfinite().all() or not out.any():
+        raise Wrong("KERNEL-OVERFLOW", "large numbers in float16 end as 0 or NaN", tried=tried,
+                    expected=vector(right(x, torch.ones(D))[0], 3), got=vector(out[0], 3),
+                    fits="squares in float16: the largest there is 65,504.",
+                    look="the dtype of what `tl.load` gives.")  # fmt: skip
+    x, w = draw.randn(4, D).bfloat16(), (draw.randn(D) + 2).bfloat16()
+    tried = f"bfloat16, x (4, {D}) and weight in bfloat16"
+    out = _launched(subject, _case(x, w), tried)["out"]
+    exact = right(x, w)
+    off = 100 * (out != exact.bfloat16()).double().mean().item()
+    # float32 lies on the wrong side of a rounding now and then, in fewer than one of 100
+    if off < 2:
+        return
+    inverse = (x.double().square().mean(-1, keepdim=True) + EPS).rsqrt()
+    early = (x.double() * inverse).bfloat16() * w
+    facts = dict(tried=tried, expected="the exact result, rounded once: at most 2 percent differ",
+                 got=f"{number(off)} percent of the numbers differ")  # fmt: skip
+    if (out != early).double().mean() < 0.02:
+        raise Wrong("KERNEL-ROUNDED-EARLY", "the result is rounded before the weight", **facts,
+                    fits="(x / rms) in bfloat16, then times weight in bfloat16.",
+                    look="where the dtype of out comes in.")  # fmt: skip
+    raise Wrong("KERNEL-SUMS-16", "the arithmetic is done in 16 bits", **facts,
+                fits="squares, sums or products in bfloat16.",
+                look="the dtype of what `tl.load` gives.")  # fmt: skip
+
+
+def once(subject: Subject, draw: Draw) -> None:
+    """The cost: each number of x and of the weight loaded once a program, each of out stored once."""
+    N, D = draw.size(3, 2), draw.size(13, 9)
+    tried = f"x ({N}, {D}), a program a row: times that each number is loaded and stored"
+    found = _launched(subject, _case(draw.randn(N, D), draw.randn(D)), tried)
+    x, weight, out = (int(counts.max()) for counts in found["loads"])
+    stored = int(found["stores"][2].max())
+    facts = dict(tried=tried, expected=f"x 1, weight {N} (1 a program), out 0 loads and 1 store",
+                 got=f"x {x}, weight {weight}, out {out} loads and {stored} "
+                     f"store{'s' if stored > 1 else ''}")  # fmt: skip
+    if x > 1:
+        raise Wrong("KERNEL-TWO-PASSES", f"each number of x is loaded {x} times", **facts,
+                    fits="one pass for the sum, another for the result.",
+                    hides="a kernel limited by memory needs nearly twice the time.",
+                    look="how many `tl.load` of x there are.")  # fmt: skip
+    if weight > N:
+        raise Wrong("KERNEL-WEIGHT-TWICE", "the weight is loaded more than once a program", **facts,
+                    look="how many `tl.load` of the weight there are.")  # fmt: skip
+    if out:
+        raise Wrong("KERNEL-OUT-READ", "what was stored is loaded again", **facts,
+                    fits="out as a place for intermediate results.",
+                    look="every `tl.load`: of which tensor?")  # fmt: skip
+    if stored > 1:
+        raise Wrong("KERNEL-STORED-TWICE", "numbers of out are stored more than once", **facts,
+                    look="how many `tl.store` there are, and which rows a program writes.")  # fmt: skip
+    if int(found["stores"][0].max()) or int(found["stores"][1].max()):
+        raise Wrong("KERNEL-INPUT-STORED", "an input is written to", tried=tried,
+                    expected="stores into out alone", got="stores into x or weight",
+                    look="the pointer of each `tl.store`.")  # fmt: skip
+
+
+SUITES = (
+    Suite(
+        "fused-rmsnorm",
+        (one_row, wider_block, rows_apart, small_rows, sixteen_bits, once),
+        proved="any D, any strides, 16 bits and 32; each number crosses memory once each way.",
+        remember="a fused kernel over rows moves 2 numbers an element: one in, one out.",
+        next_step="count a softmax kernel of your own: how many loads an element?",
+        ranks=2,  # one is used: the kernel runs, and is counted, in a process of its own
+    ),
+)  # fmt: skip
