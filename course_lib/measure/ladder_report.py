@@ -41,7 +41,7 @@ def table(figures: dict) -> str:
             lines.append(f"+ {TITLES[name]:<18}  not here: {figures['not_here'][name]}"[:110])
     total, product = gains["total"], gains["product"]
     lines += ["", f"the whole ladder: {total:.2f} times; the gains alone multiply to {product:.2f}",
-              "~ half of the rounds and more saw a gain on the other side of 1, or reach it: noise",
+              "~ the quartiles of the rounds lie on both sides of 1: no gain was seen",
               f"peak for MFU: {figures['peak_gflops_per_s']:,.0f} GFLOP/s, {figures['peak_from']}",
               *(f"- {rule}" for rule in figures["rules"])]  # fmt: skip
     if "interrupted_after_rounds" in figures:

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from course_lib.chunked_loss import chunked_loss
 from course_lib.gpt import GPT, GPTConfig
 from course_lib.measure.rung_data import WindowedText
+from course_lib.padding import pad_vocabulary
 from course_lib.precision import autocast, has_bf16_units
 
 LEARNING_RATE, BETAS, DECAY = 1e-3, (0.9, 0.95), 0.1
@@ -42,7 +43,7 @@ class Rungs:
     attention: bool = False
     """The fused kernel; False holds the matrix of scores."""
     vocabulary: bool = False
-    """The vocabulary padded to a multiple of 64; False takes the odd number as it is."""
+    """The head padded to a multiple of 64 rows; False takes the odd number as it is."""
     update: bool = False
     """Clipping and AdamW over all tensors at once; False goes through them one by one."""
     no_wait: bool = False
@@ -171,7 +172,7 @@ class Bench:
             if not rungs.chunked:
                 return model(idx, targets)[1]
             x_ND = model(idx)[0].flatten(0, 1)
-        weight_VD = self._weights(rungs).head.weight
+        weight_VD = self._weights(rungs).head.weight[: self.shape.model.vocab_size]
         return chunked_loss(x_ND.to(dtype), weight_VD.to(dtype), targets.flatten())
 
     def restart(self, rungs: Rungs) -> None:
@@ -183,22 +184,18 @@ class Bench:
             optimizer.state.clear()
             optimizer.zero_grad(set_to_none=True)
 
-    def _config(self, rungs: Rungs) -> GPTConfig:
-        V = self.shape.model.vocab_size
-        if rungs.vocabulary:
-            V = -(-V // 64) * 64
-        return dataclasses.replace(self.shape.model, vocab_size=V, fast_attention=rungs.attention)
-
     def _weights(self, rungs: Rungs) -> GPT:
         """The model that holds the weights of this vocabulary."""
         return self._plain(dataclasses.replace(Rungs(), vocabulary=rungs.vocabulary))
 
     def _plain(self, rungs: Rungs) -> nn.Module:
-        config = self._config(rungs)
-        key = (config, rungs.chunked)
+        key = (rungs.vocabulary, rungs.attention, rungs.chunked)
         if key not in self.models:
+            config = dataclasses.replace(self.shape.model, fast_attention=rungs.attention)
             with torch.device(self.device):
                 model = GPT(config)
+                if rungs.vocabulary:
+                    model = pad_vocabulary(model, 64)
             if rungs.attention or rungs.chunked:  # weights of the first model, not a copy of them
                 shared = self._weights(rungs).state_dict(keep_vars=True)
                 model.load_state_dict(shared, assign=True)
