@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections import Counter, defaultdict
 
 import pytest
@@ -11,6 +12,9 @@ if "PYTEST_XDIST_WORKER" in os.environ:
     # Two workers with two threads each wait for one another: three times the time on two cores.
     # Set before torch is imported, and passed on to kernels, servers and programs.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# A shell without job control starts what runs in the background deaf to Ctrl-C, its children too.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture

@@ -145,6 +145,11 @@ def test_the_script_runs_as_it_would_without_us(agent, home):
     assert run.log() == "child\nto stderr\n"
 
 
+def test_a_script_may_tell_its_steps_alone(agent, capsys):
+    launched("from course_lib.heartbeat import beat\nbeat(7)", ranks=1)
+    assert capsys.readouterr().out.splitlines()[-1].endswith(", step 7")
+
+
 def test_a_sitecustomize_of_the_machine_is_run_all_the_same(agent, home, monkeypatch):
     (home / "site").mkdir()
     (home / "site" / "sitecustomize.py").write_text("import sys\nsys.course_test = 5\n")

@@ -27,8 +27,10 @@ class Pattern:
     preset: str = ""
 
 
-def tensor(out: Any, *, shape: Sequence[int], dtype: torch.dtype, tried: str = "") -> Tensor:
-    """`out`, if it is a tensor of that shape and dtype without NaN; otherwise `Wrong`."""
+def tensor(
+    out: Any, *, shape: Sequence[int], dtype: torch.dtype, tried: str = "", finite: bool = True
+) -> Tensor:
+    """`out`, if it is a tensor of that shape and dtype, `finite` unless told; otherwise `Wrong`."""
     if out is None:
         raise Wrong("NONE", "the answer returned None", tried=tried,
                     expected=f"a tensor of shape {tuple(shape)}", got="None",
@@ -47,7 +49,8 @@ def tensor(out: Any, *, shape: Sequence[int], dtype: torch.dtype, tried: str = "
                     expected=f"{_name(dtype)}, the dtype that came in", got=_name(out.dtype),
                     hides="the next layer then runs in another precision, or refuses.",
                     look="the last step before `return`: `.to(...)`, `.type_as(...)`.")  # fmt: skip
-    not_finite(out, tried=tried)
+    if finite:
+        not_finite(out, tried=tried)
     return out
 
 

@@ -188,7 +188,8 @@ class _Launch:
                  f"{self._seconds():.1f} s"]  # fmt: skip
         if rows:
             parts.append(f"step {rows[0].step}")
-            parts += [f"loss {rows[0].loss:.4f}"] * isinstance(rows[0].loss, float)
+            if isinstance(rows[0].loss, float):  # a script may tell its steps alone
+                parts.append(f"loss {rows[0].loss:.4f}")
         return ", ".join(parts)
 
     def _plan_json(self, agent: Agent) -> dict:
