@@ -30,7 +30,7 @@ book: $(READY)
 	course book --serve
 
 bench: $(READY)
-	for name in benchmarks/[a-qs-z]*.py; do python -m benchmarks.$$(basename $$name .py) || exit 1; done
+	for name in benchmarks/[a-qs-z]*.py; do python -m benchmarks.$$(basename $$name .py) || [ $$? = 2 ] || exit 1; done  # 2: not on this machine
 
 train-demo: $(READY)  # five minutes: a model of your own, beside what counting reaches
 	python -m course_lib.demo

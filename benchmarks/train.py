@@ -45,14 +45,14 @@ class Block(nn.Module):
 class Recipe(nn.Module):
     """The model of the recipe, head and embedding tied."""
 
-    def __init__(self, D: int, num_layers: int, num_heads: int, T: int):
+    def __init__(self, D: int, num_layers: int, num_heads: int, T: int, vocab_size: int = V):
         super().__init__()
-        self.tokens, self.places = nn.Embedding(V, D), nn.Embedding(T, D)
+        self.tokens, self.places = nn.Embedding(vocab_size, D), nn.Embedding(T, D)
         self.blocks = nn.ModuleList(Block(D, num_heads) for _ in range(num_layers))
         self.norm = nn.LayerNorm(D, bias=False)
 
     def forward(self, idx: Tensor, targets: Tensor) -> Tensor:
-        x = self.tokens(idx) + self.places(torch.arange(idx.shape[1]))
+        x = self.tokens(idx) + self.places(torch.arange(idx.shape[1], device=idx.device))
         for block in self.blocks:
             x = block(x)
         logits = F.linear(self.norm(x), self.tokens.weight)
