@@ -57,13 +57,14 @@ def test_two_hundred_shapes_in_float64():
             )
 
 
+@campaign
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_sixteen_bits_lose_one_rounding_of_the_result(dtype):
     """Tiles are computed in float32. What is rounded is the result, by eps / 2 of itself; and `out`,
     which enters each ds by the row's sum of grad * out: eps / 2 of that sum, times weights <= 1."""
     eps = torch.finfo(dtype).eps
-    for seed in range(20):
-        qkv, grad, options = drawn(2 * seed + 2)
+    for seed in range(times(200, 5000)):
+        qkv, grad, options = drawn(seed)
         rest = {name: value for name, value in options.items() if name != "tile"}
         low = [x.to(dtype) for x in qkv]
         found = gradients(lambda *x, o=options: flash_attention(*x, **o), low, grad.to(dtype))
@@ -121,7 +122,7 @@ def test_memory_grows_with_the_length_and_not_with_its_square():
         return held.peak
 
     lengths = (256, 512, 1024)
-    tiled = [peak(lambda *x: flash_attention(*x, tile=16), T) for T in lengths]
+    tiled = [peak(lambda *x: flash_attention(*x, tile=32), T) for T in lengths]
     whole = [peak(causal_attention, T) for T in lengths]
     assert tiled[2] < 2.01 * tiled[1] < 4.05 * tiled[0], tiled
     assert whole[2] > 3.9 * whole[1] > 15 * whole[0] and whole[2] > 50 * tiled[2], (tiled, whole)

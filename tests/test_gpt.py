@@ -275,8 +275,11 @@ def test_flops_equal_what_torch_counts(seq_len):
         assert flops_per_token(config, seq_len) == flops_per_token_counted(config, seq_len, "cpu")
 
 
-def test_flops_are_counted_the_same_without_computing_anything():
-    assert flops_per_token_counted(TINY, 8, "meta") == flops_per_token(TINY, 8)
+@pytest.mark.parametrize("preset", ["tiny", "small", "medium", "134m", "xl"])
+def test_flops_are_counted_the_same_without_computing_anything(preset):
+    config = GPTConfig.preset(preset)
+    for seq_len in (1, config.max_seq_len):
+        assert flops_per_token_counted(config, seq_len, "meta") == flops_per_token(config, seq_len)
 
 
 def test_the_conventions_differ_by_table_and_gains():
