@@ -33,12 +33,14 @@ from course_lib.measure.clock_drive import Bench
 from course_lib.measure.flops import flops_per_token
 from course_lib.measure.formats import weight_bytes
 from course_lib.measure.memory import counted_state_bytes, saved_bytes, training_state_bytes
+from course_lib.measure.operations import Operations
 from course_lib.measure.roofline import Ceilings, Cost, matmul_roof
 from course_lib.measure.seats import environment
 from course_lib.measure.timing import Timing, stopwatch
 from course_lib.measure.utilization import mfu
 from course_lib.recompute import recompute_plan
 from course_lib.shards import encode_documents
+from course_lib.tiles import next_power_of_2
 from course_lib.world import read_world
 from course_lib.zero import zero_memory, zero_traffic
 
@@ -462,6 +464,35 @@ def zero1_step_4(n):
     return (n.k * halves[0] + halves[1]) / sum(halves)
 
 
+def count_ops_1(n):
+    """The chain runs; fused, its first read and its last write are left."""
+    x = torch.randn(n.m * 1000)
+    with Operations() as found:
+        for _ in range(n.n):
+            x = x.relu()
+    moved = found.seen[:1] if "fused" in n.how else found.seen
+    return sum(o.read + o.written for o in moved) / 4000
+
+
+def count_ops_2(n):
+    x, w = torch.ones(n.R, n.C), torch.ones(n.C)
+    with Operations() as found:
+        eval(n.what, {"x": x, "w": w})
+    return found.num_bytes
+
+
+def fused_rmsnorm_2(n):
+    squares = torch.full((n.D,), n.total / n.D)
+    return (squares.sum() / n.B / squares.mean()).item()
+
+
+def fused_rmsnorm_3(n):
+    end = 0.0
+    for i in range(1, n.n + 1):
+        end = max(i * n.tau, end) + n.t
+    return end
+
+
 def online_softmax_1(n):
     state = torch.tensor([float(n.m)]), torch.ones(1), torch.zeros(1, 1)
     total = add_tile(*state, torch.tensor([[float(n.n)]]), torch.zeros(1, 1))[1]
@@ -811,6 +842,9 @@ FACTS = {
     "init-distributed-3": init_distributed_3, "find-the-hang-1": find_the_hang_1,
     "find-the-hang-2": find_the_hang_2, "find-the-hang-3": find_the_hang_3,
     "save-checkpoint-3": save_checkpoint_3, "load-checkpoint-1": load_checkpoint_1,
+    "count-ops-1": count_ops_1, "count-ops-2": count_ops_2,
+    "fused-rmsnorm-1": lambda n: [B := next_power_of_2(n.D), B - n.D],
+    "fused-rmsnorm-2": fused_rmsnorm_2, "fused-rmsnorm-3": fused_rmsnorm_3,
     "online-softmax-1": online_softmax_1, "online-softmax-2": online_softmax_2,
     "flash-forward-1": flash_forward_1, "flash-forward-2": flash_forward_2,
     "flash-forward-3": flash_forward_3,

@@ -30,6 +30,8 @@ LESSONS = {
     "utilization": ("mfu",),
     "loss_scaling": ("grad-scaler",),
     "formats": ("quantize-memory",),
+    "operations": ("count-ops",),
+    "fused_rmsnorm": ("fused-rmsnorm",),
     "online_softmax": ("online-softmax",),
     "flash_forward": ("flash-forward",),
     "flash_backward": ("flash-backward",),
