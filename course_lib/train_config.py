@@ -48,7 +48,7 @@ class TrainConfig:
     grad_clip: float = 1.0
     """Longest global gradient; a longer one is scaled down to it. 0 switches clipping off."""
     precision: str = "auto"
-    """fp32, bf16, fp16, or auto: bf16 where the device has units for it, else fp32."""
+    """fp32, bf16, fp16, or auto: bf16 where the device is faster with it, else fp32."""
     activation_checkpointing: bool = False
     """Recompute each block in the backward pass: less memory, more time."""
     compile: bool = False

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from course_lib import precision
 from course_lib.measure.peak import peak_flops
 from course_lib.measure.speed import Speed
 from course_lib.precision import autocast, compute_dtype, has_bf16_units
@@ -11,9 +12,22 @@ from course_lib.world import World
 CPU = torch.device("cpu")
 
 
-def test_auto_takes_16_bits_only_where_they_are_in_hardware():
-    wanted = torch.bfloat16 if has_bf16_units(CPU) else torch.float32
+@pytest.mark.parametrize(
+    ("amx", "avx512", "maker", "wanted"),
+    [(True, True, "GenuineIntel", torch.bfloat16), (False, True, "AuthenticAMD", torch.bfloat16),
+     (False, True, "GenuineIntel", torch.float32), (False, False, "AuthenticAMD", torch.float32),
+     (False, True, "", torch.float32)],
+)  # fmt: skip
+def test_auto_takes_16_bits_only_where_they_are_faster(amx, avx512, maker, wanted, monkeypatch):
+    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: amx)
+    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: avx512)
+    monkeypatch.setattr(precision, "_processor", lambda: f"vendor_id : {maker}")
     assert compute_dtype("auto", CPU) == wanted
+    assert has_bf16_units(CPU) == (amx or avx512)
+
+
+def test_a_word_is_taken_as_it_is():
+    assert compute_dtype("auto", CPU) in (torch.float32, torch.bfloat16)
     assert compute_dtype("fp32", CPU) == torch.float32
     assert compute_dtype("bf16", CPU) == torch.bfloat16
 
