@@ -47,7 +47,7 @@ def test_rounding_is_that_of_torch(name):
     size = torch.randn(20_000).sign() * 2 ** torch.empty(20_000).uniform_(-40, 40)
     ties = torch.tensor([1 + f.eps / 2, 1 + 1.5 * f.eps, f.smallest / 2, 1.5 * f.smallest, 0.0])
     x = torch.cat([size, ties])
-    x = x[rounded(x, name).abs() <= f.largest]
+    x = x[x.abs() <= f.largest]  # beyond, torch before 2.13 gives nan where later ones stop
     assert torch.equal(rounded(x, name), x.to(DTYPES[name]).float())
 
 
