@@ -32,6 +32,7 @@ from course_lib.loss_scaling import LossScaler
 from course_lib.measure.clock_drive import Bench
 from course_lib.measure.flops import flops_per_token
 from course_lib.measure.formats import weight_bytes
+from course_lib.measure.ladder import amdahl, rung_gains
 from course_lib.measure.memory import counted_state_bytes, saved_bytes, training_state_bytes
 from course_lib.measure.operations import Operations
 from course_lib.measure.roofline import Ceilings, Cost, matmul_roof
@@ -46,6 +47,7 @@ from course_lib.zero import zero_memory, zero_traffic
 
 SMALL = dict(vocab_size=64, d_model=64, num_heads=2, d_hidden=64)
 ARGUED = {
+    "ladder-rung-4": "a difference of two measured times",
     "checkpoint-policy-3": "what a plan keeps and frees is measured in test_recompute",
     "apply-rope-3": "a reason in words",
     "gpt-forward-2": "what checkpointing does is measured in test_gpt",
@@ -794,7 +796,28 @@ def mfu_2(n):
     return 100 * mfu(n.R, shape, 64, peak, world_size=n.g)
 
 
+def ladder_rung(n) -> dict:
+    """Two rungs, A and then B; what a variant does not say takes 1 ms."""
+    given = SimpleNamespace(**({"g": 1, "a": 1, "b": 1, "w": 1} | vars(n)))
+    return rung_gains(given.g, {"A": given.a, "B": given.w}, {"A": given.w, "B": given.a},
+                      {"A": given.a, "B": given.b})  # fmt: skip
+
+
+def ladder_rung_2(n):
+    return amdahl(n.s / 100, n.k)
+
+
+def ladder_rung_3(n):
+    x, y = n.x, n.y
+    alone, without = {"A": 100 - x, "B": 100 - y}, {"A": 100 - y, "B": 100 - x}
+    found = rung_gains(100, alone, without, {"A": 100 - x, "B": 100 - x - y})
+    assert found["product"] < found["total"]
+    return found["total"]
+
+
 FACTS = {
+    "ladder-rung-1": lambda n: ladder_rung(n)["in_place"]["B"],
+    "ladder-rung-2": ladder_rung_2, "ladder-rung-3": ladder_rung_3,
     "activation-bytes-1": activation_bytes_1, "activation-bytes-2": activation_bytes_2,
     "activation-bytes-3": activation_bytes_3, "checkpoint-policy-1": checkpoint_policy_1,
     "checkpoint-policy-2": checkpoint_policy_2, "chunked-loss-1": chunked_loss_1,

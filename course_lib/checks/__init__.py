@@ -38,6 +38,7 @@ LESSONS = {
     "activations": ("activation-bytes",),
     "recompute": ("checkpoint-policy",),
     "chunked_loss": ("chunked-loss",),
+    "ladder": ("ladder-rung",),
     "reduce_scatter": ("ring-reduce-scatter",),
     "all_gather": ("ring-all-gather",),
     "collective_cost": ("collective-cost",),

@@ -42,6 +42,7 @@ def table(figures: dict) -> str:
     total, product = gains["total"], gains["product"]
     lines += ["", f"the whole ladder: {total:.2f} times; the gains alone multiply to {product:.2f}",
               "~ the quartiles of the rounds lie on both sides of 1: no gain was seen",
+              "! that step has other losses than the ground: it is no faster way to the same",
               f"peak for MFU: {figures['peak_gflops_per_s']:,.0f} GFLOP/s, {figures['peak_from']}",
               *(f"- {rule}" for rule in figures["rules"])]  # fmt: skip
     if "interrupted_after_rounds" in figures:
@@ -58,14 +59,18 @@ def _shape(figures: dict) -> str:
 
 def _line(title: str, row: dict, alone: str, in_place: str, last: str) -> str:
     memory = "" if row["step_memory_mb"] is None else f"{row['step_memory_mb']:.0f}"
-    same = f"off by {row['loss_off_by']:.0e}" if row["same_curve"] else (
-        f"OFF BY {row['loss_off_by']:.3f}: another curve")  # fmt: skip
+    off = row["loss_off_by"]
+    same = f"off by {off:.0e}" if row["same_curve"] else (
+        f"OFF BY {'NaN' if off is None else f'{off:.3f}'}: another curve")  # fmt: skip
     return (f"{title:<20}{row['ms']:>9.4g}{alone:>8}{in_place:>10}{last:>8}"
             f"{row['tokens_per_s']:>11,}{row['mfu']:>7.1%}{memory:>9}  {same}")  # fmt: skip
 
 
 def _noise(figures: dict, kind: str, name: str) -> str:
-    """A mark where the quartiles of the gain lie on both sides of 1."""
+    """A mark where the gain's own step trains otherwise, or its quartiles lie on both sides of 1."""
+    how = {"alone": "alone", "in_place": "climbed", "last": "without"}[kind]
+    if not figures[how][name]["same_curve"]:
+        return "!"
     low, high = figures["gain_quartiles"][kind][name]
     return "~" if low <= 1 <= high else " "
 

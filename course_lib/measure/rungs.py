@@ -38,10 +38,10 @@ class Rungs:
     """float32 products may round their inputs to 19 bits, on a GPU that has units for it."""
     bf16: bool = False
     """bfloat16 autocast; weights and loss stay in float32."""
-    compile: bool = False
-    """torch.compile of the model; False runs operation by operation."""
     attention: bool = False
     """The fused kernel; False holds the matrix of scores."""
+    compile: bool = False
+    """torch.compile of the model; False runs operation by operation."""
     vocabulary: bool = False
     """The head padded to a multiple of 64 rows; False takes the odd number as it is."""
     update: bool = False
@@ -56,7 +56,7 @@ class Rungs:
 
 TITLES = {
     "tokens": "tokens from a file", "gather": "gather by strides", "tf32": "TF32",
-    "bf16": "bfloat16 autocast", "compile": "torch.compile", "attention": "fused attention",
+    "bf16": "bfloat16 autocast", "attention": "fused attention", "compile": "torch.compile",
     "vocabulary": "padded vocabulary", "update": "fused update", "no_wait": "no .item() in a step",
     "chunked": "chunked head", "autotune": "max-autotune",
 }  # fmt: skip
@@ -93,7 +93,7 @@ SHAPES = {
                   batch=2, seq_len=64, rounds=9, compiles=False),
     "cpu": Shape(model=_ground(vocab_size=8193, max_seq_len=256, num_layers=4, num_heads=4,
                                d_model=256, d_hidden=688),
-                 batch=2, seq_len=256, rounds=7),
+                 batch=2, seq_len=256, rounds=9),
     "full": Shape(model=_ground(vocab_size=32_001, max_seq_len=512, num_layers=12, num_heads=12,
                                 d_model=768, d_hidden=2048),
                   batch=64, seq_len=512, rounds=20, needs_gpu=True),
@@ -179,6 +179,7 @@ class Bench:
         """First weights, the same whatever the padding, and optimizers without memory."""
         with torch.no_grad():
             for name, param in self._weights(rungs).named_parameters():
+                param.zero_()  # padded rows too, should a step have put NaN there
                 param[: len(self.first[name])].copy_(self.first[name])
         for optimizer in self.optimizers.values():
             optimizer.state.clear()
