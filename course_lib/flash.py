@@ -126,14 +126,20 @@ class TiledAttention(torch.autograd.Function):
 
 def flash_attention(
     q_BHTK: Tensor, k_BHTK: Tensor, v_BHTK: Tensor, *,
-    tile: int = 64, causal: bool = True, num_keys: Tensor | None = None,
+    tile: int = 64, causal: bool = True, num_keys: Tensor | None = None, kernel: bool = False,
 ) -> Tensor:  # fmt: skip
     """As `gpt.causal_attention`, with memory that grows with T and not with its square.
 
-    Arguments as `flash_forward`, of which it returns `out`; gradients flow to q, k and v.
-    ValueError for shapes, dtypes, `tile` or `num_keys` that do not fit.
+    Arguments as `flash_forward`, of which it returns `out`; gradients flow to q, k and v. `kernel`
+    takes those of triton_flash.py, which have tiles of their own, where they can run, and plain torch
+    elsewhere. ValueError for shapes, dtypes, `tile` or `num_keys` that do not fit.
     """
     refuse_misfits(q_BHTK, k_BHTK, v_BHTK, tile, num_keys)
+    if kernel:
+        from course_lib.triton_flash import triton_attention, why_not  # it stands on this module
+
+        if not why_not(q_BHTK):
+            return triton_attention(q_BHTK, k_BHTK, v_BHTK, causal=causal, num_keys=num_keys)
     return TiledAttention.apply(q_BHTK, k_BHTK, v_BHTK, tile, causal, num_keys)
 
 

@@ -175,6 +175,20 @@ def test_where_they_cannot_run_it_is_said(change, words, monkeypatch):
     assert "flash_attention" in str(found.value)  # what computes the same here
 
 
+@pytest.mark.parametrize("reason", ["", "Triton is not installed"])
+def test_flash_takes_the_kernels_where_they_run_and_torch_elsewhere(reason, monkeypatch):
+    taken = []
+    monkeypatch.setattr(triton_flash, "why_not", lambda x: reason)
+    monkeypatch.setattr(
+        triton_flash, "triton_attention", lambda *x, **options: taken.append(options)
+    )
+    q, k, v = torch.randn(3, 1, 2, 9, 16)
+    out = flash_attention(q, k, v, causal=False, kernel=True)
+    if reason:
+        torch.testing.assert_close(out, flash_attention(q, k, v, causal=False))
+    assert taken == ([] if reason else [{"causal": False, "num_keys": None}])
+
+
 def test_shapes_are_refused_first():
     x = torch.zeros(1, 1, 4, 16)
     with pytest.raises(ValueError, match="of one shape"):

@@ -110,7 +110,7 @@ def recipe(sizes: Sizes, like: DistributedTrainer, *, compiled: bool) -> Callabl
     model = Recipe(c.d_model, c.num_layers, c.num_heads, sizes.seq_len, sizes.vocab_size).to(device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=6e-4, betas=(0.9, 0.95), fused=True)
     called = torch.compile(model) if compiled else model
-    loader = like._loader(np.arange(10**5, dtype=np.uint16) % sizes.vocab_size, 1)
+    loader = like._loader((np.arange(10**5) % sizes.vocab_size).astype(np.uint16), 1)
 
     def update() -> None:
         idx, targets = loader.next_batch()
