@@ -57,7 +57,7 @@ export const spec = {
     });
     const y = 22 + 7 * row + 26, top = Math.max(r.product, r.total, r.last_product) * 1.02;
     kit.text(0, y - 4, "times as fast", { cls: "m t" });
-    [["alone, ×", r.product, "s2"], ["measured", r.total, "s1"], ["last, ×", r.last_product, "s4"]].forEach(([label, v, cls], i) => {
+    [["alone, ×", r.product, "s2"], ["together", r.total, "s1"], ["last, ×", r.last_product, "s4"]].forEach(([label, v, cls], i) => {
       const at = y + 4 + i * row;
       kit.text(left - 8, at + 14, label, { anchor: "end", cls: "t" });
       kit.rect(left, at + 3, Math.max(1, end(v, top)), 14, i === 1 ? cls : `${cls} o`);
