@@ -48,7 +48,7 @@ class Tiles:
 
     @classmethod
     def fitting(cls, q: Tensor) -> "Tiles":
-        """Sizes whose tiles fit into registers and 99 KB of shared memory, for `q` (B, H, T, K)."""
+        """Sizes whose tiles fit into 99 KB of shared memory, for `q` (B, H, T, K)."""
         if q.dtype == torch.float32:
             return cls(32, 32, stages=2)
         return cls(stages=3 if q.shape[-1] <= 64 else 2)
@@ -267,7 +267,7 @@ def _laid_out(x: Tensor, like: Tensor) -> Tensor:
 
 
 def _options(q: Tensor, causal: bool, tiles: Tiles) -> dict:
-    """What the kernels are compiled for. The interpreter computes wrongly in bfloat16, so not in it."""
+    """What the kernels are compiled for. Interpreted in float32: bfloat16 is wrong there."""
     units = {torch.bfloat16: tl.bfloat16, torch.float16: tl.float16}
     unit = tl.float32 if _interprets() else units.get(q.dtype, tl.float32)
     cols = max(16, triton.next_power_of_2(q.shape[-1]))
