@@ -3,7 +3,6 @@
 import subprocess
 import sys
 import threading
-import time
 
 import numpy as np
 import pytest
@@ -44,21 +43,20 @@ def test_what_was_ahead_is_neither_lost_nor_repeated():
 
 
 def test_the_next_batch_is_fetched_meanwhile():
-    asked = threading.Event()
-    loader = plain()
+    loader, calls = plain(), []
     fetch = loader.next_batch
 
-    def slowly():
-        asked.set()
+    def noted():
+        calls.append(threading.current_thread().name)
         return fetch()
 
-    loader.next_batch = slowly
+    loader.next_batch = noted
     ahead = Prefetched(loader)
-    assert not asked.wait(0.02), "nobody has asked for a batch yet"
+    assert not calls, "nobody has asked for a batch yet"
     ahead.next_batch()
-    asked.clear()
-    ahead._ahead.result(5)
-    assert threading.active_count() > 1 and ahead.state_dict()["next_window"] == 3
+    ahead._ahead.result(10)
+    assert len(calls) == 2 and all(name.startswith("prefetch") for name in calls)
+    assert ahead.state_dict()["next_window"] == 3 and loader.next_window == 6
 
 
 def test_an_exception_comes_in_its_turn_and_the_batch_is_tried_again():
@@ -90,20 +88,19 @@ def test_a_state_of_another_text_is_refused_and_changes_nothing():
 
 
 def test_close_ends_the_thread_and_so_does_forgetting():
-    before = threading.active_count()
     ahead = Prefetched(plain())
     ahead.next_batch()
-    assert threading.active_count() == before + 1
+    (thread,) = ahead._thread._threads
+    assert thread.is_alive()
     ahead.close()
     ahead.close()
-    assert threading.active_count() == before
+    assert not thread.is_alive()
     ahead = Prefetched(plain())
     ahead.next_batch()
+    (thread,) = ahead._thread._threads
     del ahead
-    ends = time.monotonic() + 5
-    while threading.active_count() > before and time.monotonic() < ends:
-        time.sleep(0.01)
-    assert threading.active_count() == before
+    thread.join(10)
+    assert not thread.is_alive()
 
 
 def test_a_program_that_ends_without_a_word_does_not_hang():
