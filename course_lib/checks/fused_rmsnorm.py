@@ -212,7 +212,8 @@ def once(subject: Subject, draw: Draw) -> None:
     if x > 1:
         raise Wrong("KERNEL-TWO-PASSES", f"each number of x is loaded {x} times", **facts,
                     fits="one pass for the sum, another for the result.",
-                    hides="a kernel limited by memory needs nearly twice the time.",
+                    hides="a kernel limited by memory needs half as much time again.",
+                    preset="fusion:twice",
                     look="how many `tl.load` of x there are.")  # fmt: skip
     if weight > N:
         raise Wrong("KERNEL-WEIGHT-TWICE", "the weight is loaded more than once a program", **facts,

@@ -13,6 +13,7 @@ export function compute({ ops, shape, fused, code }) {
   };
 }
 
+const least = (r) => (r.times === 1 ? "the least possible" : `${fmt(r.times)} times the least`);
 const limit = (r) => (LAUNCH > r.kernel ? "launches" : "memory");
 
 export const spec = {
@@ -28,7 +29,7 @@ export const spec = {
   },
   controls: [
     { key: "ops", label: "Operations", type: "range", min: 1, max: 8, step: 1 },
-    { key: "shape", label: "Rows x numbers", type: "select", options: ["16x256", "256x1024", "2048x1024", "16384x4096"].map((s) => [s, s.replace("x", " x ")]) },
+    { key: "shape", label: "Size", type: "select", options: ["16x256", "256x1024", "2048x1024", "16384x4096"].map((s) => [s, s.replace("x", " x ")]) },
     { key: "fused", label: "Fused into one kernel", type: "check" },
   ],
   defaults: { ops: 5, shape: "2048x1024", fused: false, code: "right" },
@@ -59,7 +60,7 @@ export const spec = {
     kit.rect(1, floor, kit.w - 2, 30, "s5 soft");
     kit.text(kit.w / 2, floor + 20, `memory: ${r.reads} read, ${r.writes} written`, { anchor: "middle" });
     const y = floor + 58;
-    kit.text(0, y, `${fmt(r.bytes / 1e6)} MB, ${fmt(r.times)} times the least`, { cls: "b" });
+    kit.text(0, y, `${fmt(r.bytes / 1e6)} MB, ${least(r)}`, { cls: "b" });
     kit.text(0, y + 24, `${fmt(r.end)} us; limited by ${limit(r)}`);
     return y + 36;
   },
@@ -76,7 +77,7 @@ export const spec = {
   },
   summary(r, { ops, fused }) {
     return `${ops === 1 ? "One operation" : ops + " operations"} ${fused ? "in one kernel" : "one at a time"}: ${r.reads} reads and ${r.writes} writes of ` +
-      `${fmt(r.each / 1e6)} MB, ${fmt(r.bytes / 1e6)} MB in all, ${fmt(r.times)} times the least. ` +
+      `${fmt(r.each / 1e6)} MB, ${fmt(r.bytes / 1e6)} MB in all, ${least(r)}. ` +
       `It ends after ${fmt(r.end)} microseconds, and ${limit(r)} set the pace.`;
   },
 };

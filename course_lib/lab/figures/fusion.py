@@ -76,10 +76,12 @@ def table(result: dict[str, Any], state: dict[str, Any]) -> dict[str, Any]:
 
 def summary(result: dict[str, Any], state: dict[str, Any]) -> str:
     """One sentence with the numbers, the one a screen reader hears."""
+    times = result["times"]
+    least = "the least possible" if times == 1 else f"{fmt(times)} times the least"
     number = "One operation" if state["ops"] == 1 else f"{state['ops']} operations"
     return (
         f"{number} {'in one kernel' if state['fused'] else 'one at a time'}: {result['reads']} reads "
         f"and {result['writes']} writes of {fmt(result['each'] / 1e6)} MB, "
-        f"{fmt(result['bytes'] / 1e6)} MB in all, {fmt(result['times'])} times the least. It ends "
+        f"{fmt(result['bytes'] / 1e6)} MB in all, {least}. It ends "
         f"after {fmt(result['end'])} microseconds, and {limit(result)} set the pace."
     )
