@@ -6,7 +6,8 @@ one program and never in the GPU's memory. What it leaves out: dropout, float64,
 and a search for the best sizes of tiles; `Tiles` is an argument, and benchmarks/gpu.py times some.
 
 Triton is an extra: `pip install "course-lib[triton]"`, Linux only. On a CPU the kernels run in its
-interpreter, slowly, when TRITON_INTERPRET=1 stands in the environment before Python starts.
+interpreter, slowly, when TRITON_INTERPRET=1 stands in the environment before Python starts. That of
+Triton 3.6 fails at their loops with numpy 2.4 and later; that of 3.9 does not.
 
 Sources: Dao 2023 ("FlashAttention-2"), algorithms 1 and 2; Tillet, Kung and Cox 2019 ("Triton").
 
