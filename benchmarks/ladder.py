@@ -51,11 +51,13 @@ def parser() -> argparse.ArgumentParser:
                        help="which model (default cpu); full needs a GPU")  # fmt: skip
     found.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto",
                        help="default: a GPU for full, else the CPU")  # fmt: skip
-    found.add_argument("--rounds", type=int, metavar="N", help="timed steps of each kind")
+    found.add_argument(
+        "--rounds", type=int, metavar="N", help="how often each kind of step is timed"
+    )
     found.add_argument("--batch", type=int, metavar="B", help="sequences in a step")
     found.add_argument("--no-compile", action="store_true", help="leave torch.compile out")
     found.add_argument("--out", type=Path, metavar="FOLDER",
-                       help="where record and picture go (default benchmarks/results)")  # fmt: skip
+                       help="where record and picture go, from the course's folder [benchmarks/results]")  # fmt: skip
     return found
 
 

@@ -8,6 +8,7 @@ the figures look (ladder_report.py), and files: whoever calls gives a function t
 import contextlib
 import dataclasses
 import math
+import random
 import statistics
 from collections.abc import Callable, Iterator
 
@@ -38,7 +39,7 @@ RULES = (
     "attention; an odd vocabulary; AdamW tensor by tensor; loss and norm are read in every step.",
     "In a step: batch, forward, backward, clipping to 1, AdamW. Not in it: schedule, validation, "
     "checkpoints, log.",
-    "All kinds of step are timed in turn, one of each a round, after a warm-up; medians over rounds.",
+    "All kinds of step are timed in turn, one of each a round, in a new order, after a warm-up; medians.",
     "MFU counts parameters of matrices, forward and backward, against one peak for all rungs.",
     "Memory is what a step takes beyond weights and moments, at its highest.",
 )
@@ -153,10 +154,19 @@ def _check(bench: Bench, rungs: Rungs, name: str) -> dict:
 
 
 def _one_round(bench: Bench, kinds: list[Rungs], number: int) -> dict[Rungs, float]:
-    """Seconds of one step of each kind, on the same batch."""
-    calls = {rungs: lambda r=rungs: bench.step(r, CHECKED + number) for rungs in kinds}
+    """Seconds of one step of each kind, on the same batches, in an order of this round's own."""
+    order = random.Random(number).sample(kinds, len(kinds))  # nobody is always behind the same one
+    steps = bench.shape.in_a_row
+    first = CHECKED + number * steps
+
+    def several(rungs: Rungs) -> None:
+        bench.wait()  # for what the kind before left in the queue: it would hide the next one's data
+        for batch in range(first, first + steps):
+            bench.step(rungs, batch)
+
+    calls = {rungs: lambda r=rungs: several(r) for rungs in order}
     timings = side_by_side(calls, warmup=int(number == 0), rounds=1, device=bench.device)
-    return {rungs: timing.median for rungs, timing in timings.items()}
+    return {rungs: timing.median / steps for rungs, timing in timings.items()}
 
 
 def _peak(bench: Bench, missing: dict[str, str]) -> tuple[float, str]:
@@ -186,7 +196,7 @@ def _figures(bench, steps, checked, seconds, missing, peak) -> dict:
         "shape": describe(shape.model) | {"batch": shape.batch, "seq_len": shape.seq_len},
         "device": str(bench.device), "threads": torch.get_num_threads(), "rules": list(RULES),
         "peak_gflops_per_s": round(peak[0] / 1e9, 1), "peak_from": peak[1],
-        "rounds": len(seconds), "not_here": missing, "gains": gains,
+        "rounds": len(seconds), "steps_in_a_row": shape.in_a_row, "not_here": missing, "gains": gains,
         "gain_quartiles": {kind: _quartiles([r[kind] for r in rounds])
                            for kind in ("alone", "in_place", "last")},
         "data_ms": _data_ms(bench), "ground": measured.pop("ground")[""], **measured,

@@ -54,7 +54,7 @@ def _shape(figures: dict) -> str:
     s = figures["shape"]
     return (f"{s['parameters']:,} parameters, {s['batch']} x {s['seq_len']} tokens a step, "
             f"{figures['device']}, {figures['threads']} CPU threads, "
-            f"{figures['rounds']} rounds")  # fmt: skip
+            f"{figures['rounds']} rounds of {figures.get('steps_in_a_row', 1)}")  # fmt: skip
 
 
 def _line(title: str, row: dict, alone: str, in_place: str, last: str) -> str:

@@ -75,7 +75,9 @@ class Shape:
     seq_len: int
     """T, tokens in a sequence."""
     rounds: int
-    """Timed steps of each kind."""
+    """How often each kind of step is timed."""
+    in_a_row: int = 1
+    """Steps of a kind between two looks at the clock: inside them a GPU's queue may run ahead."""
     compiles: bool = True
     """Whether torch.compile is tried: it takes minutes on a CPU."""
     needs_gpu: bool = False
@@ -96,7 +98,7 @@ SHAPES = {
                  batch=2, seq_len=256, rounds=9),
     "full": Shape(model=_ground(vocab_size=32_001, max_seq_len=512, num_layers=12, num_heads=12,
                                 d_model=768, d_hidden=2048),
-                  batch=64, seq_len=512, rounds=20, needs_gpu=True),
+                  batch=64, seq_len=512, rounds=9, in_a_row=5, needs_gpu=True),
 }  # fmt: skip
 
 
@@ -165,6 +167,11 @@ class Bench:
             return loss.detach().clone()  # a CUDA graph would write the next one over it
         norm.item()  # waits until the device has done the step
         return loss.item()
+
+    def wait(self) -> None:
+        """Until the device has done all that it was given."""
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
 
     def _loss(self, model: nn.Module, rungs: Rungs, idx: Tensor, targets: Tensor) -> Tensor:
         dtype = COMPUTE[rungs.bf16]
