@@ -171,7 +171,7 @@ def measure(sizes: Sizes, device: str, say: Callable[[str], object] = print) -> 
 
 
 def draw(figures: dict, path: str | Path) -> None:
-    """Time and memory by length, one line a way, both axes by powers of 2."""
+    """Time and memory by length, one line a way, both axes logarithmic."""
     import matplotlib
 
     with contextlib.suppress(ValueError):
@@ -187,6 +187,11 @@ def draw(figures: dict, path: str | Path) -> None:
             rows = [row for row in figures["rows"] if row["name"] == name]
             panel.plot([row["T"] for row in rows], [row[key] for row in rows], "o-", label=name)
         panel.set(xscale="log", yscale="log", xlabel="tokens in a sequence", ylabel=label)
+        lengths = sorted({row["T"] for row in figures["rows"]})
+        panel.set_xticks(lengths, [f"{T:,}" for T in lengths])
+        panel.set_xticks([], minor=True)
+        panel.yaxis.set_major_formatter("{x:g}")
+        panel.yaxis.set_minor_formatter("")
     panels[1].legend(fontsize=8)
     plt.savefig(path, dpi=150)
     plt.close()
