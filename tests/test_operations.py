@@ -1,5 +1,8 @@
 """Counting operations: what moves numbers and what does not, forward and backward."""
 
+import json
+import re
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -7,6 +10,7 @@ from torch import nn
 
 from course_lib.gpt import GPT, GPTConfig
 from course_lib.measure.operations import Operations, in_memory, tensors
+from grader.cli import ROOT
 
 
 def counted(function) -> Operations:
@@ -117,3 +121,23 @@ def test_linear_and_dropout_change_nothing_under_it():
     torch.manual_seed(2)
     with Operations():
         assert torch.equal(layer(x), alone)
+
+
+def test_the_page_says_what_was_recorded():
+    record = json.loads((ROOT / "benchmarks/results/compile.json").read_text(encoding="utf-8"))
+    page = (ROOT / "book/13_compile.md").read_text(encoding="utf-8")
+    for kind in ("products", "attention", "others"):
+        row = rf"^\| [^|]*{kind}[^|]*\| (\d+) \| (\d+) \|$"
+        (said,) = re.findall(row, page, re.M)
+        figures = record["figures"]
+        assert [*map(int, said)] == [
+            figures[side][kind] for side in ("eager_calls", "compiled_calls")
+        ]
+    assert record["versions"]["torch"].startswith("2.13") and "torch 2.13, on a CPU" in page
+
+
+def test_the_recorded_block_still_issues_these_operations():
+    from benchmarks import compile as bench
+
+    record = json.loads((ROOT / "benchmarks/results/compile.json").read_text(encoding="utf-8"))
+    assert bench.eager() == record["figures"]["eager_calls"]
