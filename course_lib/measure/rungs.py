@@ -20,7 +20,7 @@ from course_lib.chunked_loss import chunked_loss
 from course_lib.gpt import GPT, GPTConfig
 from course_lib.measure.rung_data import WindowedText
 from course_lib.padding import pad_vocabulary
-from course_lib.precision import autocast, has_bf16_units
+from course_lib.precision import autocast, bf16_pays, has_bf16_units
 
 LEARNING_RATE, BETAS, DECAY = 1e-3, (0.9, 0.95), 0.1
 COMPUTE = {False: torch.float32, True: torch.bfloat16}
@@ -112,6 +112,8 @@ def not_here(shape: Shape, device: torch.device) -> dict[str, str]:
         found["tf32"] = f"{torch.cuda.get_device_name(device)} has no units for it"
     if not has_bf16_units(device):
         found["bf16"] = "no units for bfloat16: it would be emulated"
+    elif not bf16_pays(device):
+        found["bf16"] = "units for bfloat16 that are slower than those for float32"
     if not shape.compiles:
         found["compile"] = found["autotune"] = "left out of this shape"
     elif problem := compiler_problem(device):
