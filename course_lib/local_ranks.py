@@ -79,8 +79,7 @@ def run(function: Callable, args_by_rank: Sequence[tuple], *, seconds: float = 1
     because they wait for a rank that never joins. No process is left in any case.
     """
     if drive is not None:
-        module, _, name = drive.partition(":")
-        function = functools.partial(getattr(importlib.import_module(module), name), function)
+        function = driven(function, drive)
     context = multiprocessing.get_context("fork")
     with tempfile.TemporaryDirectory() as folder:
         meeting, pipes, processes = Path(folder) / "meeting", [], []
@@ -101,6 +100,12 @@ def run(function: Callable, args_by_rank: Sequence[tuple], *, seconds: float = 1
                 process.kill()
             for process in processes:
                 process.join()
+
+
+def driven(function: Callable, drive: str) -> Callable:
+    """The driver "module:name" of the library with `function` as its first argument."""
+    module, _, name = drive.partition(":")
+    return functools.partial(getattr(importlib.import_module(module), name), function)
 
 
 def _collect(pipes: list[Connection], deadline: float) -> list[Rank]:

@@ -7,6 +7,7 @@ MathJax comes from a pinned package, the figures from course_lib, and both are c
 from __future__ import annotations
 
 import argparse
+import collections
 import functools
 import hashlib
 import http.server
@@ -36,6 +37,7 @@ MATHJAX_TOOLS = (
     "a11y/assistive-mml.js",
 )  # fmt: skip  what formulas.py runs
 COLOR = re.compile(r"\x1b\[[0-9;]*m")
+NO_KERNEL = "Kernel died before replying"  # what jupyter_client says of it
 INDEX = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>{title}</title>
 <meta http-equiv="refresh" content="0; url={page}"><link rel="canonical" href="{page}"></head>
@@ -111,7 +113,11 @@ def finish(folder: Path, mathjax: Path) -> None:
 
 
 def run_jupyter_book(root: Path, *, strict: bool, options: Sequence[str] = ()) -> int:
-    """Runs jupyter-book in a process of its own, with a course home inside `_build`."""
+    """Runs jupyter-book in a process of its own, with a course home inside `_build`.
+
+    A kernel whose port another program took first does not start: what has run is kept, and the
+    rest is tried again, twice at most.
+    """
     start = "from jupyter_book.cli.main import main; main()"
     command = [sys.executable, "-c", start, "build", str(root), *options]
     if strict:
@@ -125,20 +131,34 @@ def run_jupyter_book(root: Path, *, strict: bool, options: Sequence[str] = ()) -
         "COURSE_MINUTE": os.environ.get("COURSE_MINUTE", "20"),  # seconds that lesson 05 trains
         "PYTHONUNBUFFERED": "1",
     }
+    for _ in range(3):
+        status, said = run_builder(command, root, {**os.environ, **extra})
+        if not (status and any(NO_KERNEL in line for line in said)):
+            break
+        print("  a kernel did not start; going on from there", flush=True)
+    if status and not any(plain_line(line, root) for line in said):  # nothing has been told
+        print("\n".join(said), file=sys.stderr)
+    return status
+
+
+def run_builder(command: list[str], root: Path, env: dict[str, str]) -> tuple[int, list[str]]:
+    """Its exit status and last lines; what readers of the terminal need of it is printed."""
     builder = subprocess.Popen(
         command,
         cwd=root,
-        env={**os.environ, **extra},
+        env=env,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         encoding="utf-8",
         errors="replace",
     )
+    said: collections.deque[str] = collections.deque(maxlen=25)
     assert builder.stdout is not None
     for line in builder.stdout:
-        if told := plain_line(COLOR.sub("", line).strip(), root):
+        said.append(COLOR.sub("", line).strip())
+        if told := plain_line(said[-1], root):
             print(told, flush=True)
-    return builder.wait()
+    return builder.wait(), list(said)
 
 
 def plain_line(line: str, root: Path) -> str:

@@ -97,6 +97,26 @@ def test_terminal_is_told_what_matters(line: str, told: str) -> None:
     assert book.plain_line(line, Path("/c")) == told
 
 
+@pytest.mark.parametrize(
+    ("runs", "status", "told", "complained"),
+    [
+        ([(1, [f"RuntimeError: {book.NO_KERNEL} to kernel_info"]), (0, [])], 0, "going on", ""),
+        ([(1, [f"RuntimeError: {book.NO_KERNEL}"])] * 3, 1, "going on", book.NO_KERNEL),
+        ([(1, ["MemoryError: no room"])], 1, "", "MemoryError: no room"),
+        ([(1, ["/c/book/01.md:3: WARNING: no such target"])], 1, "", ""),
+    ],
+)  # fmt: skip
+def test_a_builder_that_dies_is_started_again_or_heard(
+    runs, status, told, complained, tmp_path, monkeypatch, capsys
+) -> None:
+    left = iter(runs)
+    monkeypatch.setattr(book, "run_builder", lambda *_: next(left))
+    assert book.run_jupyter_book(tmp_path, strict=True) == status
+    assert not list(left), "every start that was to come came"
+    out, err = capsys.readouterr()
+    assert told in out and complained in err and bool(complained) == bool(err)
+
+
 def test_description_is_the_first_paragraph_cut_at_a_word() -> None:
     section = nodes.section()
     section += nodes.title(text="Title")

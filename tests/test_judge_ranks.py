@@ -1,5 +1,6 @@
 """Answers that need several ranks: the same suite in the notebook and in the confined worker."""
 
+import contextlib
 import time
 from dataclasses import replace
 
@@ -15,6 +16,7 @@ from course_lib.checks.suite import Suite
 from grader.judge.judge import Judge
 from grader.judge.nursery import NurseryError
 from grader.judge.submission import Answer
+from tests import judges
 
 HEAD = "import os, time, torch\nimport torch.distributed as dist\n"
 ANSWERS = {
@@ -102,6 +104,45 @@ def test_both_sides_agree_on_an_answer_that_is_driven(judge, name, monkeypatch):
 
     monkeypatch.setattr(checks, "suite", lambda name: replace(SUITE, checks=(driven,)))
     test_both_sides_agree(judge, name)
+
+
+DRIVEN = {
+    "right": ("PASS", "return 2 * x"), "wrong": ("TWICE", "return x"),
+    "raises": ("RAISED", "raise IndexError(3)"), "has no end": ("TIMEOUT", "time.sleep(100)"),
+    "dies": ("CRASHED", "os._exit(3)"),
+}  # fmt: skip
+
+
+def twice(subject, draw) -> None:
+    if subject.drive("operator:call", 21) != 42:
+        raise Wrong("TWICE", "it is not doubled")
+
+
+@pytest.mark.parametrize("tier", ["namespaces", "landlock"])
+@pytest.mark.parametrize("name", DRIVEN)
+def test_what_is_driven_alone_needs_no_ranks(tier, name, judge, monkeypatch):
+    """`subject.drive`: every tier grades it, as the notebook does."""
+    code, body = DRIVEN[name]
+    suite = Suite("bytes", (twice,), proved="p", remember="r", next_step="n", limit_s=3.0)
+    monkeypatch.setattr(checks, "suite", lambda name: suite)
+    monkeypatch.setattr(subject, "RANKS_S", 2.0)
+    source = HEAD + f"def training_state_bytes(x):\n    {body}"
+    with judge_of(tier, judge) as one:
+        assert one.tier == tier
+        assert one.grade("bytes", Answer(source), seed=5).code == code
+    scope = {}
+    exec(source, scope)
+    here = suite.run(LocalSubject(scope["training_state_bytes"]), seed=5).code
+    assert here == ("RAISED" if code == "CRASHED" else code), "a notebook's process goes on"
+
+
+@contextlib.contextmanager
+def judge_of(tier, judge):
+    if tier == judge.tier:
+        yield judge
+    else:
+        with judges.landlock(budget_s=12.0) as other:
+            yield other
 
 
 def test_no_process_of_it_is_left(judge):

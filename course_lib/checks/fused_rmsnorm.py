@@ -31,7 +31,7 @@ def _case(x: Tensor, weight: Tensor, *, gap: int = 0, eps: float = EPS, block: i
 
 def _launched(subject: Subject, case: dict, tried: str) -> dict:
     """What came of one launch that stayed inside of its tensors and wrote all of out."""
-    found = subject.run_ranks([([case],)], drive=DRIVE)[0].value[0]
+    found = subject.drive(DRIVE, [case])[0]
     _refused(found, tried)
     missing = found["stores"][2] == 0
     if missing.all():
@@ -238,6 +238,5 @@ SUITES = (
         proved="any D, any strides, 16 bits and 32; each number crosses memory once each way.",
         remember="a fused kernel over rows moves 2 numbers an element: one in, one out.",
         next_step="count a softmax kernel of your own: how many loads an element?",
-        ranks=2,  # one is used: the kernel runs, and is counted, in a process of its own
     ),
 )  # fmt: skip

@@ -17,7 +17,7 @@ CLOSE = 1e-9  # the clock stands near 100, where float64 is good to 1e-14
 
 
 def _asked(subject: Subject, *cases: dict) -> list[dict]:
-    return subject.run_ranks([(list(cases),)], drive=DRIVE)[0].value
+    return subject.drive(DRIVE, list(cases))
 
 
 def _three(found: dict, tried: str) -> tuple[float, float, float]:
@@ -203,6 +203,5 @@ SUITES = (
         "the middle one stands for them.",
         remember="a call that has returned is not work that is done.",
         next_step="time `torch.empty(10**8)` and `torch.zeros(10**8)`, then read the first element.",
-        ranks=2,  # one is used: the driver that owns the clock runs in a process of its own
     ),
 )

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from course_lib.checks.report import Wrong
 from course_lib.checks.subject import Subject
-from course_lib.checks.suite import Draw, Suite
+from course_lib.checks.suite import DYNAMO, Draw, Suite
 from course_lib.measure.operations_drive import PROGRAMS
 
 DRIVE = "course_lib.measure.operations_drive:"
@@ -39,7 +39,7 @@ def _given(draw: Draw) -> tuple[list[Tensor], int, int]:
 
 def _run(subject: Subject, given: list[Tensor], *names: str) -> list[dict]:
     """What was observed of each program; results that differ are said here."""
-    found = subject.run_ranks([(list(names), given)], drive=DRIVE + "observed")[0].value
+    found = subject.drive(DRIVE + "observed", list(names), given)
     for name in names:
         if found[name]["before"]:
             raise Wrong("OPS-SHARED", "a new counter is not empty", tried="a counter for each program",
@@ -261,7 +261,7 @@ def two_at_once(subject: Subject, draw: Draw) -> None:
     """One inside the other: both see what happens inside; used again, it goes on."""
     given, R, C = _given(draw)
     n = 4 * R * C
-    found = subject.run_ranks([(given,)], drive=DRIVE + "nested")[0].value
+    found = subject.drive(DRIVE + "nested", given)
     outer, inner, again = ([tuple(e) for e in seen] for seen in found)
     mul, add, sub = ("mul", n, n), ("add", 2 * n, n), ("sub", 2 * n, n)
     tried = "with outer: x * 2; with inner: x + y. Then inner again: x - y"
@@ -284,6 +284,6 @@ SUITES = (
         proved="what writes numbers is counted, forward and backward, with the bytes of both sides.",
         remember="a view is free; every other operation reads its inputs and writes its results.",
         next_step="count the block of lesson 05 with `fast_attention=False`.",
-        ranks=2,  # one is used: the programs cannot be sent to where the answer is
+        loads=(DYNAMO,),  # the first operation under a dispatch mode loads it
     ),
 )  # fmt: skip

@@ -30,6 +30,10 @@ class AnswerError(Exception):
         self.error = error
 
 
+class OutOfTime(BaseException):
+    """The answer does not end. Not an Exception: an answer's own `except` must not swallow it."""
+
+
 class Module(Protocol):
     """An `nn.Module` built from the answer's class."""
 
@@ -53,6 +57,7 @@ class Subject(Protocol):
     def run_ranks(
         self, args_by_rank: Sequence[tuple], *, drive: str | None = None
     ) -> list[local_ranks.Rank]: ...
+    def drive(self, name: str, *args) -> Any: ...
 
 
 class LocalSubject:
@@ -100,6 +105,17 @@ class LocalSubject:
             raise ranks_stuck(len(given), str(stuck)) from None
         finally:
             self.seconds += time.perf_counter() - began
+
+    def drive(self, name: str, *args) -> Any:
+        """`name` "module:function" of the library, as function(answer, *args), in another process.
+
+        For answers that want what cannot be sent to them, such as a clock, and for those that
+        could leave a mark on this process. OutOfTime when it does not come back.
+        """
+        try:
+            return self.run_ranks([args], drive=name)[0].value
+        except Wrong:  # one rank waits for nobody
+            raise OutOfTime from None
 
     def _run(self, function: Callable, args: tuple, kwargs: dict) -> Any:
         given = tuple(_clone(a) for a in args)

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from course_lib.checks.report import Verdict, Wrong
-from course_lib.checks.subject import AnswerError, Subject
+from course_lib.checks.subject import AnswerError, OutOfTime, Subject
 
 LIMIT_S = 10.0
 DYNAMO = "torch._dynamo"  # torch.optim, checkpoint() and torch's DDP load it on first use: seconds
@@ -111,10 +111,6 @@ class Suite:
             rows = (("Proven", self.proved), ("Remember", self.remember), ("Try", self.next_step))
             return replace(base, status="passed", reached=reached, rows=rows)
         return replace(verdict, reached=reached, rows=(*verdict.rows, ("Next", _next(verdict))))
-
-
-class OutOfTime(BaseException):
-    """Not an Exception, so that an answer's `except Exception` does not swallow it."""
 
 
 @contextlib.contextmanager

@@ -17,7 +17,8 @@ import torch
 
 from course_lib import checks
 from course_lib.checks.report import Verdict
-from course_lib.checks.suite import OutOfTime, Suite
+from course_lib.checks.subject import OutOfTime
+from course_lib.checks.suite import Suite
 from course_lib.lab.registry import Exercise, exercise, exercises
 from grader.judge import nursery, policy
 from grader.judge.confine import Limits

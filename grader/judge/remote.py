@@ -15,8 +15,7 @@ import torch
 from torch import Tensor
 
 from course_lib.checks import subject
-from course_lib.checks.subject import AnswerError, _refuse_changed, ranks_stuck
-from course_lib.checks.suite import OutOfTime
+from course_lib.checks.subject import AnswerError, OutOfTime, _refuse_changed, ranks_stuck
 from course_lib.local_ranks import Rank
 from grader.judge import wire
 from grader.judge.nursery import Worker
@@ -76,6 +75,10 @@ class RemoteSubject:
         if not isinstance(said, list) or len(said) != len(args_by_rank):
             self._lose("protocol", "results of ranks that are none")
         return [self._rank(found) for found in said]
+
+    def drive(self, name: str, *args) -> Any:
+        """As `LocalSubject.drive`; the worker is another process already."""
+        return self.ask("drive", *args, drive=name)
 
     def _rank(self, found: Any) -> Rank:
         value, seen, held = found if isinstance(found, tuple) and len(found) == 3 else (0, 0, 0)

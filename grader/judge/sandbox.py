@@ -13,8 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from course_lib.checks.subject import AnswerError
-from course_lib.checks.suite import OutOfTime
+from course_lib.checks.subject import AnswerError, OutOfTime
 from course_lib.lab.registry import exercises
 from grader.judge.judge import _card
 from grader.judge.nursery import Nursery, NurseryError

@@ -6,6 +6,8 @@ replies are values, on which the judge decides. So this file guards against acci
     prepare   card, context           erase the reference; imports and other definitions
     start     source, kind            run the answer's cell, find what the exercise names
     call      args, kwargs            answer(*args, **kwargs)
+    ranks     args by rank, drive     answer(*args) on each, or a driver of the library with it
+    drive     args, drive             driver(answer, *args)
     vjp       args, upstream          gradients of sum(upstream * answer(*args))
     module    args, kwargs, seed      build answer(...), kept under a number
     forward, module_vjp, saved_bytes, to, method, state, load      of the module of that number
@@ -137,6 +139,9 @@ class Answer:
         except local_ranks.RanksStuck as stuck:
             return str(stuck)
         return [(rank.value, rank.collectives, rank.held_bytes) for rank in ranks]
+
+    def do_drive(self, args: tuple, request: dict) -> Any:
+        return _run(local_ranks.driven(self.answer, request["drive"]), args, {})
 
     def do_vjp(self, args: tuple, request: dict) -> list[Tensor | None]:
         return _vjp(self.answer, args, request["upstream"], None)
