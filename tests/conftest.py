@@ -7,10 +7,6 @@ import signal
 from collections import Counter, defaultdict
 
 import pytest
-from jupyter_client.connect import ConnectionFileMixin
-
-# By files, not ports: a port that was free when it was picked may be a rank's when a kernel wants it.
-ConnectionFileMixin.transport.default_value = "ipc"
 
 if "PYTEST_XDIST_WORKER" in os.environ:
     # Two workers with two threads each wait for one another: three times the time on two cores.

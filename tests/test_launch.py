@@ -25,6 +25,7 @@ from course_lib.lab.launch.folder import Run
 from course_lib.lab.launch.run import LaunchFailed, LaunchStopped, launch
 from course_lib.lab.launch.script import Refused
 from grader.cli import ROOT, main
+from tests.kernels import execute
 from tests.soak import campaign, times
 
 STAND_IN = [sys.executable, str(ROOT / "tests/torchrun_stand_in.py")]
@@ -427,7 +428,7 @@ def test_an_executed_page_has_plain_text_and_a_failing_rank_fails_the_cell():
         "print('not reached')",
     )
     with pytest.raises(CellExecutionError):
-        client.execute()
+        execute(client)
     _, _, good, _, bad, last = client.nb.cells
     assert all("data" not in o or set(o["data"]) == {"text/plain"} for o in good.outputs)
     text = "".join(o.get("text", "") for o in good.outputs)

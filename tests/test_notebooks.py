@@ -13,6 +13,7 @@ from nbclient import NotebookClient
 
 from grader.cli import ROOT
 from grader.lesson import lessons
+from tests.kernels import execute
 from tests.soak import campaign, times
 
 NAMES = [lesson.name for lesson in lessons(ROOT)]
@@ -26,7 +27,7 @@ def run(notebook: nbformat.NotebookNode, folder: Path) -> float:
     """
     where = {"metadata": {"path": str(folder)}}
     began, used = time.monotonic(), processor_seconds()
-    NotebookClient(notebook, timeout=240, kernel_name="python3", resources=where).execute()
+    execute(NotebookClient(notebook, timeout=240, kernel_name="python3", resources=where))
     return min(time.monotonic() - began, processor_seconds() - used)
 
 
@@ -66,8 +67,9 @@ def test_the_untouched_notebook_fails_only_at_what_is_open(name, tmp_path, monke
     notebook = nbformat.read(ROOT / f"notebooks/{name}.ipynb", 4)
     first = next(i for i, c in enumerate(notebook.cells) if c.source.startswith("check("))
     notebook.cells = notebook.cells[: first + 1]
-    NotebookClient(notebook, timeout=240, kernel_name="python3", allow_errors=True,
-                   resources={"metadata": {"path": str(tmp_path)}}).execute()  # fmt: skip
+    where = {"metadata": {"path": str(tmp_path)}}
+    execute(NotebookClient(notebook, timeout=240, kernel_name="python3", allow_errors=True,
+                           resources=where))  # fmt: skip
     failed = [
         c for c in notebook.cells if any(o.output_type == "error" for o in c.get("outputs", ()))
     ]
