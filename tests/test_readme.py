@@ -39,6 +39,7 @@ EXPECTED = {
     "course ledger": (0, "exercises passed"),
     "course end-session": (0, "Nothing is recorded yet"),
     "course launch -m course_lib.ddp_trainer --ranks 2 --max_steps 5": (0, "2 ranks done in"),
+    "course bench": (0, "  ladder  "),
     "course review": (0, "Reviews come with the exercises"),
     "python -m course_lib.gpt --mine": (1, "is open"),
     "course doctor": (0, "torch"),
