@@ -35,7 +35,7 @@ def test_the_stub_fails_as_a_stub(exercise):
 
 
 @campaign
-@pytest.mark.parametrize("seed", [0, 12345, *times((), (1, 2, 3, 4))])
+@pytest.mark.parametrize("seed", [0, 12345, *times((), range(1, 31))])
 @pytest.mark.parametrize("exercise", IDS)
 def test_the_reference_passes_whatever_is_drawn(exercise, seed):
     verdict = verdict_on(registry.exercise(exercise), solved(exercise), seed)

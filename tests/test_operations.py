@@ -8,8 +8,11 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from course_lib.checks.operations import _given
+from course_lib.checks.suite import Draw
 from course_lib.gpt import GPT, GPTConfig
 from course_lib.measure.operations import Operations, in_memory, tensors
+from course_lib.measure.operations_drive import PROGRAMS
 from grader.cli import ROOT
 
 
@@ -141,3 +144,10 @@ def test_the_recorded_block_still_issues_these_operations():
 
     record = json.loads((ROOT / "benchmarks/results/compile.json").read_text(encoding="utf-8"))
     assert bench.eager() == record["figures"]["eager_calls"]
+
+
+def test_the_program_that_is_to_fail_fails_whatever_is_drawn():
+    for seed in range(60):
+        given, *_ = _given(Draw(seed))
+        with pytest.raises(RuntimeError, match="cannot be multiplied"):
+            PROGRAMS["fails"](*given)

@@ -33,7 +33,7 @@ SAID = {
 
 def _given(draw: Draw) -> tuple[list[Tensor], int, int]:
     """x, y (R, C) and w (C,); and R, C."""
-    R, C = draw.size(3, 4, 5), draw.size(4, 6, 7)
+    R, C = draw.size(3, 5, 2), draw.size(4, 6, 7)  # never equal: x @ y must not fit
     return [draw.randn(R, C), draw.randn(R, C), draw.randn(C)], R, C
 
 

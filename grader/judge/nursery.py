@@ -16,7 +16,7 @@ from dataclasses import asdict, replace
 from grader.judge import wire
 from grader.judge.confine import DEFENCES, TIERS, Limits
 
-PATIENCE = 120.0  # seconds for a first import of torch from a cold disk
+PATIENCE = 120.0  # seconds for a first import from a cold disk: torch, or what an answer needs
 SPAWN_S = 15.0
 
 
@@ -114,7 +114,8 @@ class Nursery:
         processes = 1 if ranks == 1 else 1 + ranks
         limits = asdict(replace(self.limits, processes=max(self.limits.processes, processes)))
         wanted = {"tier": tier, "limits": limits, "without": sorted(self.without)}
-        deadline = time.monotonic() + SPAWN_S
+        # the nest imports them first, once; torch._dynamo takes many seconds on a busy machine
+        deadline = time.monotonic() + (PATIENCE if modules else SPAWN_S)
         order = {"do": "spawn", "worker": wanted, "again": again, "modules": list(modules)}
         said, sock = self._ask(order, deadline)
         if sock is None:
