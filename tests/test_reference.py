@@ -25,6 +25,12 @@ TEXT = {page.stem: page.read_text(encoding="utf-8") for page in PAGES}
 PROGRAMS = sorted((BOOK / "reference" / "programs").glob("*.py"))
 LESSONS = sorted(page.stem for page in BOOK.glob("[0-9][0-9]_*.md"))
 LINK = re.compile(r"\]\(([^)\s]+)\)")
+TITLE = r"\*([^*\n]+)\*(?: \([^)\n]*\))?, "
+YEAR = r"((?:19|20)\d\d)\b"
+CITED = re.compile(
+    r"\b(?!October|July)([A-Z]\w+)(?:'s \w+)?(?:, [A-Z]\w+)*(?: and [A-Z]\w+| et al\.)?"
+    rf",? \(?(?:{TITLE})?{YEAR}"
+)  # Dao 2023; Chen et al. (2016); Ma and Yarats (*title*, 2019); Young, *title*, 1974
 FENCE = re.compile(r"^```([^\n`]*)\n(.*?)^```$", re.M | re.S)
 
 page = pytest.mark.parametrize("name", TEXT)
@@ -72,6 +78,29 @@ def test_reading_list_names_title_year_and_matching_number():
         year = int(re.search(r"\*, (\d{4}),", row)[1])
         assert f"20{label[:2]}" == str(year), f"first version of {label} is not of {year}: {row}"
     assert max(Counter(re.findall(r"abs/(\S+)\)", TEXT["reading"])).values()) == 1
+
+
+def cited() -> list[tuple[str, str, str, str]]:
+    """(lesson, first author, title, year) of what the lessons cite; author or title may be ""."""
+    found = set()
+    for lesson in LESSONS:
+        text = (BOOK / f"{lesson}.md").read_text(encoding="utf-8")
+        found |= {(lesson, *parts) for parts in CITED.findall(text)}
+        found |= {(lesson, "", *parts) for parts in re.findall(TITLE + YEAR, text)}
+    return sorted(found)
+
+
+def test_what_a_lesson_cites_is_in_the_reading_list():
+    """One row for each, no more: so without it nothing else would stand for it."""
+    rows = [row.split("|")[1] for row in TEXT["reading"].splitlines() if row.startswith("| ")]
+    found, wrong = cited(), []
+    assert len({lesson for lesson, *_ in found}) >= 20 and len(found) >= 60
+    for lesson, author, title, year in found:
+        fitting = [row for row in rows if re.search(rf"\b{author}", row)
+                   and title.lower() in row.lower() and re.search(rf"\b{year}\b", row)]  # fmt: skip
+        if len(fitting) != 1:
+            wrong.append(f"{lesson}: {author} {title} {year}: {len(fitting)} rows")
+    assert not wrong, wrong
 
 
 def commands() -> list[tuple[str, str]]:
