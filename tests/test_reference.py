@@ -308,12 +308,19 @@ def test_instructors_know_every_verdict_and_tier():
 def test_formats_on_the_cheat_sheet_are_torchs():
     import torch
 
-    for name in ("float32", "bfloat16", "float16"):
+    for name in ("float32", "bfloat16", "float16", "float8_e5m2", "float8_e4m3fn"):
         info = torch.finfo(getattr(torch, name))
         row = re.search(rf"^\| {name} \| (.+) \|$", TEXT["cheat_sheet"], re.M)[1].split(" | ")
         assert sum(int(bits) for bits in row[0].split(" + ")) == info.bits
         assert float(row[1].replace(",", "")) == pytest.approx(info.max, rel=0.01)
         assert float(row[2]) == pytest.approx(info.tiny, rel=0.03)
+        assert float(row[3]) == pytest.approx(info.eps, rel=0.03)
+
+
+def test_the_cheat_sheet_is_a_sheet_and_has_every_lesson():
+    linked = set(re.findall(r"\]\(\.\./(\w+)\.md\)", TEXT["cheat_sheet"]))
+    assert LESSONS and not set(LESSONS) - linked, sorted(set(LESSONS) - linked)
+    assert len(TEXT["cheat_sheet"].splitlines()) <= 200
 
 
 def test_house_words_and_no_promises():
