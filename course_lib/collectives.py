@@ -4,7 +4,7 @@ What it is: the two rings, all-reduce as one after the other, the same through o
 comparison, a model of what they cost, and torch's own two for the files that build on them. What it
 leaves out: trees, several machines with links of several speeds, and overlap (ddp.py).
 
-Sources: Patarasu and Yuan 2009 ("Bandwidth optimal all-reduce algorithms for clusters of
+Sources: Patarasuk and Yuan 2009 ("Bandwidth optimal all-reduce algorithms for clusters of
 workstations"), sections 3 and 4; Hockney 1994 (latency plus bytes over bandwidth).
 
 R ranks, rank r. The ring: r sends to r + 1 and receives from r - 1, both modulo R. A group of None is
@@ -141,7 +141,7 @@ def collective_cost(
     latency_s + b / bytes_per_s. One rank alone sends nothing. ValueError for another name or a
     world_size below 1.
 
-    Source: Patarasu and Yuan 2009, section 4; Hockney 1994 for the time of one message.
+    Source: Patarasuk and Yuan 2009, section 4; Hockney 1994 for the time of one message.
     """
     rounds = {"reduce_scatter": 1, "all_gather": 1, "all_reduce": 2}
     if name not in rounds:

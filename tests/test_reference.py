@@ -96,7 +96,7 @@ def test_what_a_lesson_cites_is_in_the_reading_list():
     found, wrong = cited(), []
     assert len({lesson for lesson, *_ in found}) >= 20 and len(found) >= 60
     for lesson, author, title, year in found:
-        fitting = [row for row in rows if re.search(rf"\b{author}", row)
+        fitting = [row for row in rows if re.search(rf"\b{author}\b", row)
                    and title.lower() in row.lower() and re.search(rf"\b{year}\b", row)]  # fmt: skip
         if len(fitting) != 1:
             wrong.append(f"{lesson}: {author} {title} {year}: {len(fitting)} rows")
