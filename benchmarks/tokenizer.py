@@ -4,7 +4,8 @@
 
 Both work on the validation files of the default corpus, on one core. The course's ranks were
 trained on the sources of the standard library, these files included, so its bytes per token are
-those of text it knows; on other text it does worse. MB are 10^6 bytes of UTF-8, seconds are
+those of text it knows; on other text it does worse. "looking_ahead" is tiktoken with GPT-2's pattern
+as it is written, without the marks of course_lib/words.py. MB are 10^6 bytes of UTF-8, seconds are
 processor time.
 """
 
@@ -37,10 +38,13 @@ def measure(tokenizer: Tokenizer, documents: list[str]) -> dict:
     if [tokenizer.decode(array) for array in ids] != documents:
         raise AssertionError(f"{tokenizer} lost text")
     encode_s = best_seconds(lambda: [tokenizer.encode_to_array(text) for text in documents])
+    looks_ahead = tokenizer._encoding.encode_to_numpy
+    ahead_s = best_seconds(lambda: [looks_ahead(text, disallowed_special=()) for text in documents])
     decode_s = best_seconds(lambda: [tokenizer.decode(array) for array in ids])
     return {
         "vocab_size": tokenizer.vocab_size,
         "encode_mb_per_s": round(num_bytes / 1e6 / encode_s, 2),
+        "looking_ahead_mb_per_s": round(num_bytes / 1e6 / ahead_s, 2),
         "decode_mb_per_s": round(num_bytes / 1e6 / decode_s, 2),
         "bytes_per_token": round(num_bytes / sum(map(len, ids)), 3),
     }
