@@ -395,16 +395,17 @@ def test_a_full_disk_is_told_to_every_rank_and_leaves_the_earlier_one(tmp_path, 
 
 def dies(config, delay: float, victim: int, total: int) -> None:
     """Resume, then train and save at every step; one rank is killed some time after the second."""
+    Path(config.out).mkdir(exist_ok=True)
     trainer = make(config)
     began = trainer.load_checkpoint()
     while trainer.step < total:
         row = steps(trainer, 1)[0]
+        if trainer.world.is_first:  # before the save: a step that is published has been told
+            with (Path(config.out) / "losses").open("a") as stream:
+                stream.write(f"{trainer.step} {row['loss']!r}\n")
         trainer.save_checkpoint()
         if trainer.step == began + 2 and trainer.world.rank == victim:
             threading.Timer(delay, os.kill, (os.getpid(), signal.SIGKILL)).start()
-        if trainer.world.is_first:
-            with (Path(config.out) / "losses").open("a") as stream:
-                stream.write(f"{trainer.step} {row['loss']!r}\n")
     trainer.checkpoints.wait()
 
 
