@@ -115,7 +115,7 @@ class Tokenizer:
     def _marked(self) -> tiktoken.Encoding:
         """The same ranks for a text with marks in it; a mark becomes the id `vocab_size`."""
         ranks = self._encoding._mergeable_ranks | {words.MARK.encode(): self.vocab_size}
-        special = {END_OF_TEXT: self.end_of_text}  # with none, tiktoken takes three times as long
+        special = {END_OF_TEXT: self.end_of_text}  # with none, tiktoken is slower
         return tiktoken.Encoding(
             self.name, pat_str=words.PATTERN, mergeable_ranks=ranks, special_tokens=special
         )
