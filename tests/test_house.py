@@ -144,12 +144,3 @@ def test_every_pinned_version_runs_on_the_oldest_python():
         if not SpecifierSet(asks or "").contains("3.11.0")
     }
     assert not late
-
-
-def test_lessons_speak_of_lessons_that_are_there():
-    pages = {p.stem[:2]: p for p in (ROOT / "book").glob("[0-9][0-9]_*.md")}
-    named = r"\b[Ll]essons? (\d\d)(?:(?:,| to| and) (\d\d))*"
-    for page in pages.values():
-        text = re.sub(r"\]\([^)]*\)", "]", page.read_text(encoding="utf-8"))
-        found = {n for said in re.finditer(named, text) for n in re.findall(r"\d\d", said[0])}
-        assert found <= pages.keys(), f"{page.name} names {sorted(found - pages.keys())}"
