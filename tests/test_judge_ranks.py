@@ -175,7 +175,7 @@ def training_state_bytes(x):
 
 @contextlib.contextmanager
 def watched(nest: int, seen: set[int]):
-    """Adds to `seen` whatever runs under it, every few milliseconds."""
+    """Adds to `seen` whatever runs under `nest`, every few milliseconds."""
     done = threading.Event()
 
     def look() -> None:
