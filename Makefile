@@ -33,7 +33,7 @@ bench: $(READY)
 	for name in benchmarks/[a-qs-z]*.py; do python -m benchmarks.$$(basename $$name .py) || [ $$? = 2 ] || exit 1; done  # 2: not on this machine
 
 train-demo: $(READY)  # five minutes: a model of your own, beside what counting reaches
-	python -m course_lib.demo
+	python -m course_lib.training.demo
 
 soak: $(READY)  # the long forms of what the tests do briefly; takes hours
 	COURSE_SOAK=1 python -m pytest -m soak -v

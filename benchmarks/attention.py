@@ -20,11 +20,11 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from benchmarks.record import record
-from course_lib.flash import flash_attention
+from course_lib.fast.flash_attention import flash_attention
+from course_lib.fast.triton_flash import triton_attention, why_not
 from course_lib.gpt import causal_attention
+from course_lib.measure.held import Held
 from course_lib.measure.timing import side_by_side
-from course_lib.measure.traffic import Held
-from course_lib.triton_flash import triton_attention, why_not
 
 BACKENDS = {"sdpa flash": SDPBackend.FLASH_ATTENTION, "sdpa cudnn": SDPBackend.CUDNN_ATTENTION,
             "sdpa efficient": SDPBackend.EFFICIENT_ATTENTION, "sdpa math": SDPBackend.MATH}  # fmt: skip

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 from benchmarks.record import record
-from course_lib.batches import BatchLoader, get_batch
+from course_lib.data.batches import BatchLoader, get_batch
 
 BATCH_SIZE, SEQ_LEN = 64, 512
 ROUNDS = 15

@@ -15,9 +15,9 @@ import numpy as np
 import torch
 
 from benchmarks.record import record
-from course_lib import checkpoint
-from course_lib.ddp_trainer import DistributedTrainer
-from course_lib.train_config import TrainConfig
+from course_lib.checkpoints import single_file
+from course_lib.training.ddp_trainer import DistributedTrainer
+from course_lib.training.train_config import TrainConfig
 
 ROUNDS = 5
 
@@ -32,7 +32,7 @@ def run(preset: str = "small") -> dict:
         trainer.train_step(trainer.next_batches())
         trainer.save_checkpoint()
         state = trainer.read_checkpoint()
-        ways = {"ours": lambda: checkpoint.save(state, folder / "ours", 1),
+        ways = {"ours": lambda: single_file.save(state, folder / "ours", 1),
                 "torch_save": lambda: torch.save(state, folder / "plain.pt"),
                 "torch_save_fsync": lambda: _synced(state, folder / "synced.pt")}  # fmt: skip
         seconds = {way: [] for way in ways}
@@ -41,7 +41,7 @@ def run(preset: str = "small") -> dict:
                 seconds[way].append(_timed(save))
         path = folder / "ours/step_00000001.pt"
         gigabytes = path.stat().st_size / 1e9
-        loading = [_timed(lambda: checkpoint.load(path)) for _ in range(ROUNDS)]
+        loading = [_timed(lambda: single_file.load(path)) for _ in range(ROUNDS)]
     medians = {way: statistics.median(times[1:]) for way, times in seconds.items()}
     ratios = [
         a / b for a, b in zip(seconds["ours"][1:], seconds["torch_save_fsync"][1:], strict=True)

@@ -23,14 +23,14 @@ from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
 from benchmarks.record import record
-from course_lib import local_ranks
-from course_lib.ddp_trainer import DistributedTrainer
-from course_lib.fsdp_config import FSDPConfig
-from course_lib.fsdp_trainer import FSDPTrainer
 from course_lib.gpt import GPT
 from course_lib.measure.memory import counted_state_bytes
-from course_lib.measure.traffic import Traffic, sent_bytes
-from course_lib.world import World
+from course_lib.ranks import local_ranks
+from course_lib.ranks.traffic import Traffic, sent_bytes
+from course_lib.ranks.world import World
+from course_lib.training.ddp_trainer import DistributedTrainer
+from course_lib.training.fsdp_config import FSDPConfig
+from course_lib.training.fsdp_trainer import FSDPTrainer
 
 V, ROUNDS, RANKS = 1024, 11, 2
 TOKENS = np.random.default_rng(0).integers(0, V, 100_000).astype(np.uint16)

@@ -18,9 +18,9 @@ import torch
 from tqdm import tqdm
 
 from benchmarks.record import RESULTS, record
-from course_lib.measure.climb import climb
-from course_lib.measure.ladder_report import draw, table
-from course_lib.measure.rungs import SHAPES, Shape
+from course_lib.ladder.climb import climb
+from course_lib.ladder.report import draw, table
+from course_lib.ladder.rungs import SHAPES, Shape
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -19,10 +19,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks.record import record
-from course_lib import heartbeat
 from course_lib.lab.launch import plain, plan
 from course_lib.lab.launch.run import launch
 from course_lib.lab.launch.start import _torchrun
+from course_lib.runs import heartbeat
 
 PREFLIGHT = """
 import time; began = time.perf_counter()

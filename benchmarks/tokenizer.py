@@ -5,7 +5,7 @@
 Both work on the validation files of the default corpus, on one core. The course's ranks were
 trained on the sources of the standard library, these files included, so its bytes per token are
 those of text it knows; on other text it does worse. "looking_ahead" is tiktoken with GPT-2's pattern
-as it is written, without the marks of course_lib/words.py. MB are 10^6 bytes of UTF-8, seconds are
+as it is written, without the marks of course_lib/data/gpt2_words.py. MB are 10^6 bytes of UTF-8, seconds are
 processor time.
 """
 
@@ -14,8 +14,8 @@ import time
 from collections.abc import Callable
 
 from benchmarks.record import record
-from course_lib.corpus import Corpus
-from course_lib.tokenizer import Tokenizer
+from course_lib.data.corpus import Corpus
+from course_lib.data.tokenizer import Tokenizer
 
 NUM_REPEATS = 5
 VALID_FRACTION = 0.1

@@ -17,9 +17,9 @@ import time
 from pathlib import Path
 
 from benchmarks.record import record
-from course_lib.corpus import Corpus
-from course_lib.shards import pretokenize
-from course_lib.tokenizer import Tokenizer
+from course_lib.data.corpus import Corpus
+from course_lib.data.token_store import pretokenize
+from course_lib.data.tokenizer import Tokenizer
 
 FILE_BYTES = 1e9  # text is kept in files of at most this
 

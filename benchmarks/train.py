@@ -17,8 +17,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from benchmarks.record import record
-from course_lib.ddp_trainer import DistributedTrainer
-from course_lib.train_config import TrainConfig
+from course_lib.training.ddp_trainer import DistributedTrainer
+from course_lib.training.train_config import TrainConfig
 
 SHAPES = {"1M": ("tiny", 12, 64, 81), "10M": ("small", 8, 256, 15)}  # preset, B, T, rounds
 V = 65

@@ -8,12 +8,12 @@ import torch
 import torch._dynamo  # fully_shard asks for it: here once, and not in every rank that is forked
 import torch.profiler
 
-from course_lib import local_ranks
-from course_lib.ddp_trainer import DistributedTrainer
-from course_lib.fsdp_config import FSDPConfig
-from course_lib.fsdp_trainer import FSDPTrainer, whole
-from course_lib.saved_state import flatten
-from course_lib.world import World
+from course_lib.checkpoints.saved_state import flatten
+from course_lib.ranks import local_ranks
+from course_lib.ranks.world import World
+from course_lib.training.ddp_trainer import DistributedTrainer
+from course_lib.training.fsdp_config import FSDPConfig
+from course_lib.training.fsdp_trainer import FSDPTrainer, whole
 
 V = 97
 TOKENS = np.random.default_rng(0).integers(0, V, 4000).astype(np.uint16)

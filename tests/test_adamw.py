@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from course_lib.adamw import adamw_step
+from course_lib.training.adamw import adamw_step
 
 PLAIN = dict(lr=0.01, betas=(0.9, 0.999), weight_decay=0.0)
 

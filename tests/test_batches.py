@@ -4,16 +4,16 @@ import numpy as np
 import pytest
 import torch
 
-from course_lib.batches import BatchLoader, get_batch, shard_of_rank, window_starts
-from course_lib.corpus import Corpus
-from course_lib.shards import Shards, pretokenize
-from course_lib.tokenizer import Tokenizer
+from course_lib.data.batches import BatchLoader, get_batch, rows_of_rank, window_starts
+from course_lib.data.corpus import Corpus
+from course_lib.data.token_store import TokenStore, pretokenize
+from course_lib.data.tokenizer import Tokenizer
 
 TOKENS = (np.arange(5000) * 7919 % 60_000).astype(np.uint16)
 
 
 @pytest.fixture(scope="module")
-def shards(tmp_path_factory) -> Shards:
+def shards(tmp_path_factory) -> TokenStore:
     """Six files of 400 tokens and a rest that is too short for a window of 65."""
     folder = tmp_path_factory.mktemp("data")
     (folder / "text").mkdir()
@@ -85,7 +85,7 @@ GOLDEN = [271, 617, 24, 533]
 @pytest.mark.parametrize("world_size", [1, 2, 3, 6])
 def test_ranks_share_a_batch_without_rest_or_overlap(world_size):
     starts = np.arange(12)
-    parts = [shard_of_rank(starts, rank=r, world_size=world_size) for r in range(world_size)]
+    parts = [rows_of_rank(starts, rank=r, world_size=world_size) for r in range(world_size)]
     assert {len(p) for p in parts} == {12 // world_size}
     assert np.concatenate(parts).tolist() == starts.tolist()
 
@@ -96,7 +96,7 @@ def test_ranks_share_a_batch_without_rest_or_overlap(world_size):
 )
 def test_ranks_that_cannot_be_are_refused(count, rank, world_size, says):
     with pytest.raises(ValueError, match=says):
-        shard_of_rank(np.arange(count), rank=rank, world_size=world_size)
+        rows_of_rank(np.arange(count), rank=rank, world_size=world_size)
 
 
 @pytest.mark.parametrize("source", ["array", "shards"])

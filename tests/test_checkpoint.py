@@ -14,8 +14,10 @@ import pytest
 import torch
 from torch import nn
 
-from course_lib import checkpoint
-from course_lib.checkpoint import CheckpointError
+from course_lib.checkpoints import single_file
+from course_lib.checkpoints.files import CheckpointError
+from course_lib.checkpoints.random_states import random_states, restore_random_states
+from course_lib.checkpoints.saved_state import plain_names
 from tests.soak import campaign, times
 
 
@@ -24,8 +26,8 @@ def state(value: float) -> dict:
 
 
 def test_what_is_saved_comes_back(tmp_path):
-    path = checkpoint.save(state(1.5), tmp_path, step=7)
-    found = checkpoint.load(path)
+    path = single_file.save(state(1.5), tmp_path, step=7)
+    found = single_file.load(path)
     assert torch.equal(found["weights"], state(1.5)["weights"]) and found["list"] == [
         1,
         "two",
@@ -36,8 +38,8 @@ def test_what_is_saved_comes_back(tmp_path):
 
 def test_the_last_ones_are_kept(tmp_path):
     for step in (1, 2, 3, 4):
-        checkpoint.save(state(step), tmp_path, step, keep=2)
-    assert checkpoint.steps(tmp_path) == [4, 3]
+        single_file.save(state(step), tmp_path, step, keep=2)
+    assert single_file.steps(tmp_path) == [4, 3]
     assert sorted(p.name for p in tmp_path.iterdir()) == [
         "step_00000003.json", "step_00000003.pt", "step_00000004.json", "step_00000004.pt",
     ]  # fmt: skip
@@ -61,60 +63,62 @@ def record_gone_bad(path):
     "harm, word", [(cut, "cut short"), (flip, "changed"), (record_gone_bad, "damaged")]
 )
 def test_a_bad_one_is_named_and_the_one_before_is_used(tmp_path, harm, word):
-    checkpoint.save(state(1), tmp_path, 1)
-    harm(checkpoint.save(state(2), tmp_path, 2))
+    single_file.save(state(1), tmp_path, 1)
+    harm(single_file.save(state(2), tmp_path, 2))
     said = []
-    step, found = checkpoint.load_newest(tmp_path, said.append)
+    step, found = single_file.load_newest(tmp_path, said.append)
     assert step == 1 and found["weights"][0] == 1
     assert len(said) == 1 and word in said[0] and "step_00000002" in said[0]
 
 
 def test_only_bad_ones_do_not_start_from_nothing(tmp_path):
-    cut(checkpoint.save(state(1), tmp_path, 1))
+    cut(single_file.save(state(1), tmp_path, 1))
     with pytest.raises(CheckpointError, match="none of the 1 checkpoints"):
-        checkpoint.load_newest(tmp_path, lambda text: None)
+        single_file.load_newest(tmp_path, lambda text: None)
 
 
 def test_an_empty_folder_is_none(tmp_path):
-    assert checkpoint.load_newest(tmp_path) is None
-    assert checkpoint.load_newest(tmp_path / "not there") is None
+    assert single_file.load_newest(tmp_path) is None
+    assert single_file.load_newest(tmp_path / "not there") is None
 
 
 def test_foreign_files_are_refused(tmp_path):
     path = tmp_path / "own.pt"
     path.write_text("not a checkpoint")
     with pytest.raises(CheckpointError, match="own.pt is not a checkpoint"):
-        checkpoint.load(path)
+        single_file.load(path)
     torch.save({"model": nn.Linear(2, 2)}, path)  # would need to run code to be read
     with pytest.raises(CheckpointError, match="plain values"):
-        checkpoint.load(path)
+        single_file.load(path)
     with pytest.raises(CheckpointError, match="no checkpoint at"):
-        checkpoint.load(tmp_path / "absent.pt")
+        single_file.load(tmp_path / "absent.pt")
 
 
 def test_a_full_disk_leaves_the_earlier_one(tmp_path):
     """The limit on file size stands for a full disk: writing fails in the same place."""
-    checkpoint.save(state(1), tmp_path, 1)
+    single_file.save(state(1), tmp_path, 1)
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     try:
         resource.setrlimit(resource.RLIMIT_FSIZE, (2000, before[1]))
         with pytest.raises(OSError):
-            checkpoint.save(state(2), tmp_path, 2)
+            single_file.save(state(2), tmp_path, 2)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
         signal.signal(signal.SIGXFSZ, ignored)
     assert not list(tmp_path.glob("*.part")), "the space is given back"
-    assert checkpoint.load_newest(tmp_path)[0] == 1
+    assert single_file.load_newest(tmp_path)[0] == 1
 
 
 KILLED = """
     import sys, torch
-    from course_lib import checkpoint
+    from course_lib.checkpoints import single_file
+    from course_lib.checkpoints.random_states import random_states, restore_random_states
+    from course_lib.checkpoints.saved_state import plain_names
     step = 0
     while True:
         step += 1
-        checkpoint.save({"w": torch.full((300_000,), float(step))}, sys.argv[1], step, keep=2)
+        single_file.save({"w": torch.full((300_000,), float(step))}, sys.argv[1], step, keep=2)
         print(step, flush=True)
 """
 
@@ -133,7 +137,7 @@ def test_a_kill_at_any_moment_leaves_a_good_one(tmp_path):
         process.kill()
         done = [done, *map(int, process.communicate()[0].split())][-1]
         said = []
-        step, found = checkpoint.load_newest(folder, said.append)
+        step, found = single_file.load_newest(folder, said.append)
         assert step >= done and not said
         assert (found["w"] == step).all()
 
@@ -151,7 +155,7 @@ def test_a_kill_at_any_moment_leaves_a_good_one(tmp_path):
 )
 def test_wrappers_leave_no_trace(wrap):
     plain = nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 2)).state_dict()
-    assert checkpoint.plain_names(wrap(plain)).keys() == plain.keys()
+    assert plain_names(wrap(plain)).keys() == plain.keys()
 
 
 def test_a_part_called_module_keeps_its_name():
@@ -161,19 +165,19 @@ def test_a_part_called_module_keeps_its_name():
             self.module, self.head = nn.Linear(2, 2), nn.Linear(2, 2)
 
     names = Model().state_dict().keys()
-    assert checkpoint.plain_names(Model().state_dict()).keys() == names
+    assert plain_names(Model().state_dict()).keys() == names
 
 
 def test_random_states_return(tmp_path):
     random.random(), np.random.rand(), torch.rand(3)
-    path = checkpoint.save({"ranks": [checkpoint.random_states()]}, tmp_path, 1)
+    path = single_file.save({"ranks": [random_states()]}, tmp_path, 1)
     first = random.random(), np.random.rand(), np.random.randn(), torch.rand(2).tolist()
-    checkpoint.restore_random_states(checkpoint.load(path)["ranks"][0])
+    restore_random_states(single_file.load(path)["ranks"][0])
     assert (random.random(), np.random.rand(), np.random.randn(), torch.rand(2).tolist()) == first
 
 
 def test_the_record_is_json_and_says_what_it_checks(tmp_path):
-    path = checkpoint.save(state(1), tmp_path, 12)
+    path = single_file.save(state(1), tmp_path, 12)
     record = json.loads(path.with_suffix(".json").read_text())
     assert record["step"] == 12 and record["bytes"] == path.stat().st_size
     assert len(record["sha256"]) == 64
@@ -182,21 +186,21 @@ def test_the_record_is_json_and_says_what_it_checks(tmp_path):
 def test_a_folder_in_memory_behaves_as_one_on_the_disk(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     folder = "memory:test/checkpoints"
-    assert checkpoint.load_newest(folder) is None
+    assert single_file.load_newest(folder) is None
     for step in (1, 2, 3):
-        path = checkpoint.save(state(step), folder, step, keep=2)
-    assert checkpoint.steps(folder) == [3, 2]
-    assert checkpoint.load_newest(folder)[1]["weights"][0] == 3
-    assert checkpoint.load(path)["list"] == [1, "two", None]
+        path = single_file.save(state(step), folder, step, keep=2)
+    assert single_file.steps(folder) == [3, 2]
+    assert single_file.load_newest(folder)[1]["weights"][0] == 3
+    assert single_file.load(path)["list"] == [1, "two", None]
     with pytest.raises(CheckpointError, match="no checkpoint at"):
-        checkpoint.load(f"{folder}/step_00000001.pt")
-    checkpoint.save({"model": nn.Linear(2, 2)}, folder, 4)
+        single_file.load(f"{folder}/step_00000001.pt")
+    single_file.save({"model": nn.Linear(2, 2)}, folder, 4)
     with pytest.raises(CheckpointError, match="plain values"):
-        checkpoint.load(f"{folder}/step_00000004.pt")
+        single_file.load(f"{folder}/step_00000004.pt")
     assert not list(tmp_path.iterdir())
 
 
 def test_memory_holds_the_last_few_folders():
-    for number in range(checkpoint.MEMORY_FOLDERS + 1):
-        checkpoint.save(state(number), f"memory:{number}", 1)
-    assert checkpoint.steps("memory:0") == [] and checkpoint.steps("memory:1") == [1]
+    for number in range(single_file.MEMORY_FOLDERS + 1):
+        single_file.save(state(number), f"memory:{number}", 1)
+    assert single_file.steps("memory:0") == [] and single_file.steps("memory:1") == [1]

@@ -4,8 +4,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from course_lib.chunked_loss import chunked_loss
-from course_lib.measure.traffic import Held
+from course_lib.fast.chunked_loss import chunked_loss
+from course_lib.measure.held import Held
 
 
 def drawn(N: int, D: int, V: int, dtype=torch.float32, ignored: float = 0.0):

@@ -4,8 +4,9 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from course_lib import local_ranks
-from course_lib.collectives import (
+from course_lib.measure.held import Held
+from course_lib.ranks import local_ranks
+from course_lib.ranks.collectives import (
     all_gather,
     collective_cost,
     pad_to_multiple,
@@ -17,7 +18,7 @@ from course_lib.collectives import (
     ring_reduce_scatter,
     root_all_reduce,
 )
-from course_lib.measure.traffic import Held, Traffic, sent_bytes
+from course_lib.ranks.traffic import Traffic, sent_bytes
 
 WORLD_SIZES = (1, 2, 3, 4)
 

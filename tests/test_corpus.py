@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from course_lib.corpus import Corpus
+from course_lib.data.corpus import Corpus
 
 
 def write(folder: Path, files: dict[str, bytes]) -> Path:
@@ -180,7 +180,7 @@ def test_default_is_the_standard_library_without_its_tests():
 
 
 def test_default_and_its_split_are_the_same_in_another_process():
-    code = "from course_lib.corpus import Corpus; print(Corpus.default().split(0.1)[1].sha256)"
+    code = "from course_lib.data.corpus import Corpus; print(Corpus.default().split(0.1)[1].sha256)"
     env = os.environ | {"PYTHONHASHSEED": "7"}
     other = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True)
     assert other.stdout.strip() == Corpus.default().split(0.1)[1].sha256, other.stderr

@@ -11,10 +11,10 @@ import torch.nn.functional as F
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from course_lib import local_ranks
-from course_lib.ddp import DataParallel, broadcast_state, sync_gradients
-from course_lib.local_ranks import RankFailed
-from course_lib.measure.traffic import Traffic
+from course_lib.parallel.ddp import DataParallel, broadcast_state, sync_gradients
+from course_lib.ranks import local_ranks
+from course_lib.ranks.local_ranks import RankFailed
+from course_lib.ranks.traffic import Traffic
 
 WORLD_SIZES = (1, 2, 3, 4)
 D = 6

@@ -12,7 +12,7 @@ def test_the_demo_trains_and_compares(tmp_path):
     for name in ("argparse", "ast", "bisect", "calendar", "copy"):
         source = __import__(name).__file__
         (tmp_path / "text" / f"{name}.py").write_bytes(open(source, "rb").read())
-    command = [sys.executable, "-m", "course_lib.demo", "--minutes", "0.05", "--model_size", "tiny",
+    command = [sys.executable, "-m", "course_lib.training.demo", "--minutes", "0.05", "--model_size", "tiny",
                "--data", "text", "--cache", "tokens", "--out", "run"]  # fmt: skip
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
@@ -27,4 +27,4 @@ def test_the_demo_trains_and_compares(tmp_path):
 def test_make_has_the_target():
     shown = subprocess.run(["make", "-n", "-o", ".venv/.ready", "train-demo"], cwd=ROOT,
                            capture_output=True, text=True)  # fmt: skip
-    assert "python -m course_lib.demo" in shown.stdout
+    assert "python -m course_lib.training.demo" in shown.stdout

@@ -104,7 +104,7 @@ def test_a_torch_that_hangs_is_a_line(monkeypatch, capsys):
 
 
 def test_a_broken_part_does_not_hide_the_others(monkeypatch, capsys):
-    from course_lib import tokenizer
+    from course_lib.data import tokenizer
 
     def broken():
         raise RuntimeError("ranks differ\nfrom their sha256")

@@ -6,13 +6,13 @@ import pytest
 import torch
 from torch.utils.checkpoint import checkpoint
 
-from course_lib.flash import add_tile
+from course_lib.fast.flash import add_tile
+from course_lib.fast.recompute import selective
 from course_lib.gpt import GPT, GPTConfig
 from course_lib.lab import figures
 from course_lib.measure.activations import activation_bytes
 from course_lib.measure.formats import FORMATS
-from course_lib.measure.traffic import Held
-from course_lib.recompute import selective
+from course_lib.measure.held import Held
 
 init, shift = figures.reference("init"), figures.reference("loss-shift")
 activations = figures.reference("activations")

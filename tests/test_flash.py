@@ -3,10 +3,11 @@
 import pytest
 import torch
 
-from course_lib.flash import add_tile, flash_attention, flash_backward, flash_forward
+from course_lib.fast.flash import add_tile, flash_backward, flash_forward
+from course_lib.fast.flash_attention import flash_attention
 from course_lib.gpt import causal_attention
+from course_lib.measure.held import Held
 from course_lib.measure.memory import saved_bytes
-from course_lib.measure.traffic import Held
 from tests.soak import campaign, times
 
 
@@ -143,7 +144,7 @@ def test_tiles_above_the_diagonal_are_not_computed(monkeypatch):
         seen.append(tuple(scores.shape[-2:]))
         return add_tile(peak, total, mixed, scores, values)
 
-    monkeypatch.setattr("course_lib.flash.add_tile", counted)
+    monkeypatch.setattr("course_lib.fast.flash.add_tile", counted)
     flash_forward(q, k, v, tile=16)
     assert seen == [(16, 16)] * (1 + 2 + 3 + 4)
     flash_forward(q, k, v, tile=16, causal=False)

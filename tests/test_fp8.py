@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from course_lib.fp8 import BACKWARD, FORWARD, Fp8Linear, to_fp8, use_fp8
+from course_lib.fast.fp8 import BACKWARD, FORWARD, Fp8Linear, to_fp8, use_fp8
 from course_lib.gpt import GPT, GPTConfig
 
 

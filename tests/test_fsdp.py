@@ -10,12 +10,13 @@ import pytest
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
-from course_lib.ddp_trainer import DistributedTrainer
-from course_lib.fsdp_config import FSDPConfig
-from course_lib.fsdp_trainer import FSDPTrainer, whole
+from course_lib.measure.held import Held
 from course_lib.measure.memory import counted_state_bytes
-from course_lib.measure.traffic import Held, Traffic
-from course_lib.options import parse
+from course_lib.ranks.traffic import Traffic
+from course_lib.runs.options import parse
+from course_lib.training.ddp_trainer import DistributedTrainer
+from course_lib.training.fsdp_config import FSDPConfig
+from course_lib.training.fsdp_trainer import FSDPTrainer, whole
 from tests.fsdp_runs import GLOBAL_BATCH, REL, V, make, on_ranks, settings, single, steps, values
 from tests.soak import campaign, times
 

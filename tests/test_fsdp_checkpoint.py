@@ -18,11 +18,13 @@ import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 
-from course_lib import local_ranks, manifest, sharded_checkpoint
-from course_lib.checkpoint import CheckpointError
-from course_lib.fsdp_trainer import FSDPTrainer
-from course_lib.measure.traffic import Traffic
-from course_lib.sharded_checkpoint import candidates, whole_state
+from course_lib.checkpoints import manifest
+from course_lib.checkpoints.files import CheckpointError
+from course_lib.checkpoints.sharded import candidates
+from course_lib.checkpoints.whole import main, whole_state
+from course_lib.ranks import local_ranks
+from course_lib.ranks.traffic import Traffic
+from course_lib.training.fsdp_trainer import FSDPTrainer
 from tests.fsdp_runs import (
     REL,
     TOKENS,
@@ -94,7 +96,7 @@ def test_the_plain_trainer_reads_it_and_so_does_torch(saved, tmp_path, capsys):
     assert one.load_checkpoint(path) == 3
     assert same(state_of(one), state)
     assert losses(steps(one, 2)) == pytest.approx(losses(after), rel=REL)
-    sharded_checkpoint.main([path, tmp_path / "whole.pt"])
+    main([path, tmp_path / "whole.pt"])
     assert "whole.pt: step 3" in capsys.readouterr().out
     found = torch.load(tmp_path / "whole.pt", weights_only=True)
     assert same(found["model"], one_state(path))

@@ -1,4 +1,4 @@
-"""`torchrun -m course_lib.fsdp_trainer`: the command as it is typed, killed and resumed."""
+"""`torchrun -m course_lib.training.fsdp_trainer`: the command as it is typed, killed and resumed."""
 
 import os
 import random
@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from course_lib import run_log
-from course_lib.sharded_checkpoint import candidates, whole_state
+from course_lib.checkpoints.sharded import candidates
+from course_lib.checkpoints.whole import whole_state
+from course_lib.runs import run_log
 from tests.soak import campaign, times
 
-COMMAND = ["-m", "course_lib.fsdp_trainer", "--model_size", "tiny", "--device", "cpu", "--seq_len", "32",
+COMMAND = ["-m", "course_lib.training.fsdp_trainer", "--model_size", "tiny", "--device", "cpu", "--seq_len", "32",
            "--precision", "fp32", "--warmup_steps", "2", "--eval_batches", "2", "--sample_tokens", "4",
            "--valid_fraction", "0.3", "--batch_size", "4", "--global_batch", "8"]  # fmt: skip
 TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]

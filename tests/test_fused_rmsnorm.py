@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import nn
 
-from course_lib import tiles as tl
-from course_lib.fused_rmsnorm import LONGEST, fused_rmsnorm, rmsnorm_kernel
+from course_lib.fast import tiles as tl
+from course_lib.fast.fused_rmsnorm import LONGEST, fused_rmsnorm, rmsnorm_kernel
 from course_lib.gpt import RMSNorm
 
 SHAPES = [(1, 1), (3, 5), (2, 3, 33), (4, 64), (2, 1000), (7,), (0, 4)]
@@ -158,8 +158,8 @@ def test_the_copy_for_another_language_reads_that_one():
 WITHOUT = "Triton is not installed: pip install 'course-lib[triton]' (Linux, 1 GB)"
 TRITON = """
 import torch
-from course_lib import tiles
-from course_lib.fused_rmsnorm import fused_rmsnorm
+from course_lib.fast import tiles
+from course_lib.fast.fused_rmsnorm import fused_rmsnorm
 from course_lib.gpt import RMSNorm
 
 def refuse(*args, **kwargs):
@@ -186,7 +186,7 @@ COMPILED = """
 import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
-from course_lib.fused_rmsnorm import rmsnorm_kernel
+from course_lib.fast.fused_rmsnorm import rmsnorm_kernel
 
 signature = dict(x_ptr="*bf16", weight_ptr="*fp32", out_ptr="*bf16", x_stride="i32", out_stride="i32",
                  D="i32", eps="fp32", BLOCK="constexpr")

@@ -5,7 +5,7 @@ import json
 import pytest
 import torch
 
-from course_lib.hang import Diary, find_the_hang, read_diaries
+from course_lib.ranks.hang import Diary, find_the_hang, read_diaries
 
 
 def test_a_diary_has_the_call_before_it_begins(tmp_path):

@@ -55,10 +55,10 @@ def training_state_bytes(x):
 }  # fmt: skip
 
 
-def summed(subject, draw, drive=None) -> None:
+def summed(subject, draw, probe=None) -> None:
     """Three ranks: values, one all-reduce of the tensor's size, nothing kept but the result."""
     inputs = [draw.randn(5) for _ in range(3)]
-    ranks = subject.run_ranks([(x,) for x in inputs], drive=drive)
+    ranks = subject.run_ranks([(x,) for x in inputs], probe=probe)
     for rank in ranks:
         if not torch.allclose(rank.value, sum(inputs)):
             raise Wrong("SUM", "the sum differs")
@@ -115,14 +115,14 @@ DRIVEN = {
 
 
 def twice(subject, draw) -> None:
-    if subject.drive("operator:call", 21) != 42:
+    if subject.probe("operator:call", 21) != 42:
         raise Wrong("TWICE", "it is not doubled")
 
 
 @pytest.mark.parametrize("tier", ["namespaces", "landlock"])
 @pytest.mark.parametrize("name", DRIVEN)
 def test_what_is_driven_alone_needs_no_ranks(tier, name, judge, monkeypatch):
-    """`subject.drive`: every tier grades it, as the notebook does."""
+    """`subject.probe`: every tier grades it, as the notebook does."""
     code, body = DRIVEN[name]
     suite = Suite("bytes", (twice,), proved="p", remember="r", next_step="n", limit_s=3.0)
     monkeypatch.setattr(checks, "suite", lambda name: suite)

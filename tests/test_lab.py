@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from course_lib import run_log
 from course_lib.checks.report import MAX_LINES, WIDTH
 from course_lib.lab import checking, events, hinting, mine, prediction, registry, source, terminal
+from course_lib.runs import run_log
 from grader.cli import ROOT, main
 from tests.answers import answers
 
@@ -237,7 +237,7 @@ def test_every_solution_saved_makes_the_model_the_learners(learner):
     (learner / "text").mkdir()
     for module in (json, linecache, textwrap):
         (learner / "text" / f"{module.__name__}.py").write_bytes(Path(module.__file__).read_bytes())
-    train = [sys.executable, "-m", "course_lib.ddp_trainer", "--model_size", "tiny", "--max_steps", "3",
+    train = [sys.executable, "-m", "course_lib.training.ddp_trainer", "--model_size", "tiny", "--max_steps", "3",
              "--seq_len", "32", "--data", "text", "--cache", "tokens", "--valid_fraction", "0.4",
              "--precision", "fp32", "--device", "cpu"]  # fmt: skip
     for flags in (["--out", "reference"], ["--out", "own", "--mine"]):

@@ -9,24 +9,16 @@ import pytest
 import torch
 
 from benchmarks import ladder as program
-from course_lib.corpus import Corpus
+from course_lib.data.corpus import Corpus
+from course_lib.data.tokenizer import Tokenizer
 from course_lib.lab import bench
-from course_lib.measure import climb as climbing
-from course_lib.measure.climb import climb, gains_of, plan
-from course_lib.measure.ladder import amdahl, rung_gains
-from course_lib.measure.ladder_report import table
-from course_lib.measure.rung_data import SlowEncoder, WindowedText
-from course_lib.measure.rungs import (
-    BESIDE,
-    LADDER,
-    SHAPES,
-    Bench,
-    Rungs,
-    float32_products,
-    not_here,
-)
+from course_lib.ladder import climb as climbing
+from course_lib.ladder.climb import climb, gains_of, plan
+from course_lib.ladder.gains import amdahl, rung_gains
+from course_lib.ladder.report import table
+from course_lib.ladder.rung_data import SlowEncoder, WindowedText
+from course_lib.ladder.rungs import BESIDE, LADDER, SHAPES, Bench, Rungs, float32_products, not_here
 from course_lib.measure.step_memory import peak_bytes
-from course_lib.tokenizer import Tokenizer
 from grader.cli import ROOT, main
 
 CPU = torch.device("cpu")

@@ -107,7 +107,8 @@ def test_two_ranks_sum_over_gloo_and_what_is_left_can_be_read(home, capsys):
     """The real torchrun, the real gloo."""
     run = launched("""
         import os, torch, torch.distributed as dist
-        from course_lib import heartbeat, world
+        from course_lib.ranks import world
+        from course_lib.runs import heartbeat
 
         def main(w):
             print("rank", w.rank, "of", w.world_size)
@@ -147,7 +148,7 @@ def test_the_script_runs_as_it_would_without_us(agent, home):
 
 
 def test_a_script_may_tell_its_steps_alone(agent, capsys):
-    launched("from course_lib.heartbeat import beat\nbeat(7)", ranks=1)
+    launched("from course_lib.runs.heartbeat import beat\nbeat(7)", ranks=1)
     assert capsys.readouterr().out.splitlines()[-1].endswith(", step 7")
 
 
@@ -265,7 +266,7 @@ def test_a_rank_that_skips_a_collective_is_the_root():
 
 STEPS = """
     import subprocess, sys, time
-    from course_lib.heartbeat import beat
+    from course_lib.runs.heartbeat import beat
     subprocess.Popen([sys.executable, "-c", "import time; time.sleep(100)"], start_new_session=True)
     for step in range(1, 1000):
         time.sleep(0.05)
@@ -297,7 +298,7 @@ def test_a_second_ctrl_c_does_not_wait(agent, home, monkeypatch):
     """Ranks that ignore everything: the first interrupt waits for torchrun, the second kills."""
     asked = plan.read(["--nproc_per_node=2", written("""
         import signal, time
-        from course_lib.heartbeat import beat
+        from course_lib.runs.heartbeat import beat
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         beat(1)

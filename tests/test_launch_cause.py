@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from course_lib import heartbeat
 from course_lib.lab.launch import cause, plain, stacks
 from course_lib.lab.launch.stacks import Place
 from course_lib.lab.launch.watch import MOST_BYTES, NUM_LINES, RankView, Tail, Watch
+from course_lib.runs import heartbeat
 
 # One message as torch, Python or the system writes it, and what its translation must name.
 RAW = {
@@ -39,7 +39,7 @@ RAW = {
                 "for recv operation to complete", "10000 ms"),
     "connection": ("RuntimeError: [gloo/transport/tcp/pair.cc:538] Connection closed by peer "
                    "[127.0.0.1]:4371", "lost the connection"),
-    "exit-abort": ("terminate called without an active exception", "course_lib.world.run"),
+    "exit-abort": ("terminate called without an active exception", "course_lib.ranks.world.run"),
     "disk": ("OSError: [Errno 28] No space left on device: 'x'", "disk is full"),
     "signal-9": ("killed by SIGKILL", "memory"),
     "signal-7": ("killed by SIGBUS", "shared memory"),
@@ -215,7 +215,7 @@ def test_a_flood_is_skipped_not_read(tmp_path):
 
 def beats(folder: Path, code: str, **environment: str) -> None:
     """Run lines of a rank, which imports nothing but the heartbeat."""
-    code = f"import sys\nfrom course_lib.heartbeat import beat\n{code}\nassert 'torch' not in sys.modules"
+    code = f"import sys\nfrom course_lib.runs.heartbeat import beat\n{code}\nassert 'torch' not in sys.modules"
     variables = {"COURSE_RUN": str(folder), "RANK": "1"} | environment
     subprocess.run([sys.executable, "-c", code], env=os.environ | variables, check=True)
 

@@ -8,8 +8,8 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from course_lib import local_ranks
-from course_lib.local_ranks import RankFailed, RanksStuck
+from course_lib.ranks import local_ranks
+from course_lib.ranks.local_ranks import RankFailed, RanksStuck
 
 
 def total(x):

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from course_lib.loss_scaling import LARGEST, LossScaler
+from course_lib.training.loss_scaling import LARGEST, LossScaler
 
 
 def gradients(kind: str, size: float) -> torch.Tensor:

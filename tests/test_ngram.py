@@ -6,7 +6,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from course_lib.measure.ngram import bigram_loss, unigram_loss
+from course_lib.data.ngram import bigram_loss, unigram_loss
 
 
 def test_unigram_by_hand():

@@ -12,7 +12,7 @@ from course_lib.checks.operations import _given
 from course_lib.checks.suite import Draw
 from course_lib.gpt import GPT, GPTConfig
 from course_lib.measure.operations import Operations, in_memory, tensors
-from course_lib.measure.operations_drive import PROGRAMS
+from course_lib.probes.operations import PROGRAMS
 from grader.cli import ROOT
 
 

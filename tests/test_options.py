@@ -4,8 +4,8 @@ import dataclasses
 
 import pytest
 
-from course_lib.options import field_words, parse
-from course_lib.train_config import TrainConfig
+from course_lib.runs.options import field_words, parse
+from course_lib.training.train_config import TrainConfig
 
 
 def test_every_option_has_words_and_its_default_in_the_help(capsys):

@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import nn
 
+from course_lib.fast.padding import PaddedHead, pad_vocabulary
 from course_lib.gpt import GPT, GPTConfig
-from course_lib.padding import PaddedHead, pad_vocabulary
 
 SHAPE = dict(max_seq_len=16, num_layers=2, num_heads=2, d_model=16, d_hidden=24)
 

@@ -3,11 +3,11 @@
 import pytest
 import torch
 
-from course_lib import precision
 from course_lib.measure.peak import peak_flops
 from course_lib.measure.speed import Speed
-from course_lib.precision import autocast, compute_dtype, has_bf16_units
-from course_lib.world import World
+from course_lib.ranks.world import World
+from course_lib.training import precision
+from course_lib.training.precision import autocast, compute_dtype, has_bf16_units
 
 CPU = torch.device("cpu")
 

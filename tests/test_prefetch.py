@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import torch
 
-from course_lib import checkpoint
-from course_lib.batches import BatchLoader
-from course_lib.ddp_trainer import DistributedTrainer
-from course_lib.prefetch import Prefetched
-from course_lib.train_config import TrainConfig
+from course_lib.checkpoints import single_file
+from course_lib.data.batches import BatchLoader
+from course_lib.data.prefetch import Prefetched
+from course_lib.training.ddp_trainer import DistributedTrainer
+from course_lib.training.train_config import TrainConfig
 
 TOKENS = (np.arange(3000) * 7919 % 97).astype(np.uint16)
 
@@ -106,8 +106,8 @@ def test_close_ends_the_thread_and_so_does_forgetting():
 def test_a_program_that_ends_without_a_word_does_not_hang():
     program = """
 import numpy
-from course_lib.batches import BatchLoader
-from course_lib.prefetch import Prefetched
+from course_lib.data.batches import BatchLoader
+from course_lib.data.prefetch import Prefetched
 Prefetched(BatchLoader(numpy.arange(99, dtype=numpy.uint16), batch_size=1, seq_len=8)).next_batch()
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=60)
@@ -144,4 +144,4 @@ def test_a_run_and_its_resume_are_the_same_to_the_bit(tmp_path):
 
 def test_a_whole_run_with_validation(tmp_path):
     row = trainer(tmp_path, prefetch=True).fit()
-    assert row["step"] == 6 and row["valid_loss"] < 6 and checkpoint.steps(tmp_path / "checkpoints")
+    assert row["step"] == 6 and row["valid_loss"] < 6 and single_file.steps(tmp_path / "checkpoints")

@@ -38,7 +38,7 @@ EXPECTED = {
     "course hint rmsnorm": (0, "hint 1 of 3"),
     "course ledger": (0, "exercises passed"),
     "course end-session": (0, "Nothing is recorded yet"),
-    "course launch -m course_lib.ddp_trainer --ranks 2 --max_steps 5": (0, "2 ranks done in"),
+    "course launch -m course_lib.training.ddp_trainer --ranks 2 --max_steps 5": (0, "2 ranks done in"),
     "course bench": (0, "  ladder  "),
     "course review": (0, "Reviews come with the exercises"),
     "python -m course_lib.gpt --mine": (1, "is open"),
@@ -46,7 +46,7 @@ EXPECTED = {
     "course journal new rope": (0, "02-rope.md"),
     "course reset 01_rmsnorm": (0, "01_rmsnorm"),
     "course update": (0, ""),
-    "python -m course_lib.ddp_trainer --model_size tiny --max_steps 50": (0, "step 50: loss"),
+    "python -m course_lib.training.ddp_trainer --model_size tiny --max_steps 50": (0, "step 50: loss"),
 }
 
 

@@ -8,10 +8,10 @@ import torch
 from torch.utils.checkpoint import checkpoint, set_checkpoint_early_stop
 from torch.utils.flop_counter import FlopCounterMode
 
+from course_lib.fast.recompute import half_blocks, loss_by_plan, recompute_plan, selective
 from course_lib.gpt import GPT, GPTConfig
+from course_lib.measure.held import Held
 from course_lib.measure.memory import saved_bytes
-from course_lib.measure.traffic import Held
-from course_lib.recompute import half_blocks, loss_by_plan, recompute_plan, selective
 
 CONFIG = GPTConfig(vocab_size=64, max_seq_len=32, num_layers=3, num_heads=2, d_model=32,
                    d_hidden=88, fast_attention=False)  # fmt: skip

@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from course_lib.lab.registry import exercises
-from course_lib.train_config import TrainConfig
+from course_lib.training.train_config import TrainConfig
 from grader.book import toc_files
 from grader.cli import ROOT, parser
 
@@ -143,7 +143,7 @@ def assert_python(command: str, rest: list[str]) -> None:
     if "-m" in rest:
         module = rest[rest.index("-m") + 1]
         assert importlib.util.find_spec(module), command
-        if module == "course_lib.ddp_trainer":
+        if module == "course_lib.training.ddp_trainer":
             asked = {word[2:] for word in rest[rest.index("-m") :] if word.startswith("--")}
             assert asked <= {field.name for field in fields(TrainConfig)} | {"help"}, command
     else:

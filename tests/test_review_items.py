@@ -15,35 +15,39 @@ from torch.utils.checkpoint import checkpoint as checkpoint_again
 from torch.utils.checkpoint import set_checkpoint_early_stop
 from torch.utils.flop_counter import FlopCounterMode
 
-from course_lib import checkpoint, collectives, ddp, local_ranks, manifest
-from course_lib.adamw import adamw_step
-from course_lib.batches import get_batch, shard_of_rank
-from course_lib.chunked_loss import ChunkedHead
-from course_lib.collectives import collective_cost, pad_to_multiple
-from course_lib.ddp_trainer import DistributedTrainer
-from course_lib.flash import EMPTY, add_tile, flash_backward, flash_forward, tiles
-from course_lib.fsdp_config import FSDPConfig
+from course_lib.checkpoints import manifest
+from course_lib.checkpoints.files import CheckpointError
+from course_lib.checkpoints.saved_state import plain_names
+from course_lib.data.batches import get_batch, rows_of_rank
+from course_lib.data.token_store import encode_documents
+from course_lib.fast.chunked_loss import ChunkedHead
+from course_lib.fast.flash import EMPTY, add_tile, flash_backward, flash_forward, tiles
+from course_lib.fast.recompute import recompute_plan
+from course_lib.fast.tiles import next_power_of_2
 from course_lib.gpt import GPT, MLP, GPTConfig, RMSNorm, apply_rotary_pos_emb, rotate_half
-from course_lib.hang import find_the_hang
 from course_lib.lab import registry
 from course_lib.lab.review import items as items_module
 from course_lib.lab.review.items import items
-from course_lib.loss_scaling import LossScaler
-from course_lib.measure.clock_drive import Bench
+from course_lib.ladder.gains import amdahl, rung_gains
 from course_lib.measure.flops import flops_per_token
 from course_lib.measure.formats import weight_bytes
-from course_lib.measure.ladder import amdahl, rung_gains
 from course_lib.measure.memory import counted_state_bytes, saved_bytes, training_state_bytes
 from course_lib.measure.operations import Operations
 from course_lib.measure.roofline import Ceilings, Cost, matmul_roof
-from course_lib.measure.seats import environment
 from course_lib.measure.timing import Timing, stopwatch
 from course_lib.measure.utilization import mfu
-from course_lib.recompute import recompute_plan
-from course_lib.shards import encode_documents
-from course_lib.tiles import next_power_of_2
-from course_lib.world import read_world
-from course_lib.zero import zero_memory, zero_traffic
+from course_lib.parallel import ddp
+from course_lib.parallel.zero import zero_memory, zero_traffic
+from course_lib.probes.clock import Bench
+from course_lib.probes.seats import environment
+from course_lib.ranks import collectives, local_ranks
+from course_lib.ranks.collectives import collective_cost, pad_to_multiple
+from course_lib.ranks.hang import find_the_hang
+from course_lib.ranks.world import read_world
+from course_lib.training.adamw import adamw_step
+from course_lib.training.ddp_trainer import DistributedTrainer
+from course_lib.training.fsdp_config import FSDPConfig
+from course_lib.training.loss_scaling import LossScaler
 
 SMALL = dict(vocab_size=64, d_model=64, num_heads=2, d_hidden=64)
 ARGUED = {
@@ -298,7 +302,7 @@ def get_batch_3(n):
 
 
 def shard_batch_1(n):
-    kept = shard_of_rank(np.arange(n.B), rank=n.r, world_size=n.R)
+    kept = rows_of_rank(np.arange(n.B), rank=n.r, world_size=n.R)
     return [kept[0], kept[-1]]
 
 
@@ -402,7 +406,7 @@ def load_checkpoint_1(n):
         "torch.compile alone": torch.compile(plain),
         "DDP inside torch.compile": torch.compile(DDP(plain)),
     }
-    assert list(checkpoint.plain_names({n.name: 0})) == ["norm.weight"]
+    assert list(plain_names({n.name: 0})) == ["norm.weight"]
     (found,) = [how for how, model in made.items() if list(model.state_dict()) == [n.name]]
     return found
 
@@ -432,7 +436,7 @@ def fsdp_load_resharded_3(n):
             (target / "__0_0.distcp").unlink()
         try:
             manifest.compare(target, manifest.read(target)["files"])
-        except checkpoint.CheckpointError:
+        except CheckpointError:
             return "no"
         return yes(manifest.published(Path(folder), "step_*"))
 
@@ -507,7 +511,7 @@ def online_softmax_2(n):
 
 
 def flash_forward_1(n):
-    with mock.patch("course_lib.flash.add_tile", side_effect=add_tile) as counted:
+    with mock.patch("course_lib.fast.flash.add_tile", side_effect=add_tile) as counted:
         flash_forward(*torch.zeros(3, 1, 1, int(n.T), 2), tile=int(n.tile))
     return counted.call_count
 
@@ -841,7 +845,7 @@ FACTS = {
     "pretokenize-2": pretokenize_2, "pretokenize-3": pretokenize_3,
     "get-batch-1": get_batch_1, "get-batch-2": get_batch_2, "get-batch-3": get_batch_3,
     "shard-batch-1": shard_batch_1,
-    "shard-batch-2": lambda n: len(shard_of_rank(np.arange(n.B), rank=0, world_size=n.R)),
+    "shard-batch-2": lambda n: len(rows_of_rank(np.arange(n.B), rank=0, world_size=n.R)),
     "adamw-step-1": adamw_step_1, "adamw-step-2": adamw_step_2, "adamw-step-3": adamw_step_3,
     "adamw-step-4": lambda n: moved(float(n.g), n.lr, w=float(n.w), decay=n.decay),
     "param-groups-1": lambda n: moved(0.0, n.lr, w=float(n.w), decay=n.decay),

@@ -4,8 +4,8 @@ import sys
 
 import pytest
 
-from course_lib import run_log
-from course_lib.run_log import RunLog
+from course_lib.runs import run_log
+from course_lib.runs.run_log import RunLog
 
 
 def row(step: int, **more) -> dict:

@@ -10,12 +10,14 @@ from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
-from course_lib import local_ranks, sharding
 from course_lib.gpt import GPT, GPTConfig, TransformerBlock
-from course_lib.local_ranks import RankFailed
-from course_lib.measure.traffic import Held, Traffic, sent_bytes
-from course_lib.sharding import ShardedModule, full_parameters, shard_model
-from course_lib.zero import zero_traffic
+from course_lib.measure.held import Held
+from course_lib.parallel import mini_fsdp
+from course_lib.parallel.mini_fsdp import ShardedModule, full_parameters, shard_model
+from course_lib.parallel.zero import zero_traffic
+from course_lib.ranks import local_ranks
+from course_lib.ranks.local_ranks import RankFailed
+from course_lib.ranks.traffic import Traffic, sent_bytes
 
 WORLD_SIZES = (1, 2, 3, 4)
 LAYERS, ROWS, T, V = 3, 12, 8, 23
@@ -301,13 +303,13 @@ class GathersWide(ShardedModule):
     """Computes in `dtype`, and still sends float32."""
 
     def gather(self):
-        return sharding.all_gather(self.shard.detach(), self.group).to(self.dtype)
+        return mini_fsdp.all_gather(self.shard.detach(), self.group).to(self.dtype)
 
 
 class ReducesThin(ShardedModule):
     def scatter(self, grad):
         self.full = None
-        return (sharding.reduce_scatter(grad, self.group) / dist.get_world_size()).float()
+        return (mini_fsdp.reduce_scatter(grad, self.group) / dist.get_world_size()).float()
 
 
 class GathersEachTime(ShardedModule):
@@ -318,7 +320,7 @@ class GathersEachTime(ShardedModule):
 class ShardsNothing(ShardedModule):
     def __init__(self, module, **options):
         super().__init__(module, **options)
-        whole = sharding.all_gather(self.shard.detach(), self.group)
+        whole = mini_fsdp.all_gather(self.shard.detach(), self.group)
         self.shard = nn.Parameter(whole)
 
     def gather(self):

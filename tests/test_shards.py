@@ -12,12 +12,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from course_lib import documents, shards
-from course_lib.corpus import Corpus
-from course_lib.documents import CorpusDocuments, DatasetFiles, groups
-from course_lib.shard_file import HEADER_BYTES, ShardWriter, read_header
-from course_lib.shards import Shards, encode_documents, pretokenize
-from course_lib.tokenizer import GPT2_PATTERN, Tokenizer
+from course_lib.data import documents, token_store
+from course_lib.data.corpus import Corpus
+from course_lib.data.documents import CorpusDocuments, DatasetFiles, groups
+from course_lib.data.token_file import HEADER_BYTES, TokenFileWriter, read_header
+from course_lib.data.token_store import TokenStore, encode_documents, pretokenize
+from course_lib.data.tokenizer import GPT2_PATTERN, Tokenizer
 
 TEXTS = [f"def f{i}(x):\n    return x + {i}  # é {'long ' * (i % 7)}\n" for i in range(60)]
 
@@ -39,7 +39,7 @@ def corpus(tmp_path) -> Corpus:
 @pytest.fixture
 def small_groups(monkeypatch):
     """Groups of a few documents, so that tests see many of them."""
-    monkeypatch.setattr(shards, "groups", lambda pieces: groups(pieces, block_chars=200))
+    monkeypatch.setattr(token_store, "groups", lambda pieces: groups(pieces, block_chars=200))
 
 
 def expected(tokenizer, texts=TEXTS) -> list[int]:
@@ -81,7 +81,7 @@ def test_the_tokens_come_back_whatever_the_size_of_a_shard(
     assert {len(a) for a in found.arrays[:-1]} <= {shard_tokens}
     assert all(a.dtype == np.uint16 and not a.flags.writeable for a in found.arrays)
     assert (found.vocab_size, found.end_of_text) == (tokenizer.vocab_size, tokenizer.end_of_text)
-    assert repr(found).startswith("Shards(t: ")
+    assert repr(found).startswith("TokenStore(t: ")
 
 
 def test_several_threads_write_the_same_bytes_as_one(corpus, tokenizer, tmp_path, small_groups):
@@ -109,14 +109,14 @@ def test_a_document_larger_than_a_group_keeps_its_bytes(tokenizer, tmp_path, mon
 KILLED = """
 import os, sys
 from pathlib import Path
-from course_lib import shards
-from course_lib.corpus import Corpus
-from course_lib.documents import groups
-from course_lib.shard_file import ShardWriter
-from course_lib.tokenizer import Tokenizer
+from course_lib.data import token_store
+from course_lib.data.corpus import Corpus
+from course_lib.data.documents import groups
+from course_lib.data.token_file import TokenFileWriter
+from course_lib.data.tokenizer import Tokenizer
 
 writes = 0
-write = ShardWriter.write
+write = TokenFileWriter.write
 
 def dying(self, ids):
     global writes
@@ -126,9 +126,9 @@ def dying(self, ids):
         os.kill(os.getpid(), 9)
     return write(self, ids)
 
-ShardWriter.write = dying
+TokenFileWriter.write = dying
 shards.groups = lambda pieces: groups(pieces, block_chars=200)
-shards.pretokenize(Corpus.folder(sys.argv[1]), Tokenizer.course(), sys.argv[2], shard_tokens=150,
+token_store.pretokenize(Corpus.folder(sys.argv[1]), Tokenizer.course(), sys.argv[2], shard_tokens=150,
                    progress=False)
 """
 
@@ -143,7 +143,7 @@ def test_a_killed_run_goes_on_where_it_was(corpus, tokenizer, tmp_path, small_gr
     assert 2 <= len(done) < len(list(whole.glob("*.bin"))) and "index.json" not in left
     assert any(name.endswith(".tmp") for name in left)
     with pytest.raises(ValueError, match=rf"{len(done)} shards but no index.json.*goes on"):
-        Shards.open(broken, tokenizer)
+        TokenStore.open(broken, tokenizer)
     times = {name: (broken / name).stat().st_mtime_ns for name in done}
     pretokenize(corpus, tokenizer, broken, shard_tokens=150, progress=False)
     assert files_of(broken) == files_of(whole)
@@ -164,7 +164,7 @@ def test_a_deleted_shard_is_filled_in(corpus, tokenizer, tmp_path, small_groups,
 def test_a_finished_folder_is_not_tokenized_again(corpus, tokenizer, tmp_path, monkeypatch):
     folder = tmp_path / "t"
     first = pretokenize(corpus, tokenizer, folder, progress=False)
-    monkeypatch.setattr(shards, "encode_documents", None)
+    monkeypatch.setattr(token_store, "encode_documents", None)
     assert pretokenize(corpus, tokenizer, folder, progress=False).num_tokens == first.num_tokens
 
 
@@ -192,7 +192,7 @@ def byte_tokenizer() -> Tokenizer:
 def test_another_vocabulary_is_refused_by_name(corpus, tokenizer, tmp_path):
     pretokenize(corpus, tokenizer, tmp_path / "t", progress=False)
     with pytest.raises(ValueError, match=r"shard_00000.bin was written .* 8,192 ids.*bytes: 257"):
-        Shards.open(tmp_path / "t", byte_tokenizer())
+        TokenStore.open(tmp_path / "t", byte_tokenizer())
 
 
 def test_the_digest_of_a_vocabulary_follows_its_tokens(tokenizer):
@@ -236,7 +236,7 @@ def test_a_spoiled_shard_is_named(corpus, tokenizer, tmp_path, spoil, says):
     pretokenize(corpus, tokenizer, folder, shard_tokens=500, progress=False)
     spoil(folder / "shard_00001.bin")
     with pytest.raises(ValueError, match=f"shard_00001.bin.*{says}"):
-        Shards.open(folder, tokenizer)
+        TokenStore.open(folder, tokenizer)
 
 
 def test_a_spoiled_index_or_folder_is_named(corpus, tokenizer, tmp_path):
@@ -246,9 +246,9 @@ def test_a_spoiled_index_or_folder_is_named(corpus, tokenizer, tmp_path):
                        ('{"format": 1, "counts": []}', "not an index")):  # fmt: skip
         (folder / "index.json").write_text(text)
         with pytest.raises(ValueError, match=says):
-            Shards.open(folder)
+            TokenStore.open(folder)
     with pytest.raises(ValueError, match="found no index.json: make it with"):
-        Shards.open(tmp_path / "nothing")
+        TokenStore.open(tmp_path / "nothing")
 
 
 def test_shards_of_two_folders_do_not_mix(corpus, tokenizer, tmp_path):
@@ -256,11 +256,11 @@ def test_shards_of_two_folders_do_not_mix(corpus, tokenizer, tmp_path):
         pretokenize(corpus, words, tmp_path / name, shard_tokens=400, progress=False)
     (tmp_path / "b" / "shard_00001.bin").replace(tmp_path / "a" / "shard_00001.bin")
     with pytest.raises(ValueError, match="shard_00001.bin belongs to another folder"):
-        Shards.open(tmp_path / "a")
+        TokenStore.open(tmp_path / "a")
 
 
 def test_a_full_disk_keeps_what_is_finished(corpus, tokenizer, tmp_path, small_groups, monkeypatch):
-    folder, write, calls = tmp_path / "t", ShardWriter.write, []
+    folder, write, calls = tmp_path / "t", TokenFileWriter.write, []
 
     def full(self, ids):
         calls.append(1)
@@ -268,11 +268,11 @@ def test_a_full_disk_keeps_what_is_finished(corpus, tokenizer, tmp_path, small_g
             raise OSError(errno.ENOSPC, "No space left on device")
         return write(self, ids)
 
-    monkeypatch.setattr(ShardWriter, "write", full)
+    monkeypatch.setattr(TokenFileWriter, "write", full)
     with pytest.raises(OSError, match=r"disk is full after \d+ shards.*finished shards are kept"):
         pretokenize(corpus, tokenizer, folder, shard_tokens=150, progress=False)
     assert list(folder.glob("*.bin")) and not list(folder.glob("*.tmp"))
-    monkeypatch.setattr(ShardWriter, "write", write)
+    monkeypatch.setattr(TokenFileWriter, "write", write)
     found = pretokenize(corpus, tokenizer, folder, shard_tokens=150, progress=False)
     assert found.preload().tolist() == expected(tokenizer)
 

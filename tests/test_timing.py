@@ -4,7 +4,6 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from course_lib.measure.clock_drive import Bench
 from course_lib.measure.roofline import (
     Ceilings,
     Cost,
@@ -14,6 +13,7 @@ from course_lib.measure.roofline import (
     measured_ceilings,
 )
 from course_lib.measure.timing import Timing, side_by_side, stopwatch, time_it
+from course_lib.probes.clock import Bench
 
 
 @pytest.fixture

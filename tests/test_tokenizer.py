@@ -25,15 +25,9 @@ from tiktoken import _educational
 from tiktoken.load import data_gym_to_mergeable_bpe_ranks
 from tiktoken_ext.openai_public import r50k_pat_str
 
-from course_lib import gpt2_ranks, tokenizer, words
+from course_lib.data import gpt2_ranks, gpt2_words, tokenizer
+from course_lib.data.tokenizer import COURSE_RANKS, GPT2_PATTERN, Tokenizer, read_ranks, write_ranks
 from course_lib.data.train_ranks import count_words, train
-from course_lib.tokenizer import (
-    COURSE_RANKS,
-    GPT2_PATTERN,
-    Tokenizer,
-    read_ranks,
-    write_ranks,
-)
 
 COURSE = Tokenizer.course()
 BYTES = {bytes([value]): value for value in range(256)}
@@ -77,7 +71,7 @@ def test_no_network_and_no_cache_by_default(tmp_path):
         "import socket\n"
         "def refuse(*args, **kwargs): raise SystemExit('network')\n"
         "socket.socket.connect = socket.getaddrinfo = refuse\n"
-        "from course_lib.tokenizer import Tokenizer\n"
+        "from course_lib.data.tokenizer import Tokenizer\n"
         "print(Tokenizer.course())\n"
     )
     env = os.environ | {"TIKTOKEN_CACHE_DIR": str(tmp_path)}
@@ -160,7 +154,7 @@ def test_decode_rejects_what_is_no_row_of_integers(bad):
 )
 @settings(max_examples=1000, deadline=None)
 @example("a  b").via("one space for each side")
-@example(words.MARK + "  a  b").via("a text with a mark of its own")
+@example(gpt2_words.MARK + "  a  b").via("a text with a mark of its own")
 def test_ids_are_those_of_the_pattern_that_looks_ahead(text):
     by_tiktoken = COURSE._encoding.encode(text, disallowed_special=())
     assert COURSE.encode(text) == by_tiktoken
@@ -172,7 +166,7 @@ def test_a_million_spaces_are_encoded():
     ids = COURSE.encode(spaces)
     assert COURSE.decode(ids) == spaces and len(ids) < 100_000
     with pytest.raises(ValueError, match="1000002 characters.*shorten such runs"):
-        COURSE.encode(words.MARK + spaces)
+        COURSE.encode(gpt2_words.MARK + spaces)
 
 
 def test_pickle_for_worker_processes():

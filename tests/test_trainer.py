@@ -14,10 +14,11 @@ import numpy as np
 import pytest
 import torch
 
-from course_lib import checkpoint, run_log
-from course_lib.checkpoint import CheckpointError
-from course_lib.ddp_trainer import DistributedTrainer, TrainingDiverged
-from course_lib.train_config import TrainConfig
+from course_lib.checkpoints import single_file
+from course_lib.checkpoints.files import CheckpointError
+from course_lib.runs import run_log
+from course_lib.training.ddp_trainer import DistributedTrainer, TrainingDiverged
+from course_lib.training.train_config import TrainConfig
 from tests.soak import campaign, times
 
 V = 97
@@ -183,7 +184,7 @@ def test_nan_stops_the_run_and_is_never_saved(tmp_path, monkeypatch):
     monkeypatch.setattr(DistributedTrainer, "train_step", breaks)
     with pytest.raises(TrainingDiverged, match="step 7.*checkpoint of step 4 is good.*--lr"):
         run.fit()
-    assert checkpoint.steps(tmp_path / "checkpoints") == [4]
+    assert single_file.steps(tmp_path / "checkpoints") == [4]
 
 
 def test_other_checkpoints_are_refused_and_nothing_changes(tmp_path):
@@ -213,7 +214,7 @@ def test_what_a_wrapper_saved_is_loaded(tmp_path):
     assert fresh.train_step(batches(1)) == run.train_step(batches(1))
 
 
-COMMAND = ["-m", "course_lib.ddp_trainer", "--model_size", "tiny", "--device", "cpu", "--seq_len", "64",
+COMMAND = ["-m", "course_lib.training.ddp_trainer", "--model_size", "tiny", "--device", "cpu", "--seq_len", "64",
            "--precision", "fp32", "--warmup_steps", "2", "--eval_batches", "2", "--sample_tokens", "8"]  # fmt: skip
 
 
@@ -317,7 +318,7 @@ def test_a_full_disk_stops_the_run_with_a_sentence(text, tmp_path):
         "import resource, signal, sys, runpy; signal.signal(signal.SIGXFSZ, signal.SIG_IGN);"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (3_000_000, 3_000_000));"
         "sys.argv = ['ddp_trainer', *sys.argv[1:]];"
-        "runpy.run_module('course_lib.ddp_trainer', run_name='__main__')"
+        "runpy.run_module('course_lib.training.ddp_trainer', run_name='__main__')"
     )
     command = [sys.executable, "-c", limited, *COMMAND[2:], "--data", str(text), "--max_steps", "2",
                "--cache", str(tmp_path / "tokens"), "--out", str(tmp_path / "run")]  # fmt: skip

@@ -13,9 +13,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from course_lib import triton_flash
-from course_lib.flash import flash_attention, flash_forward
-from course_lib.triton_flash import Tiles, triton_attention, why_not
+from course_lib.fast import triton_flash
+from course_lib.fast.flash import flash_forward
+from course_lib.fast.flash_attention import flash_attention
+from course_lib.fast.triton_flash import Tiles, triton_attention, why_not
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 

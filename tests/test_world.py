@@ -4,9 +4,9 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from course_lib import world
-from course_lib.measure.seats import environment
-from course_lib.world import World, read_world
+from course_lib.probes.seats import environment
+from course_lib.ranks import world
+from course_lib.ranks.world import World, read_world
 
 VARIABLES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_WORLD_SIZE",
              "TORCHELASTIC_RESTART_COUNT")  # fmt: skip

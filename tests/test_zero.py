@@ -9,12 +9,12 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from course_lib import local_ranks
-from course_lib.adamw import adamw_step
-from course_lib.collectives import all_gather, pad_to_multiple, place, reduce_scatter
 from course_lib.measure.memory import training_state_bytes
-from course_lib.measure.traffic import Traffic, sent_bytes
-from course_lib.zero import ShardedAdamW, shard_of, zero1_step, zero_memory, zero_traffic
+from course_lib.parallel.zero import ShardedAdamW, shard_of, zero1_step, zero_memory, zero_traffic
+from course_lib.ranks import local_ranks
+from course_lib.ranks.collectives import all_gather, pad_to_multiple, place, reduce_scatter
+from course_lib.ranks.traffic import Traffic, sent_bytes
+from course_lib.training.adamw import adamw_step
 
 with (
     warnings.catch_warnings()

@@ -12,10 +12,10 @@ from torch import Tensor
 
 from benchmarks import attention
 from course_lib import gpt
-from course_lib.flash import flash_attention
-from course_lib.fused_rmsnorm import fused_rmsnorm
+from course_lib.fast.flash_attention import flash_attention
+from course_lib.fast.fused_rmsnorm import fused_rmsnorm
+from course_lib.fast.triton_flash import Tiles, triton_attention, why_not
 from course_lib.measure.timing import side_by_side
-from course_lib.triton_flash import Tiles, triton_attention, why_not
 
 CANDIDATES = (Tiles(64, 64), Tiles(128, 64), Tiles(128, 64, warps=8), Tiles(64, 128),
               Tiles(128, 128, warps=8))  # fmt: skip

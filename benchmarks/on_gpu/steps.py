@@ -13,17 +13,17 @@ import torch.distributed as dist
 
 from benchmarks.train import Recipe
 from course_lib import gpt
-from course_lib.ddp_trainer import DistributedTrainer
-from course_lib.fsdp_config import FSDPConfig
-from course_lib.fsdp_trainer import FSDPTrainer
+from course_lib.fast.padding import pad_vocabulary
+from course_lib.fast.triton_flash import triton_attention, why_not
+from course_lib.ladder.rungs import float32_products
 from course_lib.measure.flops import flops_per_token
 from course_lib.measure.peak import peak_flops
-from course_lib.measure.rungs import float32_products
 from course_lib.measure.timing import side_by_side
-from course_lib.padding import pad_vocabulary
-from course_lib.train_config import TrainConfig
-from course_lib.triton_flash import triton_attention, why_not
-from course_lib.world import World
+from course_lib.ranks.world import World
+from course_lib.training.ddp_trainer import DistributedTrainer
+from course_lib.training.fsdp_config import FSDPConfig
+from course_lib.training.fsdp_trainer import FSDPTrainer
+from course_lib.training.train_config import TrainConfig
 
 
 @dataclasses.dataclass(frozen=True)
@@ -116,7 +116,7 @@ def recipe(sizes: Sizes, like: DistributedTrainer, *, compiled: bool) -> Callabl
         idx, targets = loader.next_batch()
         if device.type == "cuda":
             idx, targets = (x.pin_memory().to(device, non_blocking=True) for x in (idx, targets))
-        with like._autocast():
+        with like.autocast():
             loss = called(idx, targets)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)

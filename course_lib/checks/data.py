@@ -9,7 +9,7 @@ from course_lib.checks import arrays
 from course_lib.checks.report import Wrong
 from course_lib.checks.subject import AnswerError, Subject
 from course_lib.checks.suite import Draw, Suite
-from course_lib.tokenizer import CharTokenizer
+from course_lib.data.tokenizer import CharTokenizer
 
 SMALL = CharTokenizer(vocab_size=200)
 LARGE = CharTokenizer(vocab_size=50_257, first=40_000)

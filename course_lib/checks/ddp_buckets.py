@@ -13,9 +13,9 @@ from course_lib.checks.ddp_layout import layout
 from course_lib.checks.report import Wrong, vector
 from course_lib.checks.subject import AnswerError, Subject
 from course_lib.checks.suite import Draw, Suite
-from course_lib.measure import ddp_twin
+from course_lib.probes import ddp_twin
 
-DRIVE = "course_lib.measure.ddp_drive:"
+PROBE = "course_lib.probes.ddp:"
 CAP = 300  # bytes: two matrices of the model in a bucket, three buckets
 ALL = "left right"
 
@@ -86,7 +86,7 @@ def accumulated(subject: Subject, draw: Draw) -> None:
 def one_rank(subject: Subject, draw: Draw) -> None:
     """A world of one gives the gradients of the module; what is refused."""
     tried = "1 rank"
-    facts, expected = _rehearse(subject, draw, [[[ALL]]], CAP, tried, drive="one_rank")
+    facts, expected = _rehearse(subject, draw, [[[ALL]]], CAP, tried, probe="one_rank")
     _gradients(facts[0]["updates"][0], expected[0], tried, 1)
     found = facts[0]["errors"]
     if found["no_room"] != "ValueError":
@@ -106,12 +106,12 @@ def _rehearse(
     plans: Sequence[ddp_twin.Plan],
     cap: int,
     tried: str,
-    drive: str = "buckets",
+    probe: str = "buckets",
 ) -> tuple[list[dict], list[dict[str, Tensor]]]:
     """Facts by rank, and by update the gradients that every rank should have."""
     seed = draw.seed + 3
     try:
-        ranks = subject.run_ranks([(seed, cap, plan) for plan in plans], drive=DRIVE + drive)
+        ranks = subject.run_ranks([(seed, cap, plan) for plan in plans], probe=PROBE + probe)
     except AnswerError as failure:
         if "finish" in str(failure.error):
             raise _stale(tried, str(failure.error)[:76]) from None

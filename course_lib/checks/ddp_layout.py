@@ -7,7 +7,7 @@ from course_lib.checks.report import Wrong
 from course_lib.checks.subject import AnswerError, Subject
 from course_lib.checks.suite import Draw
 
-DRIVE = "course_lib.measure.ddp_drive:filled"
+PROBE = "course_lib.probes.ddp:filled"
 Layout = list[list[int]]
 
 
@@ -18,7 +18,7 @@ def layout(subject: Subject, draw: Draw) -> None:
     shapes += [(draw.size(10, 12, 14), kind) for kind in kinds[4:7]] + [(80, ""), (10, "")]
     cap = 4 * draw.size(30, 34)
     try:
-        (rank,) = subject.run_ranks([(shapes, cap)], drive=DRIVE)
+        (rank,) = subject.run_ranks([(shapes, cap)], probe=PROBE)
     except AnswerError as failure:
         if "require gradient" not in str(failure.error):
             raise

@@ -9,15 +9,15 @@ from course_lib.checks.ddp_buckets import all_reduces, gradients_differ, ready_a
 from course_lib.checks.report import Wrong
 from course_lib.checks.subject import AnswerError, Subject
 from course_lib.checks.suite import Draw, Suite
-from course_lib.measure import ddp_twin
+from course_lib.probes import ddp_twin
 
-DRIVE = "course_lib.measure.ddp_drive:"
+PROBE = "course_lib.probes.ddp:"
 CAP = 300  # bytes: two matrices in a bucket, three buckets
 
 
 def context(subject: Subject, draw: Draw) -> None:
     """`syncing` inside, behind, one in another, and after an error."""
-    (rank,) = subject.run_ranks([()], drive=DRIVE + "flags")
+    (rank,) = subject.run_ranks([()], probe=PROBE + "flags")
     found = rank.value
     tried = "with copy.no_sync(): on one rank"
     facts = dict(tried=tried, expected="copy.syncing False inside, True behind it",
@@ -64,7 +64,7 @@ def _updates(subject: Subject, draw: Draw, plans: Sequence[ddp_twin.Plan]) -> No
     k, seed = len(plans[0][0]), draw.seed + 3
     tried = f"{len(plans)} ranks, {k} micro-batches, all but the last in no_sync()"
     try:
-        ranks = subject.run_ranks([(seed, CAP, plan) for plan in plans], drive=DRIVE + "no_sync")
+        ranks = subject.run_ranks([(seed, CAP, plan) for plan in plans], probe=PROBE + "no_sync")
     except AnswerError as failure:
         if "finish" not in str(failure.error):
             raise

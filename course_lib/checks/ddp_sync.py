@@ -13,7 +13,7 @@ from course_lib.checks.report import Wrong, number, vector
 from course_lib.checks.subject import AnswerError, Subject
 from course_lib.checks.suite import Draw, Suite
 
-DRIVE = "course_lib.measure.ddp_drive:sync"
+PROBE = "course_lib.probes.ddp:sync"
 SHAPES = [(2, 3), (4,), (3,), (3,)]
 Grads = list[Tensor | None]
 
@@ -124,7 +124,7 @@ def _gradients(draw: Draw, world_size: int) -> tuple[list[Tensor], list[Grads]]:
 
 
 def _run(subject: Subject, params: list[Tensor], by_rank: list[Grads]) -> list[dict]:
-    ranks = subject.run_ranks([([(params, grads)],) for grads in by_rank], drive=DRIVE)
+    ranks = subject.run_ranks([([(params, grads)],) for grads in by_rank], probe=PROBE)
     return [rank.value[0] for rank in ranks]
 
 

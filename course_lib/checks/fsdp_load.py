@@ -13,7 +13,7 @@ from course_lib.checks.fsdp_save import PARTS, PLAIN, driven, shapes
 from course_lib.checks.report import Wrong
 from course_lib.checks.subject import Subject
 from course_lib.checks.suite import Draw, Suite
-from course_lib.measure.known_state import digest, known, plain_state, random_numbers
+from course_lib.probes.known_state import digest, known, plain_state, random_numbers
 
 OTHER = 100  # between the seed of what was saved and that of the trainer that loads
 SENT_BYTES = 1000  # objects that ranks exchange while they load; one matrix is more

@@ -1,6 +1,6 @@
 """What the suites of lesson 21 ask of ranks: decisions, runs, and one process beside them.
 
-The drivers on the ranks are those of course_lib/measure/fsdp_drive.py.
+The probes on the ranks are those of course_lib/probes/fsdp.py.
 """
 
 import functools
@@ -13,9 +13,9 @@ from course_lib.checks.report import Wrong, number
 from course_lib.checks.subject import Subject
 from course_lib.checks.suite import Draw
 from course_lib.gpt import GPT
-from course_lib.measure.fsdp_drive import T, V, config
+from course_lib.probes.fsdp import T, V, config
 
-DRIVE = "course_lib.measure.fsdp_drive:"
+PROBE = "course_lib.probes.fsdp:"
 ROWS = 2
 # Between sums of the same numbers in another order: float32 keeps 6e-8, the norm was seen to differ
 # by 1e-6. A mean over the wrong number of ranks is off by 2 and more.
@@ -24,7 +24,7 @@ CLOSE = 1e-4
 
 def decided(subject: Subject, method: str, cases: list[dict], ranks: int = 1) -> list[Any]:
     """What `method` says in each case; all ranks must say the same."""
-    found = subject.run_ranks([(method, cases)] * ranks, drive=DRIVE + "decide")
+    found = subject.run_ranks([(method, cases)] * ranks, probe=PROBE + "decide")
     for rank, one in enumerate(found):
         if one.value != found[0].value:
             raise Wrong("OTHER", "the ranks decide differently", tried=f"{ranks} ranks",
@@ -37,7 +37,7 @@ def observed(subject: Subject, draw: Draw, cases: list[dict], ranks: int,
              peak: bool = False) -> list[list[dict]]:  # fmt: skip
     """By case and rank: what a forward and a backward pass held and sent."""
     args = [(cases, *rows, peak) for rows in batch(draw.seed, ranks)]
-    found = subject.run_ranks(args, drive=DRIVE + "observe")
+    found = subject.run_ranks(args, probe=PROBE + "observe")
     return [[rank.value[i] for rank in found] for i in range(len(cases))]
 
 

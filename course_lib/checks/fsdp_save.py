@@ -1,6 +1,6 @@
 """Checks of lesson 22: FSDPTrainer.save_checkpoint.
 
-Oracle: a state whose every number follows from a seed (`measure/known_state.py` puts it
+Oracle: a state whose every number follows from a seed (`probes/known_state.py` puts it
 into a trainer on each rank), which has to be in the files, whole, by name, and nowhere on the way.
 """
 
@@ -12,17 +12,10 @@ from course_lib.checks.report import Wrong
 from course_lib.checks.subject import AnswerError, Subject
 from course_lib.checks.suite import Draw, Suite
 from course_lib.gpt import GPT, GPTConfig
-from course_lib.local_ranks import Rank
-from course_lib.measure.known_state import (
-    SHAPE,
-    V,
-    digest,
-    known,
-    plain_state,
-    random_numbers,
-)
+from course_lib.probes.known_state import SHAPE, V, digest, known, plain_state, random_numbers
+from course_lib.ranks.local_ranks import Rank
 
-DRIVE = "course_lib.measure.fsdp_checkpoint_drive:"
+PROBE = "course_lib.probes.fsdp_checkpoint:"
 PARTS = {
     "model": ("MODEL", "the weights", "training begins again from nothing."),
     "optimizer": ("OPTIMIZER", "the optimizer", "the first loss after the resume is still right."),
@@ -70,9 +63,9 @@ def of_first(path: str, seed: int) -> str:
 
 
 def driven(subject: Subject, args_by_rank: list[tuple], name: str) -> list[Rank]:
-    """What a driver gives on each rank; RANKS-DIFFER where gloo ended a rank over a message."""
+    """What a probe gives on each rank; RANKS-DIFFER where gloo ended a rank over a message."""
     try:
-        return subject.run_ranks(args_by_rank, drive=DRIVE + name)
+        return subject.run_ranks(args_by_rank, probe=PROBE + name)
     except AnswerError as failure:
         if "ended without a word" not in str(failure):
             raise

@@ -12,7 +12,7 @@ from course_lib.checks.report import Wrong, number, vector
 from course_lib.checks.subject import Subject
 from course_lib.checks.suite import Draw, Suite
 
-DRIVE = "course_lib.measure.kernel_drive:launched"
+PROBE = "course_lib.probes.kernel:launched"
 EPS = 1e-5
 # a sum of at most a thousand squares, a root and two products in float32, each rounded at 6e-8
 CLOSE = dict(rtol=1e-5, atol=1e-6)
@@ -31,7 +31,7 @@ def _case(x: Tensor, weight: Tensor, *, gap: int = 0, eps: float = EPS, block: i
 
 def _launched(subject: Subject, case: dict, tried: str) -> dict:
     """What came of one launch that stayed inside of its tensors and wrote all of out."""
-    found = subject.drive(DRIVE, [case])[0]
+    found = subject.probe(PROBE, [case])[0]
     _refused(found, tried)
     missing = found["stores"][2] == 0
     if missing.all():

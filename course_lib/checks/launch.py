@@ -9,7 +9,7 @@ from typing import Any
 from course_lib.checks.report import Wrong
 from course_lib.checks.subject import AnswerError, Subject
 from course_lib.checks.suite import Draw, Suite
-from course_lib.measure.seats import environment
+from course_lib.probes.seats import environment
 
 KEYS = ("rank", "local_rank", "world_size", "device")
 Seat = tuple[Any, ...]
@@ -199,7 +199,7 @@ def _right_kind(failure: AnswerError, tried: str) -> None:
 def real_ranks(subject: Subject, draw: Draw) -> None:
     """Four processes, told that they are two machines, find each other by what the answer says."""
     tried = "4 processes as 2 machines x 2 ranks, no GPU"
-    found = subject.run_ranks([(2,)] * 4, drive="course_lib.measure.seats:meet")
+    found = subject.run_ranks([(2,)] * 4, probe="course_lib.probes.seats:meet")
     said = [tuple(member.value["said"].get(key) for key in KEYS) for member in found]
     right = [(rank, rank % 2, 4, "cpu") for rank in range(4)]
     met = [member.value["met"] for member in found]
@@ -220,7 +220,7 @@ SUITES = (
         proved="one script runs alone and on many machines, with GPUs or without; ranks that\n"
         "are too many stop together.",
         remember="RANK says whose data and who saves, LOCAL_RANK says which GPU.",
-        next_step="`torchrun -m course_lib.ddp_trainer --mine`: the trainer asks your function.",
+        next_step="`torchrun -m course_lib.training.ddp_trainer --mine`: the trainer asks your function.",
         ranks=4,
         limit_s=12.0,
     ),

@@ -15,7 +15,7 @@ from course_lib.checks.loss_scaling_mistakes import KINDS, mistakes, model, patt
 from course_lib.checks.report import Wrong, number, vector
 from course_lib.checks.subject import Subject
 from course_lib.checks.suite import DYNAMO, Draw, Suite
-from course_lib.loss_scaling import LARGEST
+from course_lib.training.loss_scaling import LARGEST
 
 CLOSE = dict(rtol=1e-4, atol=1e-6)  # float32 and a norm: 1e-6; no pattern comes nearer than 1e-2
 Gradients = Sequence[Tensor | None]

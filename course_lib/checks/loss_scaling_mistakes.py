@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from course_lib.checks.expect import Pattern
-from course_lib.loss_scaling import LARGEST
+from course_lib.training.loss_scaling import LARGEST
 
 KINDS = "gggg bggg bbgg ggbb gggg gg".replace(" ", "")
 

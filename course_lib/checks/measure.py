@@ -1,6 +1,6 @@
 """Checks of lesson 11, first part: stopwatch.
 
-Time is a number that moves only when a made-up function works (measure/clock_drive.py), so every
+Time is a number that moves only when a made-up function works (probes/clock.py), so every
 answer has exact values, on any machine, in no time.
 """
 
@@ -12,12 +12,12 @@ from course_lib.checks.report import Wrong, number, vector
 from course_lib.checks.subject import Subject
 from course_lib.checks.suite import Draw, Suite
 
-DRIVE = "course_lib.measure.clock_drive:timed"
+PROBE = "course_lib.probes.clock:timed"
 CLOSE = 1e-9  # the clock stands near 100, where float64 is good to 1e-14
 
 
 def _asked(subject: Subject, *cases: dict) -> list[dict]:
-    return subject.drive(DRIVE, list(cases))
+    return subject.probe(PROBE, list(cases))
 
 
 def _three(found: dict, tried: str) -> tuple[float, float, float]:

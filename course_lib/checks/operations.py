@@ -1,6 +1,6 @@
 """Checks of lesson 13, first part: Operations.
 
-The programs are those of measure/operations_drive.py, run in a process of their own. What each must
+The programs are those of probes/operations.py, run in a process of their own. What each must
 note follows from the sizes of its tensors: no clock, no tolerance.
 """
 
@@ -12,9 +12,9 @@ from torch import Tensor
 from course_lib.checks.report import Wrong
 from course_lib.checks.subject import Subject
 from course_lib.checks.suite import DYNAMO, Draw, Suite
-from course_lib.measure.operations_drive import PROGRAMS
+from course_lib.probes.operations import PROGRAMS
 
-DRIVE = "course_lib.measure.operations_drive:"
+PROBE = "course_lib.probes.operations:"
 Seen = list[tuple[str, int, int]]
 Ways = Sequence[tuple[Seen, str, str, str]]
 VIEWS = set("detach unsqueeze expand split view t t_ unsqueeze_ _unsafe_view".split())
@@ -39,7 +39,7 @@ def _given(draw: Draw) -> tuple[list[Tensor], int, int]:
 
 def _run(subject: Subject, given: list[Tensor], *names: str) -> list[dict]:
     """What was observed of each program; results that differ are said here."""
-    found = subject.drive(DRIVE + "observed", list(names), given)
+    found = subject.probe(PROBE + "observed", list(names), given)
     for name in names:
         if found[name]["before"]:
             raise Wrong("OPS-SHARED", "a new counter is not empty", tried="a counter for each program",
@@ -261,7 +261,7 @@ def two_at_once(subject: Subject, draw: Draw) -> None:
     """One inside the other: both see what happens inside; used again, it goes on."""
     given, R, C = _given(draw)
     n = 4 * R * C
-    found = subject.drive(DRIVE + "nested", given)
+    found = subject.probe(PROBE + "nested", given)
     outer, inner, again = ([tuple(e) for e in seen] for seen in found)
     mul, add, sub = ("mul", n, n), ("add", 2 * n, n), ("sub", 2 * n, n)
     tried = "with outer: x * 2; with inner: x + y. Then inner again: x - y"

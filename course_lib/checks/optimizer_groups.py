@@ -9,7 +9,7 @@ from torch import Tensor
 from course_lib.checks.report import Wrong, number
 from course_lib.checks.subject import AnswerError, Module, Subject
 from course_lib.checks.suite import DYNAMO, Draw, Suite
-from course_lib.train_config import TrainConfig
+from course_lib.training.train_config import TrainConfig
 
 V = 37
 

@@ -13,9 +13,9 @@ import torch
 from course_lib.checks.report import Wrong
 from course_lib.checks.subject import AnswerError, Subject
 from course_lib.checks.suite import DYNAMO, Draw, Suite
+from course_lib.fast.recompute import half_blocks, loss_by_plan
 from course_lib.gpt import GPT, GPTConfig
 from course_lib.measure.memory import saved_bytes
-from course_lib.recompute import half_blocks, loss_by_plan
 
 PRESET = "activations:selective"
 

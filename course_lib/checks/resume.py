@@ -17,8 +17,8 @@ from torch import Tensor
 from course_lib.checks.report import Wrong, vector
 from course_lib.checks.subject import AnswerError, Module, Subject
 from course_lib.checks.suite import DYNAMO, Draw, Suite
-from course_lib.ddp_trainer import DistributedTrainer
-from course_lib.train_config import TrainConfig
+from course_lib.training.ddp_trainer import DistributedTrainer
+from course_lib.training.train_config import TrainConfig
 
 V, FOLDERS = 37, itertools.count()
 PARTS = {
@@ -69,7 +69,7 @@ def known_state(draw: Draw, tokens: Tensor) -> dict:
 
 
 def random_states(seed: int) -> dict:
-    """The random states that a seed leads to, as `checkpoint.random_states` writes them."""
+    """The random states that a seed leads to, as `random_states` writes them."""
     name, keys, *rest = np.random.RandomState(seed).get_state()
     version, numbers, spare = random.Random(seed).getstate()
     return {"python": [version, list(numbers), spare], "numpy": [name, keys.tolist(), *rest],
@@ -270,7 +270,7 @@ SUITES = (
         proved="every part is in the file with the value it had, nothing in it needs code\n"
         "to be read, and a run that resumes gives the same losses to the bit.",
         remember="weights are a third of a training state: AdamW's moments are the other two.",
-        next_step="`checkpoint.load(path)` on your file, and look at each part.",
+        next_step="`single_file.load(path)` on your file, and look at each part.",
         loads=(DYNAMO,),
     ),
 )

@@ -130,7 +130,7 @@ def unwraps(subject: Subject, draw: Draw) -> None:
         )
         facts = dict(tried=f"weights called {prefix}norm.weight and so on",
                      expected=f"norm.weight {vector(known['model']['norm.weight'], 3)} in the trainer",
-                     look="`checkpoint.plain_names`, and what it is given.")  # fmt: skip
+                     look="`plain_names`, and what it is given.")  # fmt: skip
         try:
             with own_random():
                 trainer.method("load_checkpoint", path)
@@ -164,7 +164,7 @@ def refuses_whole(subject: Subject, draw: Draw) -> None:
         expected = "a ValueError, and the trainer as it was"
         if said is None:
             raise Wrong("LOAD-ACCEPTS", "a checkpoint that does not fit is loaded", tried=tried,
-                        expected=expected, got="no error", look="`checkpoint.refuse_other_shapes`, and "
+                        expected=expected, got="no error", look="`refuse_other_shapes`, and "
                         "`strict=`.", hides="what is missing stays as it was drawn.")  # fmt: skip
         after = _held(trainer)
         changed = [
@@ -176,7 +176,7 @@ def refuses_whole(subject: Subject, draw: Draw) -> None:
                         look="the order: all that may refuse comes before all that changes.")  # fmt: skip
         if not right:
             raise Wrong("LOAD-ERROR", "refused with another error", tried=tried, expected=expected,
-                        got=said[:150], look="`checkpoint.refuse_other_shapes` says it in a line.")  # fmt: skip
+                        got=said[:150], look="`refuse_other_shapes` says it in a line.")  # fmt: skip
 
 
 def other_ranks(subject: Subject, draw: Draw) -> None:

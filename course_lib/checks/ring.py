@@ -1,6 +1,6 @@
 """What the checks of both rings share: several ranks asked at once, and what they send and hold.
 
-Drivers stand in measure/ring_drive.py; there a worker of the judge can import them too.
+Probes stand in probes/ring.py; there a worker of the judge can import them too.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,12 +12,12 @@ from torch import Tensor
 from course_lib.checks.report import Wrong, number, vector
 from course_lib.checks.subject import AnswerError, Subject
 
-DRIVE = "course_lib.measure.ring_drive:"
+PROBE = "course_lib.probes.ring:"
 
 
 @dataclass(frozen=True)
 class Done:
-    """What one call did on one rank; the fields are told in `ring_drive.calls`."""
+    """What one call did on one rank; the fields are told in `ring.calls`."""
 
     value: object
     same: bool
@@ -36,14 +36,14 @@ class Done:
 def on_ranks(subject: Subject, inputs_by_rank: Sequence[Sequence[Tensor]]) -> list[list[Done]]:
     """Case by case, then by rank, what the answer does with each input."""
     given = [(list(inputs),) for inputs in inputs_by_rank]
-    ranks = subject.run_ranks(given, drive=DRIVE + "calls")
+    ranks = subject.run_ranks(given, probe=PROBE + "calls")
     cases = zip(*(rank.value for rank in ranks), strict=True)
     return [[Done(**found) for found in case] for case in cases]
 
 
 def in_pairs(subject: Subject, inputs: Sequence[Tensor]) -> list[Done]:
     """By rank, what the answer does in a group: 0 and 2 are one, 1 and 3 another."""
-    ranks = subject.run_ranks([(x,) for x in inputs], drive=DRIVE + "in_pairs")
+    ranks = subject.run_ranks([(x,) for x in inputs], probe=PROBE + "in_pairs")
     return [Done(**rank.value[0]) for rank in ranks]
 
 
@@ -143,7 +143,7 @@ def keeps_the_result_alone(done: Sequence[Done], num_bytes: int, tried: str) -> 
 def refuses(subject: Subject, inputs: Sequence[Tensor], wrong: Callable[[str], Wrong]) -> None:
     """The answer raises ValueError for these inputs, on every rank; else `wrong(what it did)`."""
     try:
-        ranks = subject.run_ranks([(x,) for x in inputs], drive=DRIVE + "refusal")
+        ranks = subject.run_ranks([(x,) for x in inputs], probe=PROBE + "refusal")
         found = [tuple(rank.value) for rank in ranks]
     except AnswerError as failure:
         if isinstance(failure.error, NotImplementedError):

@@ -16,7 +16,7 @@ from course_lib.checks.expect import Pattern
 from course_lib.checks.report import Wrong, number, vector
 from course_lib.checks.subject import AnswerError, Module, Subject
 from course_lib.checks.suite import DYNAMO, Draw, Suite
-from course_lib.train_config import TrainConfig
+from course_lib.training.train_config import TrainConfig
 
 VOCAB = 11
 TOLERANCE = 1e-6

@@ -10,9 +10,9 @@ from torch import Tensor
 from course_lib.checks.report import Wrong, number
 from course_lib.checks.subject import Subject
 from course_lib.checks.suite import Draw, Suite
-from course_lib.measure.sharding_drive import LAYERS, Odd, T, V, gpt
+from course_lib.probes.mini_fsdp import LAYERS, Odd, T, V, gpt
 
-DRIVE = "course_lib.measure.sharding_drive:"
+PROBE = "course_lib.probes.mini_fsdp:"
 FREES, KEEPS = {}, {"reshard_after_forward": False}
 SCALE = "AdamW divides by the size of the gradient: its losses look right."
 
@@ -25,7 +25,7 @@ def _batch(draw: Draw, ranks: int) -> list[tuple[Tensor, Tensor]]:
 def _observed(subject: Subject, draw: Draw, cases: list[dict], ranks: int):
     """Facts by case and rank, and loss and gradients of one process."""
     rows = _batch(draw, ranks)
-    found = subject.run_ranks([(cases, *part, draw.seed) for part in rows], drive=DRIVE + "observe")
+    found = subject.run_ranks([(cases, *part, draw.seed) for part in rows], probe=PROBE + "observe")
     model = gpt(draw.seed)
     loss = model(*(torch.cat(side) for side in zip(*rows, strict=True)))[1]
     loss.backward()
@@ -204,7 +204,7 @@ def odd_cases(subject: Subject, draw: Draw) -> None:
                     got=f"gathered in {kept[0]['open_eval']} wrappers",
                     hides="no backward pass comes that would free them.", look="`forward`.")  # fmt: skip
     batches = [[draw.randn(3, 5) for _ in range(2)] for _ in range(4)]
-    ranks = subject.run_ranks([(part, draw.seed) for part in batches], drive=DRIVE + "odd")
+    ranks = subject.run_ranks([(part, draw.seed) for part in batches], probe=PROBE + "odd")
     model = Odd(draw.seed)
     for x in [x for part in batches for x in part]:
         (model(x).pow(2).mean() / 4).backward()

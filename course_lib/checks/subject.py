@@ -14,9 +14,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from course_lib import local_ranks
 from course_lib.checks.report import Wrong
 from course_lib.measure.memory import saved_bytes
+from course_lib.ranks import local_ranks
 
 RANKS_S = 8.0
 """Seconds that the ranks of one `run_ranks` have, start included; less than a suite's limit."""
@@ -55,9 +55,9 @@ class Subject(Protocol):
     def vjp(self, *args, upstream: Tensor) -> list[Tensor | None]: ...
     def module(self, *args, seed: int = 0, **kwargs) -> Module: ...
     def run_ranks(
-        self, args_by_rank: Sequence[tuple], *, drive: str | None = None
+        self, args_by_rank: Sequence[tuple], *, probe: str | None = None
     ) -> list[local_ranks.Rank]: ...
-    def drive(self, name: str, *args) -> Any: ...
+    def probe(self, name: str, *args) -> Any: ...
 
 
 class LocalSubject:
@@ -86,18 +86,18 @@ class LocalSubject:
             return LocalModule(self._run(self.answer, args, kwargs), self)
 
     def run_ranks(
-        self, args_by_rank: Sequence[tuple], *, drive: str | None = None
+        self, args_by_rank: Sequence[tuple], *, probe: str | None = None
     ) -> list[local_ranks.Rank]:
         """`answer(*args_by_rank[rank])` on each rank of a gloo group, each in a process of its own.
 
-        With `drive` "module:name" of the library, `name(answer, *args_by_rank[rank])` on each.
+        With `probe` "module:name" of the library, `name(answer, *args_by_rank[rank])` on each.
         Raises Wrong with the code RANKS-STUCK when some ranks wait for others for ever. A suite
         that calls this says with `Suite.ranks` how many there are at most.
         """
         began = time.perf_counter()
         given = [tuple(_clone(a) for a in args) for args in args_by_rank]
         try:
-            return local_ranks.run(self.answer, given, seconds=RANKS_S, drive=drive)
+            return local_ranks.run(self.answer, given, seconds=RANKS_S, probe=probe)
         except local_ranks.RankFailed as failure:
             error = failure.rebuilt()
             raise AnswerError(error) from error
@@ -106,14 +106,14 @@ class LocalSubject:
         finally:
             self.seconds += time.perf_counter() - began
 
-    def drive(self, name: str, *args) -> Any:
+    def probe(self, name: str, *args) -> Any:
         """`name` "module:function" of the library, as function(answer, *args), in another process.
 
         For answers that want what cannot be sent to them, such as a clock, and for those that
         could leave a mark on this process. OutOfTime when it does not come back.
         """
         try:
-            return self.run_ranks([args], drive=name)[0].value
+            return self.run_ranks([args], probe=name)[0].value
         except Wrong:  # one rank waits for nobody
             raise OutOfTime from None
 

@@ -16,7 +16,7 @@ from course_lib.checks.report import Wrong, number, vector
 from course_lib.checks.subject import AnswerError, Module, Subject
 from course_lib.checks.suite import DYNAMO, Draw, Suite
 from course_lib.checks.train_step_mistakes import Batches, Plain
-from course_lib.train_config import TrainConfig
+from course_lib.training.train_config import TrainConfig
 
 V, B, T, LR = 37, 2, 8, 1e-3
 KEYS = ("loss", "grad_norm", "lr")
@@ -124,7 +124,7 @@ def _not_finite(found: dict, batches: Batches, tried: str) -> Wrong:
     if 0 in mistakes.counted(batches):
         return Wrong("TRAIN-EMPTY", "a micro-batch without counted targets spoils the update",
                      fits="the mean of nothing is nan, and nan times a share of 0 is nan.",
-                     look="what computes the loss: `self._mean_loss` gives 0 there.",
+                     look="what computes the loss: `self.mean_loss` gives 0 there.",
                      preset="accumulation:empty", **facts)  # fmt: skip
     return Wrong("NAN", "a result is NaN or infinite", **facts,
                  look="divisions, and the limit of the clipping.")  # fmt: skip
@@ -320,7 +320,7 @@ def scaled(subject: Subject, draw: Draw) -> None:
                     hides="off a GPU nothing; in float16 every update would be clipped.",
                     look="`self.scaler.unscale_`, and where it stands.")  # fmt: skip
     raise Wrong("OTHER", "the gradient in float16 is another one", **facts,
-                look="`self._mean_loss`, `self._backward`, `self.scaler`.")  # fmt: skip
+                look="`self.mean_loss`, `self.backward`, `self.scaler`.")  # fmt: skip
 
 
 def _bare(tried: str) -> Wrong:
@@ -328,7 +328,7 @@ def _bare(tried: str) -> Wrong:
                  expected="a loss that is multiplied before its backward pass",
                  got="gradients of the plain loss, too small for float16",
                  fits="a `.backward()` of its own: neither scale nor ranks are in it.",
-                 look="`self._backward`.")  # fmt: skip
+                 look="`self.backward`.")  # fmt: skip
 
 
 SUITES = (

@@ -17,7 +17,7 @@ from torch.func import functional_call
 from course_lib.checks.report import Wrong, number, vector
 from course_lib.checks.subject import AnswerError
 from course_lib.gpt import GPT, GPTConfig
-from course_lib.train_config import TrainConfig
+from course_lib.training.train_config import TrainConfig
 
 Batches = list[tuple[Tensor, Tensor]]
 Clip = Callable[[list, float], object]

@@ -15,7 +15,7 @@ from course_lib.checks.report import Wrong
 from course_lib.checks.subject import AnswerError, Subject
 from course_lib.checks.suite import Draw, Suite
 from course_lib.checks.zero_mistakes import SETTINGS, STATE, Case, case
-from course_lib.measure.traffic import sent_bytes
+from course_lib.ranks.traffic import sent_bytes
 
 RESULTS = ("weights", *STATE)
 HARMLESS = {"reduce_scatter", "allgather", "send", "recv", "barrier"}
@@ -23,11 +23,11 @@ HARMLESS = {"reduce_scatter", "allgather", "send", "recv", "barrier"}
 CLOSE = dict(rtol=1e-5, atol=1e-6)
 
 
-def _run(subject: Subject, cases: Sequence[Case], drive: str = "updates") -> list[list[dict]]:
+def _run(subject: Subject, cases: Sequence[Case], probe: str = "updates") -> list[list[dict]]:
     """What each case gave, by case and then by rank."""
     ranks = cases[0].ranks
     given = [([(c.inputs(rank), SETTINGS) for c in cases],) for rank in range(ranks)]
-    found = subject.run_ranks(given, drive=f"course_lib.measure.zero_drive:{drive}")
+    found = subject.run_ranks(given, probe=f"course_lib.probes.zero:{probe}")
     return [[rank.value[i] for rank in found] for i in range(len(cases))]
 
 
@@ -196,7 +196,7 @@ def groups(subject: Subject, draw: Draw) -> None:
     given = [([(pairs[rank // 2].inputs(rank % 2), SETTINGS)],) for rank in range(4)]
     facts = dict(tried=tried, look="every call that takes a `group`.")
     try:
-        found = subject.run_ranks(given, drive="course_lib.measure.zero_drive:updates_in_pairs")
+        found = subject.run_ranks(given, probe="course_lib.probes.zero:updates_in_pairs")
         for c, ranks in zip(pairs, (found[:2], found[2:]), strict=True):
             _form(c, [r.value[0] for r in ranks], tried)
             _values(c, [r.value[0] for r in ranks], tried)

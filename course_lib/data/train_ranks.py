@@ -29,8 +29,8 @@ from pathlib import Path
 
 import regex
 
-from course_lib.corpus import Corpus
-from course_lib.tokenizer import COURSE_RANKS, GPT2_PATTERN, read_ranks, write_ranks
+from course_lib.data.corpus import Corpus
+from course_lib.data.tokenizer import COURSE_RANKS, GPT2_PATTERN, read_ranks, write_ranks
 
 NUM_BYTES = 256
 VOCAB_SIZE = 8192
@@ -147,7 +147,7 @@ def train(words: Counter[bytes], num_ranks: int) -> dict[bytes, int]:
 def origin(corpus: Corpus) -> dict:
     """What the ranks are made from, with the version of Python, since its library changes."""
     return {
-        "text": "sources of the Python standard library (course_lib.corpus.Corpus.default)",
+        "text": "sources of the Python standard library (course_lib.data.corpus.Corpus.default)",
         "python": platform.python_version(),
         "text_bytes": corpus.num_bytes,
         "text_sha256": corpus.sha256,

@@ -165,7 +165,7 @@ def _python() -> Finding:
 
 
 def _tokenizer() -> Finding:
-    from course_lib.tokenizer import Tokenizer
+    from course_lib.data.tokenizer import Tokenizer
 
     tokenizer, text = Tokenizer.course(), "One rank, two ranks."
     if tokenizer.decode(tokenizer.encode(text)) != text:
@@ -174,7 +174,7 @@ def _tokenizer() -> Finding:
 
 
 def _corpus() -> Finding:
-    from course_lib.corpus import Corpus
+    from course_lib.data.corpus import Corpus
 
     corpus = Corpus.default()
     size = sum(file.num_bytes for file in corpus.files) / 1e6

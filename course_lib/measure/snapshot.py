@@ -25,7 +25,7 @@ def memory_snapshot(path: str | Path, *, max_entries: int = 100_000) -> Iterator
         raise ValueError(
             "a memory snapshot needs CUDA, and this machine has none: for the bytes that a forward "
             "pass keeps use course_lib.measure.memory.saved_bytes, for the peak of a block "
-            "course_lib.measure.traffic.Held; both count on a CPU"
+            "course_lib.measure.held.Held; both count on a CPU"
         )
     record = torch.cuda.memory._record_memory_history  # private by name, documented all the same
     record(max_entries=max_entries, clear_history=True)

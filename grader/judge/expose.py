@@ -26,7 +26,7 @@ def readable_paths() -> list[tuple[str, int]]:
              for rule in landlock.cover(found, ours)]  # fmt: skip
     for folder in _import_folders():
         rules += landlock.cover(folder, ours)
-    data = Path(find_spec("course_lib").origin).resolve().parent / "data"
+    data = Path(find_spec("course_lib").origin).resolve().parent / "data/assets"
     rules += [(str(path), landlock.READ) for path in data.glob("*.[jt]*")]  # the tokenizer's files
     # gloo lists the PCI devices and reads the class of each, even to use the loopback
     kinds = (d.resolve() / "class" for d in Path("/sys/bus/pci/devices").glob("*"))

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from course_lib.checks import subject
 from course_lib.checks.subject import AnswerError, OutOfTime, _refuse_changed, ranks_stuck
-from course_lib.local_ranks import Rank
+from course_lib.ranks.local_ranks import Rank
 from grader.judge import wire
 from grader.judge.nursery import Worker
 
@@ -67,18 +67,18 @@ class RemoteSubject:
             self._lose("protocol", "a module without a number")
         return RemoteModule(self, number)
 
-    def run_ranks(self, args_by_rank: Sequence[tuple], *, drive: str | None = None) -> list[Rank]:
+    def run_ranks(self, args_by_rank: Sequence[tuple], *, probe: str | None = None) -> list[Rank]:
         """As `LocalSubject.run_ranks`; what the ranks say of themselves is the worker's word."""
-        said = self.ask("ranks", *args_by_rank, seconds=subject.RANKS_S, drive=drive)
+        said = self.ask("ranks", *args_by_rank, seconds=subject.RANKS_S, probe=probe)
         if isinstance(said, str):
             raise ranks_stuck(len(args_by_rank), said[:200])
         if not isinstance(said, list) or len(said) != len(args_by_rank):
             self._lose("protocol", "results of ranks that are none")
         return [self._rank(found) for found in said]
 
-    def drive(self, name: str, *args) -> Any:
-        """As `LocalSubject.drive`; the worker is another process already."""
-        return self.ask("drive", *args, drive=name)
+    def probe(self, name: str, *args) -> Any:
+        """As `LocalSubject.probe`; the worker is another process already."""
+        return self.ask("probe", *args, probe=name)
 
     def _rank(self, found: Any) -> Rank:
         value, seen, held = found if isinstance(found, tuple) and len(found) == 3 else (0, 0, 0)

@@ -44,8 +44,8 @@ ARRAYS = {
 }  # fmt: skip
 SENT = {
     "GPTConfig": "course_lib.gpt",
-    "CharTokenizer": "course_lib.tokenizer",
-    "TrainConfig": "course_lib.train_config",
+    "CharTokenizer": "course_lib.data.tokenizer",
+    "TrainConfig": "course_lib.training.train_config",
 }
 KINDS = frozenset(
     "set frozenset bytes bytearray complex function method generator range type module object slice "

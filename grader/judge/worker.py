@@ -6,8 +6,8 @@ replies are values, on which the judge decides. So this file guards against acci
     prepare   card, context           erase the reference; imports and other definitions
     start     source, kind            run the answer's cell, find what the exercise names
     call      args, kwargs            answer(*args, **kwargs)
-    ranks     args by rank, drive     answer(*args) on each, or a driver of the library with it
-    drive     args, drive             driver(answer, *args)
+    ranks     args by rank, probe     answer(*args) on each, or a probe of the library with it
+    probe     args, probe             probe(answer, *args)
     vjp       args, upstream          gradients of sum(upstream * answer(*args))
     module    args, kwargs, seed      build answer(...), kept under a number
     forward, module_vjp, saved_bytes, to, method, state, load      of the module of that number
@@ -27,8 +27,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from course_lib import local_ranks
 from course_lib.measure.memory import saved_bytes
+from course_lib.ranks import local_ranks
 from grader.judge import cell, wire
 from grader.judge.erase import StillThere, erase
 
@@ -133,15 +133,15 @@ class Answer:
         """By rank (value, collectives, bytes held); or, in words, that they wait for ever."""
         try:
             ranks = local_ranks.run(self.answer, args, seconds=request["seconds"],
-                                    drive=request["drive"])  # fmt: skip
+                                    probe=request["probe"])  # fmt: skip
         except local_ranks.RankFailed as failure:
             raise Failed(failure.rebuilt()) from None
         except local_ranks.RanksStuck as stuck:
             return str(stuck)
         return [(rank.value, rank.collectives, rank.held_bytes) for rank in ranks]
 
-    def do_drive(self, args: tuple, request: dict) -> Any:
-        return _run(local_ranks.driven(self.answer, request["drive"]), args, {})
+    def do_probe(self, args: tuple, request: dict) -> Any:
+        return _run(local_ranks.driven(self.answer, request["probe"]), args, {})
 
     def do_vjp(self, args: tuple, request: dict) -> list[Tensor | None]:
         return _vjp(self.answer, args, request["upstream"], None)

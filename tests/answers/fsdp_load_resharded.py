@@ -19,7 +19,7 @@ class FSDPTrainer(fsdp_trainer.FSDPTrainer):
         self.scaler.load_state_dict(plain["scaler"])
         self.step, self.tokens_seen = plain["step"], plain["tokens_seen"]
         if len(plain["ranks"]) == self.world.world_size:
-            checkpoint.restore_random_states(plain["ranks"][self.world.rank])
+            restore_random_states(plain["ranks"][self.world.rank])
         return self.step
 
 # %% right model and optimizer apart
@@ -37,7 +37,7 @@ class FSDPTrainer(fsdp_trainer.FSDPTrainer):
         self.scaler.load_state_dict(plain["scaler"])
         self.step, self.tokens_seen = plain["step"], plain["tokens_seen"]
         if len(plain["ranks"]) == self.world.world_size:
-            checkpoint.restore_random_states(plain["ranks"][self.world.rank])
+            restore_random_states(plain["ranks"][self.world.rank])
         return self.step
 
 # %% right the random states first of all, the rest below
@@ -54,7 +54,7 @@ class FSDPTrainer(fsdp_trainer.FSDPTrainer):
             self.step = saved.plain["step"]
             ranks = saved.plain["ranks"]
             if len(ranks) == self.world.world_size:
-                checkpoint.restore_random_states(ranks[self.world.rank])
+                restore_random_states(ranks[self.world.rank])
         return 0 if saved is None else self.step
 
 # %% wrong LOAD-EMPTY something is always there
@@ -74,7 +74,7 @@ class FSDPTrainer(fsdp_trainer.FSDPTrainer):
         self.scaler.load_state_dict(plain["scaler"])
         self.step, self.tokens_seen = plain["step"], plain["tokens_seen"]
         if len(plain["ranks"]) == self.world.world_size:
-            checkpoint.restore_random_states(plain["ranks"][self.world.rank])
+            restore_random_states(plain["ranks"][self.world.rank])
         return self.step
 
 # %% wrong LOAD-NO-MOMENTS the weights alone
@@ -93,7 +93,7 @@ class FSDPTrainer(fsdp_trainer.FSDPTrainer):
         self.scaler.load_state_dict(plain["scaler"])
         self.step, self.tokens_seen = plain["step"], plain["tokens_seen"]
         if len(plain["ranks"]) == self.world.world_size:
-            checkpoint.restore_random_states(plain["ranks"][self.world.rank])
+            restore_random_states(plain["ranks"][self.world.rank])
         return self.step
 
 # %% wrong LOAD-NO-STEP resumes at step 0
@@ -115,7 +115,7 @@ class FSDPTrainer(fsdp_trainer.FSDPTrainer):
         self.scaler.load_state_dict(plain["scaler"])
         self.tokens_seen = plain["tokens_seen"]
         if len(plain["ranks"]) == self.world.world_size:
-            checkpoint.restore_random_states(plain["ranks"][self.world.rank])
+            restore_random_states(plain["ranks"][self.world.rank])
         return plain["step"]
 
 # %% wrong LOAD-NO-LOADER reads from the beginning
@@ -136,7 +136,7 @@ class FSDPTrainer(fsdp_trainer.FSDPTrainer):
         self.scaler.load_state_dict(plain["scaler"])
         self.step, self.tokens_seen = plain["step"], plain["tokens_seen"]
         if len(plain["ranks"]) == self.world.world_size:
-            checkpoint.restore_random_states(plain["ranks"][self.world.rank])
+            restore_random_states(plain["ranks"][self.world.rank])
         return self.step
 
 # %% wrong LOAD-WORLD another number of ranks refused
@@ -159,7 +159,7 @@ class FSDPTrainer(fsdp_trainer.FSDPTrainer):
         )
         self.scaler.load_state_dict(plain["scaler"])
         self.step, self.tokens_seen = plain["step"], plain["tokens_seen"]
-        checkpoint.restore_random_states(plain["ranks"][self.world.rank])
+        restore_random_states(plain["ranks"][self.world.rank])
         return self.step
 
 # %% wrong LOAD-WORLD a random state for every rank
@@ -180,7 +180,7 @@ class FSDPTrainer(fsdp_trainer.FSDPTrainer):
         )
         self.scaler.load_state_dict(plain["scaler"])
         self.step, self.tokens_seen = plain["step"], plain["tokens_seen"]
-        checkpoint.restore_random_states(plain["ranks"][self.world.rank])
+        restore_random_states(plain["ranks"][self.world.rank])
         return self.step
 
 # %% wrong LOAD-RANDOM rank 0's for all
@@ -201,7 +201,7 @@ class FSDPTrainer(fsdp_trainer.FSDPTrainer):
         )
         self.scaler.load_state_dict(plain["scaler"])
         self.step, self.tokens_seen = plain["step"], plain["tokens_seen"]
-        checkpoint.restore_random_states(plain["ranks"][0])
+        restore_random_states(plain["ranks"][0])
         return self.step
 
 # %% wrong LOAD-POSITION moments in the order of the parameters
@@ -220,7 +220,7 @@ class FSDPTrainer(fsdp_trainer.FSDPTrainer):
         self.scaler.load_state_dict(plain["scaler"])
         self.step, self.tokens_seen = plain["step"], plain["tokens_seen"]
         if len(plain["ranks"]) == self.world.world_size:
-            checkpoint.restore_random_states(plain["ranks"][self.world.rank])
+            restore_random_states(plain["ranks"][self.world.rank])
         return self.step
 
 # %% wrong LOAD-HALF-SAVE the last folder by name
@@ -230,7 +230,7 @@ class FSDPTrainer(fsdp_trainer.FSDPTrainer):
         if path is None and not folders:
             return 0
         path = Path(path or folders[-1])
-        plain = checkpoint.load(path / "plain.pt")
+        plain = single_file.load(path / "plain.pt")
         self.loader.load_state_dict(plain["loader"])
         model, optimizer = get_state_dict(self.plain_model, self.optimizer)
         state = {"model": model, "optimizer": optimizer}
@@ -240,7 +240,7 @@ class FSDPTrainer(fsdp_trainer.FSDPTrainer):
         self.scaler.load_state_dict(plain["scaler"])
         self.step, self.tokens_seen = plain["step"], plain["tokens_seen"]
         if len(plain["ranks"]) == self.world.world_size:
-            checkpoint.restore_random_states(plain["ranks"][self.world.rank])
+            restore_random_states(plain["ranks"][self.world.rank])
         return self.step
 
 # %% wrong LOAD-SENDS whole on rank 0, then to all
@@ -264,7 +264,7 @@ class FSDPTrainer(fsdp_trainer.FSDPTrainer):
         self.scaler.load_state_dict(plain["scaler"])
         self.step, self.tokens_seen = plain["step"], plain["tokens_seen"]
         if len(plain["ranks"]) == self.world.world_size:
-            checkpoint.restore_random_states(plain["ranks"][self.world.rank])
+            restore_random_states(plain["ranks"][self.world.rank])
         return self.step
 
 # %% wrong LOAD-HALF the loader at the end
@@ -286,5 +286,5 @@ class FSDPTrainer(fsdp_trainer.FSDPTrainer):
         self.step, self.tokens_seen = plain["step"], plain["tokens_seen"]
         self.loader.load_state_dict(plain["loader"])
         if len(plain["ranks"]) == self.world.world_size:
-            checkpoint.restore_random_states(plain["ranks"][self.world.rank])
+            restore_random_states(plain["ranks"][self.world.rank])
         return self.step

@@ -13,7 +13,7 @@ class FSDPTrainer(fsdp_trainer.FSDPTrainer):
             "optimizer": optimizer,
             "scaler": self.scaler.state_dict(),
             "loader": self.loader.state_dict(),
-            "ranks": self.world.gather(checkpoint.random_states()),
+            "ranks": self.world.gather(random_states()),
             "config": dataclasses.asdict(self.config),
         }
         return self.write_checkpoint(state)
@@ -28,7 +28,7 @@ class FSDPTrainer(fsdp_trainer.FSDPTrainer):
         state["model"] = get_model_state_dict(self.plain_model, options=options)
         state["optimizer"] = get_optimizer_state_dict(self.plain_model, self.optimizer, options=options)
         state |= {"step": self.step, "tokens_seen": self.tokens_seen, "config": vars(self.config).copy()}
-        random = checkpoint.random_states()
+        random = random_states()
         state["ranks"] = self.world.gather(random)
         return str(self.write_checkpoint(state))
 
@@ -47,7 +47,7 @@ class FSDPTrainer(fsdp_trainer.FSDPTrainer):
             "optimizer": optimizer,
             "scaler": self.scaler.state_dict(),
             "loader": self.loader.state_dict(),
-            "ranks": self.world.gather(checkpoint.random_states()),
+            "ranks": self.world.gather(random_states()),
             "config": dataclasses.asdict(self.config),
         })
 
@@ -65,7 +65,7 @@ class FSDPTrainer(fsdp_trainer.FSDPTrainer):
             "optimizer": optimizer,
             "scaler": self.scaler.state_dict(),
             "loader": self.loader.state_dict(),
-            "ranks": self.world.gather(checkpoint.random_states()),
+            "ranks": self.world.gather(random_states()),
             "config": dataclasses.asdict(self.config),
         }
         return self.write_checkpoint(state)
@@ -87,7 +87,7 @@ class FSDPTrainer(fsdp_trainer.FSDPTrainer):
             "optimizer": optimizer,
             "scaler": self.scaler.state_dict(),
             "loader": self.loader.state_dict(),
-            "ranks": self.world.gather(checkpoint.random_states()),
+            "ranks": self.world.gather(random_states()),
             "config": dataclasses.asdict(self.config),
         })
 
@@ -107,7 +107,7 @@ class FSDPTrainer(fsdp_trainer.FSDPTrainer):
             "optimizer": optimizer,
             "scaler": self.scaler.state_dict(),
             "loader": self.loader.state_dict(),
-            "ranks": self.world.gather(checkpoint.random_states()),
+            "ranks": self.world.gather(random_states()),
             "config": dataclasses.asdict(self.config),
         })
 
@@ -124,7 +124,7 @@ class FSDPTrainer(fsdp_trainer.FSDPTrainer):
             "optimizer": optimizer,
             "scaler": self.scaler.state_dict(),
             "loader": self.loader.state_dict(),
-            "ranks": self.world.gather(checkpoint.random_states()),
+            "ranks": self.world.gather(random_states()),
             "config": dataclasses.asdict(self.config),
         }
         return self.write_checkpoint(state)
@@ -142,7 +142,7 @@ class FSDPTrainer(fsdp_trainer.FSDPTrainer):
             "optimizer": optimizer,
             "scaler": self.scaler.state_dict(),
             "loader": self.loader.state_dict(),
-            "ranks": self.world.gather(checkpoint.random_states()),
+            "ranks": self.world.gather(random_states()),
             "config": dataclasses.asdict(self.config),
         }
         return self.write_checkpoint(state)
@@ -158,7 +158,7 @@ class FSDPTrainer(fsdp_trainer.FSDPTrainer):
             "optimizer": optimizer,
             "scaler": self.scaler.state_dict(),
             "loader": self.loader.state_dict(),
-            "ranks": self.world.gather(checkpoint.random_states()),
+            "ranks": self.world.gather(random_states()),
             "config": dataclasses.asdict(self.config),
         }
         return self.write_checkpoint(state)
@@ -176,7 +176,7 @@ class FSDPTrainer(fsdp_trainer.FSDPTrainer):
             "optimizer": optimizer,
             "scaler": self.scaler.state_dict(),
             "loader": self.loader.state_dict(),
-            "ranks": self.world.gather(checkpoint.random_states()),
+            "ranks": self.world.gather(random_states()),
             "config": dataclasses.asdict(self.config),
         }
         return self.write_checkpoint(state)
@@ -228,7 +228,7 @@ class FSDPTrainer(fsdp_trainer.FSDPTrainer):
             "optimizer": self.optimizer.state_dict(),
             "scaler": self.scaler.state_dict(),
             "loader": self.loader.state_dict(),
-            "ranks": self.world.gather(checkpoint.random_states()),
+            "ranks": self.world.gather(random_states()),
             "config": dataclasses.asdict(self.config),
         }
         return self.write_checkpoint(state)
@@ -260,7 +260,7 @@ class FSDPTrainer(fsdp_trainer.FSDPTrainer):
             "optimizer": {"state": {}, "param_groups": optimizer["param_groups"]},
             "scaler": self.scaler.state_dict(),
             "loader": self.loader.state_dict(),
-            "ranks": self.world.gather(checkpoint.random_states()),
+            "ranks": self.world.gather(random_states()),
             "config": dataclasses.asdict(self.config),
         }
         return self.write_checkpoint(state)
@@ -277,7 +277,7 @@ class FSDPTrainer(fsdp_trainer.FSDPTrainer):
             "model": model,
             "optimizer": optimizer,
             "scaler": self.scaler.state_dict(),
-            "ranks": self.world.gather(checkpoint.random_states()),
+            "ranks": self.world.gather(random_states()),
             "config": dataclasses.asdict(self.config),
         }
         return self.write_checkpoint(state)
@@ -312,7 +312,7 @@ class FSDPTrainer(fsdp_trainer.FSDPTrainer):
             "optimizer": optimizer,
             "scaler": self.scaler.state_dict(),
             "loader": self.loader.state_dict(),
-            "ranks": [checkpoint.random_states()],
+            "ranks": [random_states()],
             "config": dataclasses.asdict(self.config),
         }
         return self.write_checkpoint(state)
@@ -330,7 +330,7 @@ class FSDPTrainer(fsdp_trainer.FSDPTrainer):
             "optimizer": optimizer,
             "scaler": self.scaler.state_dict(),
             "loader": self.loader.state_dict(),
-            "ranks": self.world.gather(checkpoint.random_states()),
+            "ranks": self.world.gather(random_states()),
             "config": dataclasses.asdict(self.config),
         }
         return self.write_checkpoint(state)
@@ -349,7 +349,7 @@ class FSDPTrainer(fsdp_trainer.FSDPTrainer):
             "optimizer": optimizer,
             "scaler": self.scaler.state_dict(),
             "loader": self.loader.state_dict(),
-            "ranks": self.world.gather(checkpoint.random_states()),
+            "ranks": self.world.gather(random_states()),
             "config": dataclasses.asdict(self.config),
         }
         return self.write_checkpoint(state)
@@ -367,7 +367,7 @@ class FSDPTrainer(fsdp_trainer.FSDPTrainer):
             "optimizer": optimizer,
             "scaler": self.scaler.state_dict(),
             "loader": self.loader.state_dict(),
-            "ranks": self.world.gather(checkpoint.random_states()),
+            "ranks": self.world.gather(random_states()),
             "config": dataclasses.asdict(self.config),
         }
         self.write_checkpoint(state)

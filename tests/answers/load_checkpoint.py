@@ -6,8 +6,8 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         state = self.read_checkpoint(path)
         if state is None:
             return 0
-        weights = checkpoint.plain_names(state["model"])
-        checkpoint.refuse_other_shapes(weights, self.plain_model.state_dict())
+        weights = plain_names(state["model"])
+        refuse_other_shapes(weights, self.plain_model.state_dict())
         self.loader.load_state_dict(state["loader"])
         self.plain_model.load_state_dict(weights)
         self.optimizer.load_state_dict(state["optimizer"])
@@ -15,7 +15,7 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         self.step = state["step"]
         self.tokens_seen = state["tokens_seen"]
         if len(state["ranks"]) == self.world.world_size:
-            checkpoint.restore_random_states(state["ranks"][self.world.rank])
+            restore_random_states(state["ranks"][self.world.rank])
         return self.step
 
 # %% right names cut by hand
@@ -36,7 +36,7 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         self.step, self.tokens_seen = state["step"], state["tokens_seen"]
         ranks = state["ranks"]
         if len(ranks) == self.world.world_size:
-            checkpoint.restore_random_states(ranks[self.world.rank])
+            restore_random_states(ranks[self.world.rank])
         return state["step"]
 
 # %% right random states first of what cannot fail
@@ -45,11 +45,11 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         state = self.read_checkpoint(path)
         if state is None:
             return 0
-        weights = checkpoint.plain_names(state["model"])
-        checkpoint.refuse_other_shapes(weights, self.plain_model.state_dict())
+        weights = plain_names(state["model"])
+        refuse_other_shapes(weights, self.plain_model.state_dict())
         self.loader.load_state_dict(state["loader"])
         if len(state["ranks"]) == self.world.world_size:
-            checkpoint.restore_random_states(state["ranks"][self.world.rank])
+            restore_random_states(state["ranks"][self.world.rank])
         self.step = state["step"]
         self.tokens_seen = state["tokens_seen"]
         self.scaler.load_state_dict(state["scaler"])
@@ -62,21 +62,21 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
     def load_checkpoint(self, path=None):
         state = self.read_checkpoint(path)
         if state is not None:
-            state["model"] = checkpoint.plain_names(state["model"])
-            checkpoint.refuse_other_shapes(state["model"], self.plain_model.state_dict())
+            state["model"] = plain_names(state["model"])
+            refuse_other_shapes(state["model"], self.plain_model.state_dict())
             for part in ("loader", "model", "optimizer", "scaler"):
                 getattr(self, {"model": "plain_model"}.get(part, part)).load_state_dict(state[part])
             self.step, self.tokens_seen, ranks = (state[k] for k in ("step", "tokens_seen", "ranks"))
             if len(ranks) == self.world.world_size:
-                checkpoint.restore_random_states(ranks[self.world.rank])
+                restore_random_states(ranks[self.world.rank])
         return 0 if state is None else self.step
 
 # %% wrong LOAD-EMPTY nothing there not thought of
 class DistributedTrainer(ddp_trainer.DistributedTrainer):
     def load_checkpoint(self, path=None):
         state = self.read_checkpoint(path)
-        weights = checkpoint.plain_names(state["model"])
-        checkpoint.refuse_other_shapes(weights, self.plain_model.state_dict())
+        weights = plain_names(state["model"])
+        refuse_other_shapes(weights, self.plain_model.state_dict())
         self.loader.load_state_dict(state["loader"])
         self.plain_model.load_state_dict(weights)
         self.optimizer.load_state_dict(state["optimizer"])
@@ -84,7 +84,7 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         self.step = state["step"]
         self.tokens_seen = state["tokens_seen"]
         if len(state["ranks"]) == self.world.world_size:
-            checkpoint.restore_random_states(state["ranks"][self.world.rank])
+            restore_random_states(state["ranks"][self.world.rank])
         return self.step
 
 # %% wrong LOAD-EMPTY None for nothing
@@ -93,8 +93,8 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         state = self.read_checkpoint(path)
         if state is None:
             return None
-        weights = checkpoint.plain_names(state["model"])
-        checkpoint.refuse_other_shapes(weights, self.plain_model.state_dict())
+        weights = plain_names(state["model"])
+        refuse_other_shapes(weights, self.plain_model.state_dict())
         self.loader.load_state_dict(state["loader"])
         self.plain_model.load_state_dict(weights)
         self.optimizer.load_state_dict(state["optimizer"])
@@ -102,7 +102,7 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         self.step = state["step"]
         self.tokens_seen = state["tokens_seen"]
         if len(state["ranks"]) == self.world.world_size:
-            checkpoint.restore_random_states(state["ranks"][self.world.rank])
+            restore_random_states(state["ranks"][self.world.rank])
         return self.step
 
 # %% wrong LOAD-EMPTY an error for nothing
@@ -111,8 +111,8 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         state = self.read_checkpoint(path)
         if state is None:
             raise FileNotFoundError("no checkpoint")
-        weights = checkpoint.plain_names(state["model"])
-        checkpoint.refuse_other_shapes(weights, self.plain_model.state_dict())
+        weights = plain_names(state["model"])
+        refuse_other_shapes(weights, self.plain_model.state_dict())
         self.loader.load_state_dict(state["loader"])
         self.plain_model.load_state_dict(weights)
         self.optimizer.load_state_dict(state["optimizer"])
@@ -120,7 +120,7 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         self.step = state["step"]
         self.tokens_seen = state["tokens_seen"]
         if len(state["ranks"]) == self.world.world_size:
-            checkpoint.restore_random_states(state["ranks"][self.world.rank])
+            restore_random_states(state["ranks"][self.world.rank])
         return self.step
 
 # %% wrong LOAD-PATH the newest whatever is asked for
@@ -129,8 +129,8 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         state = self.read_checkpoint()
         if state is None:
             return 0
-        weights = checkpoint.plain_names(state["model"])
-        checkpoint.refuse_other_shapes(weights, self.plain_model.state_dict())
+        weights = plain_names(state["model"])
+        refuse_other_shapes(weights, self.plain_model.state_dict())
         self.loader.load_state_dict(state["loader"])
         self.plain_model.load_state_dict(weights)
         self.optimizer.load_state_dict(state["optimizer"])
@@ -138,7 +138,7 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         self.step = state["step"]
         self.tokens_seen = state["tokens_seen"]
         if len(state["ranks"]) == self.world.world_size:
-            checkpoint.restore_random_states(state["ranks"][self.world.rank])
+            restore_random_states(state["ranks"][self.world.rank])
         return self.step
 
 # %% wrong LOAD-PATH the condition the wrong way round
@@ -149,8 +149,8 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
             return 0
         if state is None:
             return 0
-        weights = checkpoint.plain_names(state["model"])
-        checkpoint.refuse_other_shapes(weights, self.plain_model.state_dict())
+        weights = plain_names(state["model"])
+        refuse_other_shapes(weights, self.plain_model.state_dict())
         self.loader.load_state_dict(state["loader"])
         self.plain_model.load_state_dict(weights)
         self.optimizer.load_state_dict(state["optimizer"])
@@ -158,7 +158,7 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         self.step = state["step"]
         self.tokens_seen = state["tokens_seen"]
         if len(state["ranks"]) == self.world.world_size:
-            checkpoint.restore_random_states(state["ranks"][self.world.rank])
+            restore_random_states(state["ranks"][self.world.rank])
         return self.step
 
 # %% wrong LOAD-NO-MODEL weights not put back
@@ -167,15 +167,15 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         state = self.read_checkpoint(path)
         if state is None:
             return 0
-        weights = checkpoint.plain_names(state["model"])
-        checkpoint.refuse_other_shapes(weights, self.plain_model.state_dict())
+        weights = plain_names(state["model"])
+        refuse_other_shapes(weights, self.plain_model.state_dict())
         self.loader.load_state_dict(state["loader"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.scaler.load_state_dict(state["scaler"])
         self.step = state["step"]
         self.tokens_seen = state["tokens_seen"]
         if len(state["ranks"]) == self.world.world_size:
-            checkpoint.restore_random_states(state["ranks"][self.world.rank])
+            restore_random_states(state["ranks"][self.world.rank])
         return self.step
 
 # %% wrong LOAD-NO-MODEL weights put into a copy
@@ -184,8 +184,8 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         state = self.read_checkpoint(path)
         if state is None:
             return 0
-        weights = checkpoint.plain_names(state["model"])
-        checkpoint.refuse_other_shapes(weights, self.plain_model.state_dict())
+        weights = plain_names(state["model"])
+        refuse_other_shapes(weights, self.plain_model.state_dict())
         self.loader.load_state_dict(state["loader"])
         self.plain_model.state_dict().update(weights)
         self.optimizer.load_state_dict(state["optimizer"])
@@ -193,7 +193,7 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         self.step = state["step"]
         self.tokens_seen = state["tokens_seen"]
         if len(state["ranks"]) == self.world.world_size:
-            checkpoint.restore_random_states(state["ranks"][self.world.rank])
+            restore_random_states(state["ranks"][self.world.rank])
         return self.step
 
 # %% wrong LOAD-NO-OPTIMIZER optimizer not put back
@@ -202,15 +202,15 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         state = self.read_checkpoint(path)
         if state is None:
             return 0
-        weights = checkpoint.plain_names(state["model"])
-        checkpoint.refuse_other_shapes(weights, self.plain_model.state_dict())
+        weights = plain_names(state["model"])
+        refuse_other_shapes(weights, self.plain_model.state_dict())
         self.loader.load_state_dict(state["loader"])
         self.plain_model.load_state_dict(weights)
         self.scaler.load_state_dict(state["scaler"])
         self.step = state["step"]
         self.tokens_seen = state["tokens_seen"]
         if len(state["ranks"]) == self.world.world_size:
-            checkpoint.restore_random_states(state["ranks"][self.world.rank])
+            restore_random_states(state["ranks"][self.world.rank])
         return self.step
 
 # %% wrong LOAD-NO-OPTIMIZER groups alone
@@ -219,8 +219,8 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         state = self.read_checkpoint(path)
         if state is None:
             return 0
-        weights = checkpoint.plain_names(state["model"])
-        checkpoint.refuse_other_shapes(weights, self.plain_model.state_dict())
+        weights = plain_names(state["model"])
+        refuse_other_shapes(weights, self.plain_model.state_dict())
         self.loader.load_state_dict(state["loader"])
         self.plain_model.load_state_dict(weights)
         self.optimizer.load_state_dict({"state": {}, "param_groups": state["optimizer"]["param_groups"]})
@@ -228,7 +228,7 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         self.step = state["step"]
         self.tokens_seen = state["tokens_seen"]
         if len(state["ranks"]) == self.world.world_size:
-            checkpoint.restore_random_states(state["ranks"][self.world.rank])
+            restore_random_states(state["ranks"][self.world.rank])
         return self.step
 
 # %% wrong LOAD-NO-OPTIMIZER a new optimizer afterwards
@@ -237,8 +237,8 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         state = self.read_checkpoint(path)
         if state is None:
             return 0
-        weights = checkpoint.plain_names(state["model"])
-        checkpoint.refuse_other_shapes(weights, self.plain_model.state_dict())
+        weights = plain_names(state["model"])
+        refuse_other_shapes(weights, self.plain_model.state_dict())
         self.loader.load_state_dict(state["loader"])
         self.plain_model.load_state_dict(weights)
         self.optimizer.load_state_dict(state["optimizer"])
@@ -247,7 +247,7 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         self.step = state["step"]
         self.tokens_seen = state["tokens_seen"]
         if len(state["ranks"]) == self.world.world_size:
-            checkpoint.restore_random_states(state["ranks"][self.world.rank])
+            restore_random_states(state["ranks"][self.world.rank])
         return self.step
 
 # %% wrong LOAD-NO-STEP step not put back
@@ -256,15 +256,15 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         state = self.read_checkpoint(path)
         if state is None:
             return 0
-        weights = checkpoint.plain_names(state["model"])
-        checkpoint.refuse_other_shapes(weights, self.plain_model.state_dict())
+        weights = plain_names(state["model"])
+        refuse_other_shapes(weights, self.plain_model.state_dict())
         self.loader.load_state_dict(state["loader"])
         self.plain_model.load_state_dict(weights)
         self.optimizer.load_state_dict(state["optimizer"])
         self.scaler.load_state_dict(state["scaler"])
         self.tokens_seen = state["tokens_seen"]
         if len(state["ranks"]) == self.world.world_size:
-            checkpoint.restore_random_states(state["ranks"][self.world.rank])
+            restore_random_states(state["ranks"][self.world.rank])
         return state["step"]
 
 # %% wrong LOAD-NO-STEP a local variable
@@ -273,8 +273,8 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         state = self.read_checkpoint(path)
         if state is None:
             return 0
-        weights = checkpoint.plain_names(state["model"])
-        checkpoint.refuse_other_shapes(weights, self.plain_model.state_dict())
+        weights = plain_names(state["model"])
+        refuse_other_shapes(weights, self.plain_model.state_dict())
         self.loader.load_state_dict(state["loader"])
         self.plain_model.load_state_dict(weights)
         self.optimizer.load_state_dict(state["optimizer"])
@@ -282,7 +282,7 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         step = state["step"]
         self.tokens_seen = state["tokens_seen"]
         if len(state["ranks"]) == self.world.world_size:
-            checkpoint.restore_random_states(state["ranks"][self.world.rank])
+            restore_random_states(state["ranks"][self.world.rank])
         return step
 
 # %% wrong LOAD-NO-STEP one step further
@@ -291,8 +291,8 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         state = self.read_checkpoint(path)
         if state is None:
             return 0
-        weights = checkpoint.plain_names(state["model"])
-        checkpoint.refuse_other_shapes(weights, self.plain_model.state_dict())
+        weights = plain_names(state["model"])
+        refuse_other_shapes(weights, self.plain_model.state_dict())
         self.loader.load_state_dict(state["loader"])
         self.plain_model.load_state_dict(weights)
         self.optimizer.load_state_dict(state["optimizer"])
@@ -300,7 +300,7 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         self.step = state["step"] + 1
         self.tokens_seen = state["tokens_seen"]
         if len(state["ranks"]) == self.world.world_size:
-            checkpoint.restore_random_states(state["ranks"][self.world.rank])
+            restore_random_states(state["ranks"][self.world.rank])
         return self.step
 
 # %% wrong LOAD-NO-TOKENS count of tokens not put back
@@ -309,15 +309,15 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         state = self.read_checkpoint(path)
         if state is None:
             return 0
-        weights = checkpoint.plain_names(state["model"])
-        checkpoint.refuse_other_shapes(weights, self.plain_model.state_dict())
+        weights = plain_names(state["model"])
+        refuse_other_shapes(weights, self.plain_model.state_dict())
         self.loader.load_state_dict(state["loader"])
         self.plain_model.load_state_dict(weights)
         self.optimizer.load_state_dict(state["optimizer"])
         self.scaler.load_state_dict(state["scaler"])
         self.step = state["step"]
         if len(state["ranks"]) == self.world.world_size:
-            checkpoint.restore_random_states(state["ranks"][self.world.rank])
+            restore_random_states(state["ranks"][self.world.rank])
         return self.step
 
 # %% wrong LOAD-NO-LOADER loader not put back
@@ -326,15 +326,15 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         state = self.read_checkpoint(path)
         if state is None:
             return 0
-        weights = checkpoint.plain_names(state["model"])
-        checkpoint.refuse_other_shapes(weights, self.plain_model.state_dict())
+        weights = plain_names(state["model"])
+        refuse_other_shapes(weights, self.plain_model.state_dict())
         self.plain_model.load_state_dict(weights)
         self.optimizer.load_state_dict(state["optimizer"])
         self.scaler.load_state_dict(state["scaler"])
         self.step = state["step"]
         self.tokens_seen = state["tokens_seen"]
         if len(state["ranks"]) == self.world.world_size:
-            checkpoint.restore_random_states(state["ranks"][self.world.rank])
+            restore_random_states(state["ranks"][self.world.rank])
         return self.step
 
 # %% wrong LOAD-NO-LOADER loader at the step
@@ -343,8 +343,8 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         state = self.read_checkpoint(path)
         if state is None:
             return 0
-        weights = checkpoint.plain_names(state["model"])
-        checkpoint.refuse_other_shapes(weights, self.plain_model.state_dict())
+        weights = plain_names(state["model"])
+        refuse_other_shapes(weights, self.plain_model.state_dict())
         self.loader.load_state_dict(state["loader"] | {"next_window": state["step"]})
         self.plain_model.load_state_dict(weights)
         self.optimizer.load_state_dict(state["optimizer"])
@@ -352,7 +352,7 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         self.step = state["step"]
         self.tokens_seen = state["tokens_seen"]
         if len(state["ranks"]) == self.world.world_size:
-            checkpoint.restore_random_states(state["ranks"][self.world.rank])
+            restore_random_states(state["ranks"][self.world.rank])
         return self.step
 
 # %% wrong LOAD-NO-SCALER scaler not put back
@@ -361,15 +361,15 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         state = self.read_checkpoint(path)
         if state is None:
             return 0
-        weights = checkpoint.plain_names(state["model"])
-        checkpoint.refuse_other_shapes(weights, self.plain_model.state_dict())
+        weights = plain_names(state["model"])
+        refuse_other_shapes(weights, self.plain_model.state_dict())
         self.loader.load_state_dict(state["loader"])
         self.plain_model.load_state_dict(weights)
         self.optimizer.load_state_dict(state["optimizer"])
         self.step = state["step"]
         self.tokens_seen = state["tokens_seen"]
         if len(state["ranks"]) == self.world.world_size:
-            checkpoint.restore_random_states(state["ranks"][self.world.rank])
+            restore_random_states(state["ranks"][self.world.rank])
         return self.step
 
 # %% wrong LOAD-NO-RANDOM random states not put back
@@ -378,8 +378,8 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         state = self.read_checkpoint(path)
         if state is None:
             return 0
-        weights = checkpoint.plain_names(state["model"])
-        checkpoint.refuse_other_shapes(weights, self.plain_model.state_dict())
+        weights = plain_names(state["model"])
+        refuse_other_shapes(weights, self.plain_model.state_dict())
         self.loader.load_state_dict(state["loader"])
         self.plain_model.load_state_dict(weights)
         self.optimizer.load_state_dict(state["optimizer"])
@@ -394,8 +394,8 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         state = self.read_checkpoint(path)
         if state is None:
             return 0
-        weights = checkpoint.plain_names(state["model"])
-        checkpoint.refuse_other_shapes(weights, self.plain_model.state_dict())
+        weights = plain_names(state["model"])
+        refuse_other_shapes(weights, self.plain_model.state_dict())
         self.loader.load_state_dict(state["loader"])
         self.plain_model.load_state_dict(weights)
         self.optimizer.load_state_dict(state["optimizer"])
@@ -412,8 +412,8 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         state = self.read_checkpoint(path)
         if state is None:
             return 0
-        weights = checkpoint.plain_names(state["model"])
-        checkpoint.refuse_other_shapes(weights, self.plain_model.state_dict())
+        weights = plain_names(state["model"])
+        refuse_other_shapes(weights, self.plain_model.state_dict())
         self.loader.load_state_dict(state["loader"])
         self.plain_model.load_state_dict(weights)
         self.optimizer.load_state_dict(state["optimizer"])
@@ -421,7 +421,7 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         self.step = state["step"]
         self.tokens_seen = state["tokens_seen"]
         if len(state["ranks"]) == self.world.world_size:
-            checkpoint.restore_random_states(state["ranks"][self.world.rank])
+            restore_random_states(state["ranks"][self.world.rank])
         torch.manual_seed(self.config.seed)
         return self.step
 
@@ -431,8 +431,8 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         state = self.read_checkpoint(path)
         if state is None:
             return 0
-        weights = checkpoint.plain_names(state["model"])
-        checkpoint.refuse_other_shapes(weights, self.plain_model.state_dict())
+        weights = plain_names(state["model"])
+        refuse_other_shapes(weights, self.plain_model.state_dict())
         self.loader.load_state_dict(state["loader"])
         self.plain_model.load_state_dict(weights)
         self.optimizer.load_state_dict(state["optimizer"])
@@ -440,7 +440,7 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         self.step = state["step"]
         self.tokens_seen = state["tokens_seen"]
         if len(state["ranks"]) == self.world.world_size:
-            checkpoint.restore_random_states(state["ranks"][self.world.rank])
+            restore_random_states(state["ranks"][self.world.rank])
         return self.tokens_seen
 
 # %% wrong LOAD-RETURN True
@@ -449,8 +449,8 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         state = self.read_checkpoint(path)
         if state is None:
             return 0
-        weights = checkpoint.plain_names(state["model"])
-        checkpoint.refuse_other_shapes(weights, self.plain_model.state_dict())
+        weights = plain_names(state["model"])
+        refuse_other_shapes(weights, self.plain_model.state_dict())
         self.loader.load_state_dict(state["loader"])
         self.plain_model.load_state_dict(weights)
         self.optimizer.load_state_dict(state["optimizer"])
@@ -458,7 +458,7 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         self.step = state["step"]
         self.tokens_seen = state["tokens_seen"]
         if len(state["ranks"]) == self.world.world_size:
-            checkpoint.restore_random_states(state["ranks"][self.world.rank])
+            restore_random_states(state["ranks"][self.world.rank])
         return True
 
 # %% wrong NONE no return
@@ -467,8 +467,8 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         state = self.read_checkpoint(path)
         if state is None:
             return 0
-        weights = checkpoint.plain_names(state["model"])
-        checkpoint.refuse_other_shapes(weights, self.plain_model.state_dict())
+        weights = plain_names(state["model"])
+        refuse_other_shapes(weights, self.plain_model.state_dict())
         self.loader.load_state_dict(state["loader"])
         self.plain_model.load_state_dict(weights)
         self.optimizer.load_state_dict(state["optimizer"])
@@ -476,7 +476,7 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         self.step = state["step"]
         self.tokens_seen = state["tokens_seen"]
         if len(state["ranks"]) == self.world.world_size:
-            checkpoint.restore_random_states(state["ranks"][self.world.rank])
+            restore_random_states(state["ranks"][self.world.rank])
 
 # %% wrong LOAD-WRAPPED names as they are
 class DistributedTrainer(ddp_trainer.DistributedTrainer):
@@ -485,7 +485,7 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         if state is None:
             return 0
         weights = state["model"]
-        checkpoint.refuse_other_shapes(weights, self.plain_model.state_dict())
+        refuse_other_shapes(weights, self.plain_model.state_dict())
         self.loader.load_state_dict(state["loader"])
         self.plain_model.load_state_dict(weights)
         self.optimizer.load_state_dict(state["optimizer"])
@@ -493,7 +493,7 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         self.step = state["step"]
         self.tokens_seen = state["tokens_seen"]
         if len(state["ranks"]) == self.world.world_size:
-            checkpoint.restore_random_states(state["ranks"][self.world.rank])
+            restore_random_states(state["ranks"][self.world.rank])
         return self.step
 
 # %% wrong LOAD-WRAPPED module. alone
@@ -503,7 +503,7 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         if state is None:
             return 0
         weights = {n.removeprefix("module."): w for n, w in state["model"].items()}
-        checkpoint.refuse_other_shapes(weights, self.plain_model.state_dict())
+        refuse_other_shapes(weights, self.plain_model.state_dict())
         self.loader.load_state_dict(state["loader"])
         self.plain_model.load_state_dict(weights)
         self.optimizer.load_state_dict(state["optimizer"])
@@ -511,7 +511,7 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         self.step = state["step"]
         self.tokens_seen = state["tokens_seen"]
         if len(state["ranks"]) == self.world.world_size:
-            checkpoint.restore_random_states(state["ranks"][self.world.rank])
+            restore_random_states(state["ranks"][self.world.rank])
         return self.step
 
 # %% wrong LOAD-WRAPPED module. before _orig_mod. alone
@@ -521,7 +521,7 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         if state is None:
             return 0
         weights = {n.removeprefix("module.").removeprefix("_orig_mod."): w for n, w in state["model"].items()}
-        checkpoint.refuse_other_shapes(weights, self.plain_model.state_dict())
+        refuse_other_shapes(weights, self.plain_model.state_dict())
         self.loader.load_state_dict(state["loader"])
         self.plain_model.load_state_dict(weights)
         self.optimizer.load_state_dict(state["optimizer"])
@@ -529,7 +529,7 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         self.step = state["step"]
         self.tokens_seen = state["tokens_seen"]
         if len(state["ranks"]) == self.world.world_size:
-            checkpoint.restore_random_states(state["ranks"][self.world.rank])
+            restore_random_states(state["ranks"][self.world.rank])
         return self.step
 
 # %% wrong LOAD-WRAPPED names that do not fit passed over
@@ -546,7 +546,7 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         self.step = state["step"]
         self.tokens_seen = state["tokens_seen"]
         if len(state["ranks"]) == self.world.world_size:
-            checkpoint.restore_random_states(state["ranks"][self.world.rank])
+            restore_random_states(state["ranks"][self.world.rank])
         return self.step
 
 # %% wrong LOAD-ACCEPTS missing matrices passed over
@@ -555,7 +555,7 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         state = self.read_checkpoint(path)
         if state is None:
             return 0
-        weights = checkpoint.plain_names(state["model"])
+        weights = plain_names(state["model"])
         own = self.plain_model.state_dict()
         for n, w in weights.items():
             if w.shape != own[n].shape:
@@ -567,7 +567,7 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         self.step = state["step"]
         self.tokens_seen = state["tokens_seen"]
         if len(state["ranks"]) == self.world.world_size:
-            checkpoint.restore_random_states(state["ranks"][self.world.rank])
+            restore_random_states(state["ranks"][self.world.rank])
         return self.step
 
 # %% wrong LOAD-ACCEPTS only what fits
@@ -576,7 +576,7 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         state = self.read_checkpoint(path)
         if state is None:
             return 0
-        weights = checkpoint.plain_names(state["model"])
+        weights = plain_names(state["model"])
         own = self.plain_model.state_dict()
         weights = own | {n: w for n, w in weights.items() if w.shape == own[n].shape}
         self.loader.load_state_dict(state["loader"])
@@ -586,7 +586,7 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         self.step = state["step"]
         self.tokens_seen = state["tokens_seen"]
         if len(state["ranks"]) == self.world.world_size:
-            checkpoint.restore_random_states(state["ranks"][self.world.rank])
+            restore_random_states(state["ranks"][self.world.rank])
         return self.step
 
 # %% wrong LOAD-HALF no look at the shapes first
@@ -595,7 +595,7 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         state = self.read_checkpoint(path)
         if state is None:
             return 0
-        weights = checkpoint.plain_names(state["model"])
+        weights = plain_names(state["model"])
         self.loader.load_state_dict(state["loader"])
         self.plain_model.load_state_dict(weights)
         self.optimizer.load_state_dict(state["optimizer"])
@@ -603,7 +603,7 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         self.step = state["step"]
         self.tokens_seen = state["tokens_seen"]
         if len(state["ranks"]) == self.world.world_size:
-            checkpoint.restore_random_states(state["ranks"][self.world.rank])
+            restore_random_states(state["ranks"][self.world.rank])
         return self.step
 
 # %% wrong LOAD-HALF the step first
@@ -614,14 +614,14 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
             return 0
         self.step = state["step"]
         self.tokens_seen = state["tokens_seen"]
-        weights = checkpoint.plain_names(state["model"])
-        checkpoint.refuse_other_shapes(weights, self.plain_model.state_dict())
+        weights = plain_names(state["model"])
+        refuse_other_shapes(weights, self.plain_model.state_dict())
         self.loader.load_state_dict(state["loader"])
         self.plain_model.load_state_dict(weights)
         self.optimizer.load_state_dict(state["optimizer"])
         self.scaler.load_state_dict(state["scaler"])
         if len(state["ranks"]) == self.world.world_size:
-            checkpoint.restore_random_states(state["ranks"][self.world.rank])
+            restore_random_states(state["ranks"][self.world.rank])
         return self.step
 
 # %% wrong LOAD-HALF the loader after the weights
@@ -630,8 +630,8 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         state = self.read_checkpoint(path)
         if state is None:
             return 0
-        weights = checkpoint.plain_names(state["model"])
-        checkpoint.refuse_other_shapes(weights, self.plain_model.state_dict())
+        weights = plain_names(state["model"])
+        refuse_other_shapes(weights, self.plain_model.state_dict())
         self.plain_model.load_state_dict(weights)
         self.optimizer.load_state_dict(state["optimizer"])
         self.scaler.load_state_dict(state["scaler"])
@@ -639,7 +639,7 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         self.step = state["step"]
         self.tokens_seen = state["tokens_seen"]
         if len(state["ranks"]) == self.world.world_size:
-            checkpoint.restore_random_states(state["ranks"][self.world.rank])
+            restore_random_states(state["ranks"][self.world.rank])
         return self.step
 
 # %% wrong LOAD-HALF the loader before the look at the shapes
@@ -649,15 +649,15 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         if state is None:
             return 0
         self.loader.load_state_dict(state["loader"])
-        weights = checkpoint.plain_names(state["model"])
-        checkpoint.refuse_other_shapes(weights, self.plain_model.state_dict())
+        weights = plain_names(state["model"])
+        refuse_other_shapes(weights, self.plain_model.state_dict())
         self.plain_model.load_state_dict(weights)
         self.optimizer.load_state_dict(state["optimizer"])
         self.scaler.load_state_dict(state["scaler"])
         self.step = state["step"]
         self.tokens_seen = state["tokens_seen"]
         if len(state["ranks"]) == self.world.world_size:
-            checkpoint.restore_random_states(state["ranks"][self.world.rank])
+            restore_random_states(state["ranks"][self.world.rank])
         return self.step
 
 # %% wrong LOAD-ERROR an assertion
@@ -666,7 +666,7 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         state = self.read_checkpoint(path)
         if state is None:
             return 0
-        weights = checkpoint.plain_names(state["model"])
+        weights = plain_names(state["model"])
         own = self.plain_model.state_dict()
         assert {n: w.shape for n, w in own.items()} == {n: w.shape for n, w in weights.items()}
         self.loader.load_state_dict(state["loader"])
@@ -676,7 +676,7 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         self.step = state["step"]
         self.tokens_seen = state["tokens_seen"]
         if len(state["ranks"]) == self.world.world_size:
-            checkpoint.restore_random_states(state["ranks"][self.world.rank])
+            restore_random_states(state["ranks"][self.world.rank])
         return self.step
 
 # %% wrong LOAD-RANKS the first rank's states whoever saved
@@ -685,15 +685,15 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         state = self.read_checkpoint(path)
         if state is None:
             return 0
-        weights = checkpoint.plain_names(state["model"])
-        checkpoint.refuse_other_shapes(weights, self.plain_model.state_dict())
+        weights = plain_names(state["model"])
+        refuse_other_shapes(weights, self.plain_model.state_dict())
         self.loader.load_state_dict(state["loader"])
         self.plain_model.load_state_dict(weights)
         self.optimizer.load_state_dict(state["optimizer"])
         self.scaler.load_state_dict(state["scaler"])
         self.step = state["step"]
         self.tokens_seen = state["tokens_seen"]
-        checkpoint.restore_random_states(state["ranks"][self.world.rank])
+        restore_random_states(state["ranks"][self.world.rank])
         return self.step
 
 # %% wrong LOAD-FIRST-LOSS the head's own draw
@@ -702,8 +702,8 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         state = self.read_checkpoint(path)
         if state is None:
             return 0
-        weights = checkpoint.plain_names(state["model"])
-        checkpoint.refuse_other_shapes(weights, self.plain_model.state_dict())
+        weights = plain_names(state["model"])
+        refuse_other_shapes(weights, self.plain_model.state_dict())
         self.loader.load_state_dict(state["loader"])
         self.plain_model.load_state_dict(weights)
         self.optimizer.load_state_dict(state["optimizer"])
@@ -711,7 +711,7 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         self.step = state["step"]
         self.tokens_seen = state["tokens_seen"]
         if len(state["ranks"]) == self.world.world_size:
-            checkpoint.restore_random_states(state["ranks"][self.world.rank])
+            restore_random_states(state["ranks"][self.world.rank])
         if self.optimizer.state:
             torch.nn.init.normal_(self.plain_model.norm.weight, 1.0, 0.02)
         return self.step
@@ -722,8 +722,8 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         state = self.read_checkpoint(path)
         if state is None:
             return 0
-        weights = checkpoint.plain_names(state["model"])
-        checkpoint.refuse_other_shapes(weights, self.plain_model.state_dict())
+        weights = plain_names(state["model"])
+        refuse_other_shapes(weights, self.plain_model.state_dict())
         self.loader.load_state_dict(state["loader"])
         self.plain_model.load_state_dict(weights)
         self.optimizer.load_state_dict(state["optimizer"]["state"])
@@ -731,5 +731,5 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         self.step = state["step"]
         self.tokens_seen = state["tokens_seen"]
         if len(state["ranks"]) == self.world.world_size:
-            checkpoint.restore_random_states(state["ranks"][self.world.rank])
+            restore_random_states(state["ranks"][self.world.rank])
         return self.step

@@ -10,7 +10,7 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
             "optimizer": self.optimizer.state_dict(),
             "scaler": self.scaler.state_dict(),
             "loader": self.loader.state_dict(),
-            "ranks": self.world.gather(checkpoint.random_states()),
+            "ranks": self.world.gather(random_states()),
             "config": dataclasses.asdict(self.config),
         }
         return self.write_checkpoint(state)
@@ -23,7 +23,7 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
             state[part] = getattr(self, part).state_dict()
         state["model"] = self.plain_model.state_dict()
         state["config"] = vars(self.config).copy()
-        state["ranks"] = self.world.gather(checkpoint.random_states())
+        state["ranks"] = self.world.gather(random_states())
         path = self.write_checkpoint(state)
         return path
 
@@ -37,7 +37,7 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
             "optimizer": self.optimizer.state_dict(),
             "scaler": self.scaler.state_dict(),
             "loader": self.loader.state_dict(),
-            "ranks": self.world.gather(checkpoint.random_states()),
+            "ranks": self.world.gather(random_states()),
             "config": dataclasses.asdict(self.config),
         }
         return str(self.write_checkpoint(state))
@@ -52,7 +52,7 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
             "optimizer": self.optimizer.state_dict(),
             "scaler": self.scaler.state_dict(),
             "loader": self.loader.state_dict(),
-            "ranks": self.world.gather(checkpoint.random_states()),
+            "ranks": self.world.gather(random_states()),
             "config": dataclasses.asdict(self.config),
         }
         return self.write_checkpoint(state)
@@ -76,7 +76,7 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
             "optimizer": self.optimizer.state_dict(),
             "scaler": self.scaler.state_dict(),
             "loader": self.loader.state_dict(),
-            "ranks": self.world.gather(checkpoint.random_states()),
+            "ranks": self.world.gather(random_states()),
             "config": dataclasses.asdict(self.config),
         }
         return self.write_checkpoint(state)
@@ -90,7 +90,7 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
             "model": self.plain_model.state_dict(),
             "scaler": self.scaler.state_dict(),
             "loader": self.loader.state_dict(),
-            "ranks": self.world.gather(checkpoint.random_states()),
+            "ranks": self.world.gather(random_states()),
             "config": dataclasses.asdict(self.config),
         }
         return self.write_checkpoint(state)
@@ -104,7 +104,7 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
             "optimizer": self.optimizer.state_dict(),
             "scaler": self.scaler.state_dict(),
             "loader": self.loader.state_dict(),
-            "ranks": self.world.gather(checkpoint.random_states()),
+            "ranks": self.world.gather(random_states()),
             "config": dataclasses.asdict(self.config),
         }
         return self.write_checkpoint(state)
@@ -118,7 +118,7 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
             "optimizer": self.optimizer.state_dict(),
             "scaler": self.scaler.state_dict(),
             "loader": self.loader.state_dict(),
-            "ranks": self.world.gather(checkpoint.random_states()),
+            "ranks": self.world.gather(random_states()),
             "config": dataclasses.asdict(self.config),
         }
         return self.write_checkpoint(state)
@@ -133,7 +133,7 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
             "optimizer": self.optimizer.state_dict(),
             "scaler": self.scaler.state_dict(),
             "loader": self.loader.state_dict(),
-            "ranks": self.world.gather(checkpoint.random_states()),
+            "ranks": self.world.gather(random_states()),
             "config": dataclasses.asdict(self.config),
         }
         return self.write_checkpoint(state)
@@ -147,7 +147,7 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
             "model": self.plain_model.state_dict(),
             "optimizer": self.optimizer.state_dict(),
             "scaler": self.scaler.state_dict(),
-            "ranks": self.world.gather(checkpoint.random_states()),
+            "ranks": self.world.gather(random_states()),
             "config": dataclasses.asdict(self.config),
         }
         return self.write_checkpoint(state)
@@ -175,7 +175,7 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
             "model": self.plain_model.state_dict(),
             "optimizer": self.optimizer.state_dict(),
             "loader": self.loader.state_dict(),
-            "ranks": self.world.gather(checkpoint.random_states()),
+            "ranks": self.world.gather(random_states()),
             "config": dataclasses.asdict(self.config),
         }
         return self.write_checkpoint(state)
@@ -190,7 +190,7 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
             "optimizer": self.optimizer.state_dict(),
             "scaler": self.scaler.state_dict(),
             "loader": self.loader.state_dict(),
-            "ranks": self.world.gather(checkpoint.random_states()),
+            "ranks": self.world.gather(random_states()),
         }
         return self.write_checkpoint(state)
 
@@ -204,7 +204,7 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
             "optimizer": self.optimizer.state_dict(),
             "scaler": self.scaler.state_dict(),
             "loader": self.loader.state_dict(),
-            "ranks": self.world.gather(checkpoint.random_states()),
+            "ranks": self.world.gather(random_states()),
             "config": list(vars(self.config)),
         }
         return self.write_checkpoint(state)
@@ -219,7 +219,7 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
             "optimizer": self.optimizer,
             "scaler": self.scaler.state_dict(),
             "loader": self.loader.state_dict(),
-            "ranks": self.world.gather(checkpoint.random_states()),
+            "ranks": self.world.gather(random_states()),
             "config": dataclasses.asdict(self.config),
         }
         return self.write_checkpoint(state)
@@ -234,7 +234,7 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
             "optimizer": self.optimizer.state_dict(),
             "scaler": self.scaler.state_dict(),
             "loader": self.loader.state_dict(),
-            "ranks": self.world.gather(checkpoint.random_states()),
+            "ranks": self.world.gather(random_states()),
             "config": dataclasses.asdict(self.config),
         }
         return self.write_checkpoint(state)
@@ -249,7 +249,7 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
             "optimizer": self.optimizer.state_dict(),
             "scaler": self.scaler.state_dict(),
             "loader": self.loader.state_dict(),
-            "ranks": self.world.gather(checkpoint.random_states()),
+            "ranks": self.world.gather(random_states()),
             "config": self.config,
         }
         return self.write_checkpoint(state)
@@ -264,7 +264,7 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
             "optimizer": self.optimizer.state_dict(),
             "scaler": self.scaler.state_dict(),
             "loader": self.loader,
-            "ranks": self.world.gather(checkpoint.random_states()),
+            "ranks": self.world.gather(random_states()),
             "config": dataclasses.asdict(self.config),
         }
         return self.write_checkpoint(state)
@@ -279,7 +279,7 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
             "optimizer": self.optimizer.state_dict(),
             "scaler": self.scaler.state_dict(),
             "loader": self.loader.state_dict(),
-            "ranks": self.world.gather(checkpoint.random_states()),
+            "ranks": self.world.gather(random_states()),
             "config": dataclasses.asdict(self.config),
         }
         return self.write_checkpoint(state)
@@ -294,7 +294,7 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
             "optimizer": self.optimizer.state_dict(),
             "scaler": self.scaler.state_dict(),
             "loader": self.loader.state_dict(),
-            "ranks": self.world.gather(checkpoint.random_states()),
+            "ranks": self.world.gather(random_states()),
             "config": dataclasses.asdict(self.config),
         }
         return self.write_checkpoint(state)
@@ -309,7 +309,7 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
             "optimizer": self.optimizer.state_dict(),
             "scaler": self.scaler.state_dict(),
             "loader": self.loader.state_dict(),
-            "ranks": self.world.gather(checkpoint.random_states()),
+            "ranks": self.world.gather(random_states()),
             "config": dataclasses.asdict(self.config),
         }
         return self.write_checkpoint(state)
@@ -324,7 +324,7 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
             "optimizer": self.optimizer.state_dict(),
             "scaler": self.scaler.state_dict(),
             "loader": self.loader.state_dict() | {"next_window": 0},
-            "ranks": self.world.gather(checkpoint.random_states()),
+            "ranks": self.world.gather(random_states()),
             "config": dataclasses.asdict(self.config),
         }
         return self.write_checkpoint(state)
@@ -339,7 +339,7 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
             "optimizer": self.optimizer.state_dict(),
             "scaler": self.scaler.state_dict(),
             "loader": self.loader.state_dict() | {"next_window": self.step},
-            "ranks": self.world.gather(checkpoint.random_states()),
+            "ranks": self.world.gather(random_states()),
             "config": dataclasses.asdict(self.config),
         }
         return self.write_checkpoint(state)
@@ -354,7 +354,7 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
             "optimizer": self.optimizer.state_dict(),
             "scaler": {"scale": self.scaler.get_scale()},
             "loader": self.loader.state_dict(),
-            "ranks": self.world.gather(checkpoint.random_states()),
+            "ranks": self.world.gather(random_states()),
             "config": dataclasses.asdict(self.config),
         }
         return self.write_checkpoint(state)
@@ -369,7 +369,7 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
             "optimizer": self.optimizer.state_dict(),
             "scaler": self.scaler.state_dict(),
             "loader": self.loader.state_dict(),
-            "ranks": checkpoint.random_states(),
+            "ranks": random_states(),
             "config": dataclasses.asdict(self.config),
         }
         return self.write_checkpoint(state)
@@ -400,7 +400,7 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
             "optimizer": self.optimizer.state_dict(),
             "scaler": self.scaler.state_dict(),
             "loader": self.loader.state_dict(),
-            "ranks": self.world.gather(checkpoint.random_states()),
+            "ranks": self.world.gather(random_states()),
             "config": dataclasses.asdict(self.config),
         }
         return self.write_checkpoint(state)
@@ -415,7 +415,7 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
             "optimizer": self.optimizer.state_dict(),
             "scaler": self.scaler.state_dict(),
             "loader": self.loader.state_dict(),
-            "ranks": self.world.gather(checkpoint.random_states()),
+            "ranks": self.world.gather(random_states()),
             "config": dataclasses.asdict(self.config),
         }
         return self.write_checkpoint(state)
@@ -430,7 +430,7 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
             "optimizer": {"state": {}, "param_groups": self.optimizer.state_dict()["param_groups"]},
             "scaler": self.scaler.state_dict(),
             "loader": self.loader.state_dict(),
-            "ranks": self.world.gather(checkpoint.random_states()),
+            "ranks": self.world.gather(random_states()),
             "config": dataclasses.asdict(self.config),
         }
         return self.write_checkpoint(state)
@@ -445,7 +445,7 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
             "optimizer": {"state": self.optimizer.state_dict()["state"]},
             "scaler": self.scaler.state_dict(),
             "loader": self.loader.state_dict(),
-            "ranks": self.world.gather(checkpoint.random_states()),
+            "ranks": self.world.gather(random_states()),
             "config": dataclasses.asdict(self.config),
         }
         return self.write_checkpoint(state)
@@ -460,7 +460,7 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
             "optimizer": torch.utils._pytree.tree_map(lambda x: x.bfloat16() if torch.is_tensor(x) and x.dim() else x, self.optimizer.state_dict()),
             "scaler": self.scaler.state_dict(),
             "loader": self.loader.state_dict(),
-            "ranks": self.world.gather(checkpoint.random_states()),
+            "ranks": self.world.gather(random_states()),
             "config": dataclasses.asdict(self.config),
         }
         return self.write_checkpoint(state)
@@ -475,7 +475,7 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
             "optimizer": self.optimizer.state_dict(),
             "scaler": self.scaler.state_dict(),
             "loader": self.loader.state_dict(),
-            "ranks": self.world.gather(checkpoint.random_states()),
+            "ranks": self.world.gather(random_states()),
             "config": dataclasses.asdict(self.config),
         }
         path = self.write_checkpoint(state)
@@ -492,7 +492,7 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
             "optimizer": self.optimizer.state_dict(),
             "scaler": self.scaler.state_dict(),
             "loader": self.loader.state_dict(),
-            "ranks": self.world.gather(checkpoint.random_states()),
+            "ranks": self.world.gather(random_states()),
             "config": dataclasses.asdict(self.config),
         }
         return Path(self.config.out) / "checkpoints" / f"step_{self.step:08d}.pt"
@@ -507,7 +507,7 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
             "optimizer": self.optimizer.state_dict(),
             "scaler": self.scaler.state_dict(),
             "loader": self.loader.state_dict(),
-            "ranks": self.world.gather(checkpoint.random_states()),
+            "ranks": self.world.gather(random_states()),
             "config": dataclasses.asdict(self.config),
         }
         path = Path(self.config.out) / "checkpoints" / f"step_{self.step:08d}.pt"
@@ -524,7 +524,7 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
             "optimizer": self.optimizer.state_dict(),
             "scaler": self.scaler.state_dict(),
             "loader": self.loader.state_dict(),
-            "ranks": self.world.gather(checkpoint.random_states()),
+            "ranks": self.world.gather(random_states()),
             "config": dataclasses.asdict(self.config),
         }
         self.write_checkpoint(state)
@@ -539,7 +539,7 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
             "optimizer": self.optimizer.state_dict(),
             "scaler": self.scaler.state_dict(),
             "loader": self.loader.state_dict(),
-            "ranks": self.world.gather(checkpoint.random_states()),
+            "ranks": self.world.gather(random_states()),
             "config": dataclasses.asdict(self.config),
         }
         return self.write_checkpoint(state)

@@ -2,114 +2,114 @@
 # `# %% right name` must pass. Each cell is a whole answer under the lesson's imports.
 
 # %% right reshaped
-def shard_of_rank(starts, *, rank, world_size):
+def rows_of_rank(starts, *, rank, world_size):
     if rank not in range(world_size):
         raise ValueError(f"no rank {rank} of {world_size}")
     return starts.reshape(world_size, -1)[rank]
 
 # %% right NumPy splits
-def shard_of_rank(starts, *, rank, world_size):
+def rows_of_rank(starts, *, rank, world_size):
     if rank < 0 or rank >= world_size:
         raise ValueError("rank out of range")
     return np.split(starts, world_size)[rank]
 
 # %% right a mask
-def shard_of_rank(starts, *, rank, world_size):
+def rows_of_rank(starts, *, rank, world_size):
     share, rest = divmod(len(starts), world_size)
     if rest or not 0 <= rank < world_size:
         raise ValueError(f"rank {rank}, {len(starts)} starts, {world_size} ranks")
     return starts[np.arange(len(starts)) // share == rank]
 
 # %% wrong STUB untouched
-def shard_of_rank(starts, *, rank, world_size):
+def rows_of_rank(starts, *, rank, world_size):
     raise NotImplementedError("your code here")
 
 # %% wrong NONE no return
-def shard_of_rank(starts, *, rank, world_size):
+def rows_of_rank(starts, *, rank, world_size):
     starts.reshape(world_size, -1)[rank]
 
 # %% wrong TYPE a list
-def shard_of_rank(starts, *, rank, world_size):
+def rows_of_rank(starts, *, rank, world_size):
     share = len(starts) // world_size
     return [starts[i] for i in range(rank * share, (rank + 1) * share)]
 
 # %% wrong SHAPE two dimensions
-def shard_of_rank(starts, *, rank, world_size):
+def rows_of_rank(starts, *, rank, world_size):
     return starts.reshape(world_size, -1)[rank : rank + 1]
 
 # %% wrong DTYPE floats
-def shard_of_rank(starts, *, rank, world_size):
+def rows_of_rank(starts, *, rank, world_size):
     share = len(starts) // world_size
     out = np.empty(share)
     out[:] = starts[rank * share : (rank + 1) * share]
     return out
 
 # %% wrong SHAPE every rank has everything
-def shard_of_rank(starts, *, rank, world_size):
+def rows_of_rank(starts, *, rank, world_size):
     return starts
 
 # %% wrong RANK-SAME the first part for everyone
-def shard_of_rank(starts, *, rank, world_size):
+def rows_of_rank(starts, *, rank, world_size):
     return starts[: len(starts) // world_size]
 
 # %% wrong RANK-STRIDED dealt like cards
-def shard_of_rank(starts, *, rank, world_size):
+def rows_of_rank(starts, *, rank, world_size):
     return starts[rank::world_size]
 
 # %% wrong RANK-REVERSED from the end
-def shard_of_rank(starts, *, rank, world_size):
+def rows_of_rank(starts, *, rank, world_size):
     return starts.reshape(world_size, -1)[-1 - rank]
 
 # %% wrong RANK-FROM-ONE ranks counted from 1
-def shard_of_rank(starts, *, rank, world_size):
+def rows_of_rank(starts, *, rank, world_size):
     share = len(starts) // world_size
     return starts[(rank - 1) * share : rank * share]
 
 # %% wrong RANK-OVERLAP begins at the rank
-def shard_of_rank(starts, *, rank, world_size):
+def rows_of_rank(starts, *, rank, world_size):
     return starts[rank : rank + len(starts) // world_size]
 
 # %% wrong SHAPE blocks of world_size
-def shard_of_rank(starts, *, rank, world_size):
+def rows_of_rank(starts, *, rank, world_size):
     return starts[rank * world_size : (rank + 1) * world_size]
 
 # %% wrong RANK-LOST a random part
-def shard_of_rank(starts, *, rank, world_size):
+def rows_of_rank(starts, *, rank, world_size):
     share = len(starts) // world_size
     return np.random.default_rng(rank).choice(starts, share, replace=False)
 
 # %% wrong RANK-ORDER each part sorted
-def shard_of_rank(starts, *, rank, world_size):
+def rows_of_rank(starts, *, rank, world_size):
     share = len(starts) // world_size
     return np.sort(starts[rank * share : (rank + 1) * share])
 
 # %% wrong RANK-UNEVEN rounds down
-def shard_of_rank(starts, *, rank, world_size):
+def rows_of_rank(starts, *, rank, world_size):
     share = len(starts) // world_size
     return starts[rank * share : (rank + 1) * share]
 
 # %% wrong RANK-UNEVEN the first ranks take the rest
-def shard_of_rank(starts, *, rank, world_size):
+def rows_of_rank(starts, *, rank, world_size):
     return np.array_split(starts, world_size)[rank]
 
 # %% wrong RANK-UNEVEN-ERROR an assertion
-def shard_of_rank(starts, *, rank, world_size):
+def rows_of_rank(starts, *, rank, world_size):
     assert len(starts) % world_size == 0
     return starts.reshape(world_size, -1)[rank]
 
 # %% wrong RANK-NOBODY a slice beyond the end is empty
-def shard_of_rank(starts, *, rank, world_size):
+def rows_of_rank(starts, *, rank, world_size):
     if len(starts) % world_size:
         raise ValueError("uneven")
     share = len(starts) // world_size
     return starts[rank * share : (rank + 1) * share]
 
 # %% wrong RANK-NOBODY rank -1 is the last
-def shard_of_rank(starts, *, rank, world_size):
+def rows_of_rank(starts, *, rank, world_size):
     if rank >= world_size:
         raise ValueError("rank out of range")
     return np.split(starts, world_size)[rank]
 
 # %% wrong RANK-NOBODY-ERROR an index error
-def shard_of_rank(starts, *, rank, world_size):
+def rows_of_rank(starts, *, rank, world_size):
     return np.split(starts, world_size)[rank]

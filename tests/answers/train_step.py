@@ -7,11 +7,11 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         for group in self.optimizer.param_groups:
             group["lr"] = lr
         counts = [int((targets != -100).sum()) for _, targets in batches]
-        num_tokens = self._over_ranks(sum(counts))
+        num_tokens = self.sum_over_ranks(sum(counts))
         total = 0.0
-        for count, (idx, targets) in zip(counts, self._micro_batches(batches)):
-            part = self._mean_loss(idx, targets) * count / num_tokens
-            self._backward(part)
+        for count, (idx, targets) in zip(counts, self.micro_batches(batches)):
+            part = self.mean_loss(idx, targets) * count / num_tokens
+            self.backward(part)
             total += part.item()
         self.scaler.unscale_(self.optimizer)
         limit = self.config.grad_clip or math.inf
@@ -21,7 +21,7 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         self.optimizer.zero_grad(set_to_none=True)
         self.step += 1
         self.tokens_seen += int(num_tokens)
-        return {"loss": self._over_ranks(total), "grad_norm": norm.item(), "lr": lr}
+        return {"loss": self.sum_over_ranks(total), "grad_norm": norm.item(), "lr": lr}
 
 # %% right sums in the loss, one division
 class DistributedTrainer(ddp_trainer.DistributedTrainer):
@@ -29,12 +29,12 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         lr = self.get_lr(self.step)
         for group in self.optimizer.param_groups:
             group.update(lr=lr)
-        num_tokens = self._over_ranks(sum(int((t != IGNORED).sum()) for _, t in batches))
+        num_tokens = self.sum_over_ranks(sum(int((t != IGNORED).sum()) for _, t in batches))
         self.optimizer.zero_grad()
         loss = torch.zeros((), dtype=torch.float64)
-        for idx, targets in self._micro_batches(batches):
-            nats = self._mean_loss(idx, targets) * (targets != IGNORED).sum()
-            self._backward(nats / num_tokens)
+        for idx, targets in self.micro_batches(batches):
+            nats = self.mean_loss(idx, targets) * (targets != IGNORED).sum()
+            self.backward(nats / num_tokens)
             loss += nats.detach().double().cpu() / num_tokens
         self.scaler.unscale_(self.optimizer)
         if self.config.grad_clip > 0:
@@ -44,7 +44,7 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         self.scaler.step(self.optimizer)
         self.scaler.update()
         self.step, self.tokens_seen = self.step + 1, self.tokens_seen + int(num_tokens)
-        return dict(loss=self._over_ranks(loss), grad_norm=float(norm), lr=lr)
+        return dict(loss=self.sum_over_ranks(loss), grad_norm=float(norm), lr=lr)
 
 # %% right the model itself, empty parts passed over, clipping by hand
 class DistributedTrainer(ddp_trainer.DistributedTrainer):
@@ -78,12 +78,12 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         for group in self.optimizer.param_groups:
             group["lr"] = lr
         seen, nats = 0, 0.0
-        for idx, targets in self._micro_batches(batches):
+        for idx, targets in self.micro_batches(batches):
             count = int((targets != -100).sum())
-            loss = self._mean_loss(idx, targets) * count
-            self._backward(loss)
+            loss = self.mean_loss(idx, targets) * count
+            self.backward(loss)
             seen, nats = seen + count, nats + loss.item()
-        seen, nats = self._over_ranks(seen), self._over_ranks(nats)
+        seen, nats = self.sum_over_ranks(seen), self.sum_over_ranks(nats)
         for p in self.plain_model.parameters():
             p.grad /= seen
         self.scaler.unscale_(self.optimizer)
@@ -107,11 +107,11 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         for group in self.optimizer.param_groups:
             group["lr"] = lr
         counts = [int((targets != -100).sum()) for _, targets in batches]
-        num_tokens = self._over_ranks(sum(counts))
+        num_tokens = self.sum_over_ranks(sum(counts))
         total = 0.0
-        for count, (idx, targets) in zip(counts, self._micro_batches(batches)):
-            part = self._mean_loss(idx, targets) * count / num_tokens
-            self._backward(part)
+        for count, (idx, targets) in zip(counts, self.micro_batches(batches)):
+            part = self.mean_loss(idx, targets) * count / num_tokens
+            self.backward(part)
             total += part.item()
         self.scaler.unscale_(self.optimizer)
         limit = self.config.grad_clip or math.inf
@@ -121,7 +121,7 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         self.optimizer.zero_grad(set_to_none=True)
         self.step += 1
         self.tokens_seen += int(num_tokens)
-        found = {"loss": self._over_ranks(total), "grad_norm": norm.item(), "lr": lr}
+        found = {"loss": self.sum_over_ranks(total), "grad_norm": norm.item(), "lr": lr}
 
 # %% wrong TYPE the loss alone
 class DistributedTrainer(ddp_trainer.DistributedTrainer):
@@ -130,11 +130,11 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         for group in self.optimizer.param_groups:
             group["lr"] = lr
         counts = [int((targets != -100).sum()) for _, targets in batches]
-        num_tokens = self._over_ranks(sum(counts))
+        num_tokens = self.sum_over_ranks(sum(counts))
         total = 0.0
-        for count, (idx, targets) in zip(counts, self._micro_batches(batches)):
-            part = self._mean_loss(idx, targets) * count / num_tokens
-            self._backward(part)
+        for count, (idx, targets) in zip(counts, self.micro_batches(batches)):
+            part = self.mean_loss(idx, targets) * count / num_tokens
+            self.backward(part)
             total += part.item()
         self.scaler.unscale_(self.optimizer)
         limit = self.config.grad_clip or math.inf
@@ -153,11 +153,11 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         for group in self.optimizer.param_groups:
             group["lr"] = lr
         counts = [int((targets != -100).sum()) for _, targets in batches]
-        num_tokens = self._over_ranks(sum(counts))
+        num_tokens = self.sum_over_ranks(sum(counts))
         total = 0.0
-        for count, (idx, targets) in zip(counts, self._micro_batches(batches)):
-            part = self._mean_loss(idx, targets) * count / num_tokens
-            self._backward(part)
+        for count, (idx, targets) in zip(counts, self.micro_batches(batches)):
+            part = self.mean_loss(idx, targets) * count / num_tokens
+            self.backward(part)
             total += part.item()
         self.scaler.unscale_(self.optimizer)
         limit = self.config.grad_clip or math.inf
@@ -167,7 +167,7 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         self.optimizer.zero_grad(set_to_none=True)
         self.step += 1
         self.tokens_seen += int(num_tokens)
-        return {"loss": self._over_ranks(total), "grad_norm": norm, "lr": lr}
+        return {"loss": self.sum_over_ranks(total), "grad_norm": norm, "lr": lr}
 
 # %% wrong TRAIN-KEYS another name for the norm
 class DistributedTrainer(ddp_trainer.DistributedTrainer):
@@ -176,11 +176,11 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         for group in self.optimizer.param_groups:
             group["lr"] = lr
         counts = [int((targets != -100).sum()) for _, targets in batches]
-        num_tokens = self._over_ranks(sum(counts))
+        num_tokens = self.sum_over_ranks(sum(counts))
         total = 0.0
-        for count, (idx, targets) in zip(counts, self._micro_batches(batches)):
-            part = self._mean_loss(idx, targets) * count / num_tokens
-            self._backward(part)
+        for count, (idx, targets) in zip(counts, self.micro_batches(batches)):
+            part = self.mean_loss(idx, targets) * count / num_tokens
+            self.backward(part)
             total += part.item()
         self.scaler.unscale_(self.optimizer)
         limit = self.config.grad_clip or math.inf
@@ -190,7 +190,7 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         self.optimizer.zero_grad(set_to_none=True)
         self.step += 1
         self.tokens_seen += int(num_tokens)
-        return {"loss": self._over_ranks(total), "norm": norm.item(), "lr": lr}
+        return {"loss": self.sum_over_ranks(total), "norm": norm.item(), "lr": lr}
 
 # %% wrong TRAIN-NO-STEP no step of the optimizer
 class DistributedTrainer(ddp_trainer.DistributedTrainer):
@@ -199,11 +199,11 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         for group in self.optimizer.param_groups:
             group["lr"] = lr
         counts = [int((targets != -100).sum()) for _, targets in batches]
-        num_tokens = self._over_ranks(sum(counts))
+        num_tokens = self.sum_over_ranks(sum(counts))
         total = 0.0
-        for count, (idx, targets) in zip(counts, self._micro_batches(batches)):
-            part = self._mean_loss(idx, targets) * count / num_tokens
-            self._backward(part)
+        for count, (idx, targets) in zip(counts, self.micro_batches(batches)):
+            part = self.mean_loss(idx, targets) * count / num_tokens
+            self.backward(part)
             total += part.item()
         self.scaler.unscale_(self.optimizer)
         limit = self.config.grad_clip or math.inf
@@ -212,7 +212,7 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         self.optimizer.zero_grad(set_to_none=True)
         self.step += 1
         self.tokens_seen += int(num_tokens)
-        return {"loss": self._over_ranks(total), "grad_norm": norm.item(), "lr": lr}
+        return {"loss": self.sum_over_ranks(total), "grad_norm": norm.item(), "lr": lr}
 
 # %% wrong TRAIN-NO-STEP cleared between clipping and step
 class DistributedTrainer(ddp_trainer.DistributedTrainer):
@@ -221,11 +221,11 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         for group in self.optimizer.param_groups:
             group["lr"] = lr
         counts = [int((targets != -100).sum()) for _, targets in batches]
-        num_tokens = self._over_ranks(sum(counts))
+        num_tokens = self.sum_over_ranks(sum(counts))
         total = 0.0
-        for count, (idx, targets) in zip(counts, self._micro_batches(batches)):
-            part = self._mean_loss(idx, targets) * count / num_tokens
-            self._backward(part)
+        for count, (idx, targets) in zip(counts, self.micro_batches(batches)):
+            part = self.mean_loss(idx, targets) * count / num_tokens
+            self.backward(part)
             total += part.item()
         self.scaler.unscale_(self.optimizer)
         limit = self.config.grad_clip or math.inf
@@ -235,7 +235,7 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         self.scaler.update()
         self.step += 1
         self.tokens_seen += int(num_tokens)
-        return {"loss": self._over_ranks(total), "grad_norm": norm.item(), "lr": lr}
+        return {"loss": self.sum_over_ranks(total), "grad_norm": norm.item(), "lr": lr}
 
 # %% wrong TRAIN-CLEARED cleared before clipping
 class DistributedTrainer(ddp_trainer.DistributedTrainer):
@@ -244,11 +244,11 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         for group in self.optimizer.param_groups:
             group["lr"] = lr
         counts = [int((targets != -100).sum()) for _, targets in batches]
-        num_tokens = self._over_ranks(sum(counts))
+        num_tokens = self.sum_over_ranks(sum(counts))
         total = 0.0
-        for count, (idx, targets) in zip(counts, self._micro_batches(batches)):
-            part = self._mean_loss(idx, targets) * count / num_tokens
-            self._backward(part)
+        for count, (idx, targets) in zip(counts, self.micro_batches(batches)):
+            part = self.mean_loss(idx, targets) * count / num_tokens
+            self.backward(part)
             total += part.item()
         self.optimizer.zero_grad()
         self.scaler.unscale_(self.optimizer)
@@ -258,7 +258,7 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         self.scaler.update()
         self.step += 1
         self.tokens_seen += int(num_tokens)
-        return {"loss": self._over_ranks(total), "grad_norm": norm.item(), "lr": lr}
+        return {"loss": self.sum_over_ranks(total), "grad_norm": norm.item(), "lr": lr}
 
 # %% wrong TRAIN-SUM mean losses added, not divided
 class DistributedTrainer(ddp_trainer.DistributedTrainer):
@@ -267,11 +267,11 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         for group in self.optimizer.param_groups:
             group["lr"] = lr
         counts = [int((targets != -100).sum()) for _, targets in batches]
-        num_tokens = self._over_ranks(sum(counts))
+        num_tokens = self.sum_over_ranks(sum(counts))
         total = 0.0
-        for count, (idx, targets) in zip(counts, self._micro_batches(batches)):
-            part = self._mean_loss(idx, targets)
-            self._backward(part)
+        for count, (idx, targets) in zip(counts, self.micro_batches(batches)):
+            part = self.mean_loss(idx, targets)
+            self.backward(part)
             total += part.item()
         self.scaler.unscale_(self.optimizer)
         limit = self.config.grad_clip or math.inf
@@ -281,7 +281,7 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         self.optimizer.zero_grad(set_to_none=True)
         self.step += 1
         self.tokens_seen += int(num_tokens)
-        return {"loss": self._over_ranks(total), "grad_norm": norm.item(), "lr": lr}
+        return {"loss": self.sum_over_ranks(total), "grad_norm": norm.item(), "lr": lr}
 
 # %% wrong TRAIN-SUM sums of losses, not divided
 class DistributedTrainer(ddp_trainer.DistributedTrainer):
@@ -290,11 +290,11 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         for group in self.optimizer.param_groups:
             group["lr"] = lr
         counts = [int((targets != -100).sum()) for _, targets in batches]
-        num_tokens = self._over_ranks(sum(counts))
+        num_tokens = self.sum_over_ranks(sum(counts))
         total = 0.0
-        for count, (idx, targets) in zip(counts, self._micro_batches(batches)):
-            part = self._mean_loss(idx, targets) * count
-            self._backward(part)
+        for count, (idx, targets) in zip(counts, self.micro_batches(batches)):
+            part = self.mean_loss(idx, targets) * count
+            self.backward(part)
             total += part.item()
         self.scaler.unscale_(self.optimizer)
         limit = self.config.grad_clip or math.inf
@@ -304,7 +304,7 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         self.optimizer.zero_grad(set_to_none=True)
         self.step += 1
         self.tokens_seen += int(num_tokens)
-        return {"loss": self._over_ranks(total), "grad_norm": norm.item(), "lr": lr}
+        return {"loss": self.sum_over_ranks(total), "grad_norm": norm.item(), "lr": lr}
 
 # %% wrong TRAIN-MEAN-OF-MEANS divided by the number of micro-batches
 class DistributedTrainer(ddp_trainer.DistributedTrainer):
@@ -313,11 +313,11 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         for group in self.optimizer.param_groups:
             group["lr"] = lr
         counts = [int((targets != -100).sum()) for _, targets in batches]
-        num_tokens = self._over_ranks(sum(counts))
+        num_tokens = self.sum_over_ranks(sum(counts))
         total = 0.0
-        for count, (idx, targets) in zip(counts, self._micro_batches(batches)):
-            part = self._mean_loss(idx, targets) / len(batches)
-            self._backward(part)
+        for count, (idx, targets) in zip(counts, self.micro_batches(batches)):
+            part = self.mean_loss(idx, targets) / len(batches)
+            self.backward(part)
             total += part.item()
         self.scaler.unscale_(self.optimizer)
         limit = self.config.grad_clip or math.inf
@@ -327,7 +327,7 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         self.optimizer.zero_grad(set_to_none=True)
         self.step += 1
         self.tokens_seen += int(num_tokens)
-        return {"loss": self._over_ranks(total), "grad_norm": norm.item(), "lr": lr}
+        return {"loss": self.sum_over_ranks(total), "grad_norm": norm.item(), "lr": lr}
 
 # %% wrong TRAIN-MEAN-OF-MEANS divided by grad_accumulation
 class DistributedTrainer(ddp_trainer.DistributedTrainer):
@@ -336,11 +336,11 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         for group in self.optimizer.param_groups:
             group["lr"] = lr
         counts = [int((targets != -100).sum()) for _, targets in batches]
-        num_tokens = self._over_ranks(sum(counts))
+        num_tokens = self.sum_over_ranks(sum(counts))
         total = 0.0
-        for count, (idx, targets) in zip(counts, self._micro_batches(batches)):
-            part = self._mean_loss(idx, targets) / self.accumulation
-            self._backward(part)
+        for count, (idx, targets) in zip(counts, self.micro_batches(batches)):
+            part = self.mean_loss(idx, targets) / self.accumulation
+            self.backward(part)
             total += part.item()
         self.scaler.unscale_(self.optimizer)
         limit = self.config.grad_clip or math.inf
@@ -350,7 +350,7 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         self.optimizer.zero_grad(set_to_none=True)
         self.step += 1
         self.tokens_seen += int(num_tokens)
-        return {"loss": self._over_ranks(total), "grad_norm": norm.item(), "lr": lr}
+        return {"loss": self.sum_over_ranks(total), "grad_norm": norm.item(), "lr": lr}
 
 # %% wrong TRAIN-POSITIONS targets of -100 counted
 class DistributedTrainer(ddp_trainer.DistributedTrainer):
@@ -359,11 +359,11 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         for group in self.optimizer.param_groups:
             group["lr"] = lr
         counts = [targets.numel() for _, targets in batches]
-        num_tokens = self._over_ranks(sum(counts))
+        num_tokens = self.sum_over_ranks(sum(counts))
         total = 0.0
-        for count, (idx, targets) in zip(counts, self._micro_batches(batches)):
-            part = self._mean_loss(idx, targets) * count / num_tokens
-            self._backward(part)
+        for count, (idx, targets) in zip(counts, self.micro_batches(batches)):
+            part = self.mean_loss(idx, targets) * count / num_tokens
+            self.backward(part)
             total += part.item()
         self.scaler.unscale_(self.optimizer)
         limit = self.config.grad_clip or math.inf
@@ -373,7 +373,7 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         self.optimizer.zero_grad(set_to_none=True)
         self.step += 1
         self.tokens_seen += int(num_tokens)
-        return {"loss": self._over_ranks(total), "grad_norm": norm.item(), "lr": lr}
+        return {"loss": self.sum_over_ranks(total), "grad_norm": norm.item(), "lr": lr}
 
 # %% wrong TRAIN-TWICE shares divided by k once more
 class DistributedTrainer(ddp_trainer.DistributedTrainer):
@@ -382,11 +382,11 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         for group in self.optimizer.param_groups:
             group["lr"] = lr
         counts = [int((targets != -100).sum()) for _, targets in batches]
-        num_tokens = self._over_ranks(sum(counts))
+        num_tokens = self.sum_over_ranks(sum(counts))
         total = 0.0
-        for count, (idx, targets) in zip(counts, self._micro_batches(batches)):
-            part = self._mean_loss(idx, targets) * count / num_tokens / len(batches)
-            self._backward(part)
+        for count, (idx, targets) in zip(counts, self.micro_batches(batches)):
+            part = self.mean_loss(idx, targets) * count / num_tokens / len(batches)
+            self.backward(part)
             total += part.item()
         self.scaler.unscale_(self.optimizer)
         limit = self.config.grad_clip or math.inf
@@ -396,7 +396,7 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         self.optimizer.zero_grad(set_to_none=True)
         self.step += 1
         self.tokens_seen += int(num_tokens)
-        return {"loss": self._over_ranks(total), "grad_norm": norm.item(), "lr": lr}
+        return {"loss": self.sum_over_ranks(total), "grad_norm": norm.item(), "lr": lr}
 
 # %% wrong TRAIN-LAST-ONLY cleared before each backward
 class DistributedTrainer(ddp_trainer.DistributedTrainer):
@@ -405,12 +405,12 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         for group in self.optimizer.param_groups:
             group["lr"] = lr
         counts = [int((targets != -100).sum()) for _, targets in batches]
-        num_tokens = self._over_ranks(sum(counts))
+        num_tokens = self.sum_over_ranks(sum(counts))
         total = 0.0
-        for count, (idx, targets) in zip(counts, self._micro_batches(batches)):
-            part = self._mean_loss(idx, targets) * count / num_tokens
+        for count, (idx, targets) in zip(counts, self.micro_batches(batches)):
+            part = self.mean_loss(idx, targets) * count / num_tokens
             self.optimizer.zero_grad()
-            self._backward(part)
+            self.backward(part)
             total += part.item()
         self.scaler.unscale_(self.optimizer)
         limit = self.config.grad_clip or math.inf
@@ -420,7 +420,7 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         self.optimizer.zero_grad(set_to_none=True)
         self.step += 1
         self.tokens_seen += int(num_tokens)
-        return {"loss": self._over_ranks(total), "grad_norm": norm.item(), "lr": lr}
+        return {"loss": self.sum_over_ranks(total), "grad_norm": norm.item(), "lr": lr}
 
 # %% wrong TRAIN-LAST-ONLY backward after the loop
 class DistributedTrainer(ddp_trainer.DistributedTrainer):
@@ -429,12 +429,12 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         for group in self.optimizer.param_groups:
             group["lr"] = lr
         counts = [int((targets != -100).sum()) for _, targets in batches]
-        num_tokens = self._over_ranks(sum(counts))
+        num_tokens = self.sum_over_ranks(sum(counts))
         total = 0.0
-        for count, (idx, targets) in zip(counts, self._micro_batches(batches)):
-            part = self._mean_loss(idx, targets) * count / num_tokens
+        for count, (idx, targets) in zip(counts, self.micro_batches(batches)):
+            part = self.mean_loss(idx, targets) * count / num_tokens
             total += part.item()
-        self._backward(part)
+        self.backward(part)
         self.scaler.unscale_(self.optimizer)
         limit = self.config.grad_clip or math.inf
         norm = torch.nn.utils.clip_grad_norm_(self.plain_model.parameters(), limit)
@@ -443,7 +443,7 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         self.optimizer.zero_grad(set_to_none=True)
         self.step += 1
         self.tokens_seen += int(num_tokens)
-        return {"loss": self._over_ranks(total), "grad_norm": norm.item(), "lr": lr}
+        return {"loss": self.sum_over_ranks(total), "grad_norm": norm.item(), "lr": lr}
 
 # %% wrong TRAIN-FIRST-ONLY leaves the loop after one turn
 class DistributedTrainer(ddp_trainer.DistributedTrainer):
@@ -452,11 +452,11 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         for group in self.optimizer.param_groups:
             group["lr"] = lr
         counts = [int((targets != -100).sum()) for _, targets in batches]
-        num_tokens = self._over_ranks(sum(counts))
+        num_tokens = self.sum_over_ranks(sum(counts))
         total = 0.0
-        for count, (idx, targets) in zip(counts, self._micro_batches(batches)):
-            part = self._mean_loss(idx, targets) * count / num_tokens
-            self._backward(part)
+        for count, (idx, targets) in zip(counts, self.micro_batches(batches)):
+            part = self.mean_loss(idx, targets) * count / num_tokens
+            self.backward(part)
             total += part.item()
             break
         self.scaler.unscale_(self.optimizer)
@@ -467,7 +467,7 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         self.optimizer.zero_grad(set_to_none=True)
         self.step += 1
         self.tokens_seen += int(num_tokens)
-        return {"loss": self._over_ranks(total), "grad_norm": norm.item(), "lr": lr}
+        return {"loss": self.sum_over_ranks(total), "grad_norm": norm.item(), "lr": lr}
 
 # %% wrong TRAIN-LOSS the loss of the last micro-batch
 class DistributedTrainer(ddp_trainer.DistributedTrainer):
@@ -476,12 +476,12 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         for group in self.optimizer.param_groups:
             group["lr"] = lr
         counts = [int((targets != -100).sum()) for _, targets in batches]
-        num_tokens = self._over_ranks(sum(counts))
+        num_tokens = self.sum_over_ranks(sum(counts))
         total = 0.0
-        for count, (idx, targets) in zip(counts, self._micro_batches(batches)):
-            part = self._mean_loss(idx, targets) * count / num_tokens
-            self._backward(part)
-            total = self._mean_loss(idx, targets).item()
+        for count, (idx, targets) in zip(counts, self.micro_batches(batches)):
+            part = self.mean_loss(idx, targets) * count / num_tokens
+            self.backward(part)
+            total = self.mean_loss(idx, targets).item()
         self.scaler.unscale_(self.optimizer)
         limit = self.config.grad_clip or math.inf
         norm = torch.nn.utils.clip_grad_norm_(self.plain_model.parameters(), limit)
@@ -490,7 +490,7 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         self.optimizer.zero_grad(set_to_none=True)
         self.step += 1
         self.tokens_seen += int(num_tokens)
-        return {"loss": self._over_ranks(total), "grad_norm": norm.item(), "lr": lr}
+        return {"loss": self.sum_over_ranks(total), "grad_norm": norm.item(), "lr": lr}
 
 # %% wrong TRAIN-LOSS the mean of means in the log
 class DistributedTrainer(ddp_trainer.DistributedTrainer):
@@ -499,12 +499,12 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         for group in self.optimizer.param_groups:
             group["lr"] = lr
         counts = [int((targets != -100).sum()) for _, targets in batches]
-        num_tokens = self._over_ranks(sum(counts))
+        num_tokens = self.sum_over_ranks(sum(counts))
         total = 0.0
-        for count, (idx, targets) in zip(counts, self._micro_batches(batches)):
-            part = self._mean_loss(idx, targets) * count / num_tokens
-            self._backward(part)
-            total += self._mean_loss(idx, targets).item() / len(batches)
+        for count, (idx, targets) in zip(counts, self.micro_batches(batches)):
+            part = self.mean_loss(idx, targets) * count / num_tokens
+            self.backward(part)
+            total += self.mean_loss(idx, targets).item() / len(batches)
         self.scaler.unscale_(self.optimizer)
         limit = self.config.grad_clip or math.inf
         norm = torch.nn.utils.clip_grad_norm_(self.plain_model.parameters(), limit)
@@ -513,7 +513,7 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         self.optimizer.zero_grad(set_to_none=True)
         self.step += 1
         self.tokens_seen += int(num_tokens)
-        return {"loss": self._over_ranks(total), "grad_norm": norm.item(), "lr": lr}
+        return {"loss": self.sum_over_ranks(total), "grad_norm": norm.item(), "lr": lr}
 
 # %% wrong TRAIN-CAT one big batch after all
 class DistributedTrainer(ddp_trainer.DistributedTrainer):
@@ -522,10 +522,10 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         for group in self.optimizer.param_groups:
             group["lr"] = lr
         counts = [int((targets != -100).sum()) for _, targets in batches]
-        num_tokens = self._over_ranks(sum(counts))
+        num_tokens = self.sum_over_ranks(sum(counts))
         total = 0.0
-        part = self._mean_loss(torch.cat([i for i, _ in batches]), torch.cat([t for _, t in batches]))
-        self._backward(part)
+        part = self.mean_loss(torch.cat([i for i, _ in batches]), torch.cat([t for _, t in batches]))
+        self.backward(part)
         total = part.item()
         self.scaler.unscale_(self.optimizer)
         limit = self.config.grad_clip or math.inf
@@ -535,7 +535,7 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         self.optimizer.zero_grad(set_to_none=True)
         self.step += 1
         self.tokens_seen += int(num_tokens)
-        return {"loss": self._over_ranks(total), "grad_norm": norm.item(), "lr": lr}
+        return {"loss": self.sum_over_ranks(total), "grad_norm": norm.item(), "lr": lr}
 
 # %% wrong TRAIN-EMPTY the model's loss, nan for a part that counts nothing
 class DistributedTrainer(ddp_trainer.DistributedTrainer):
@@ -544,11 +544,11 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         for group in self.optimizer.param_groups:
             group["lr"] = lr
         counts = [int((targets != -100).sum()) for _, targets in batches]
-        num_tokens = self._over_ranks(sum(counts))
+        num_tokens = self.sum_over_ranks(sum(counts))
         total = 0.0
-        for count, (idx, targets) in zip(counts, self._micro_batches(batches)):
+        for count, (idx, targets) in zip(counts, self.micro_batches(batches)):
             part = self.model(idx, targets)[1] * count / num_tokens
-            self._backward(part)
+            self.backward(part)
             total += part.item()
         self.scaler.unscale_(self.optimizer)
         limit = self.config.grad_clip or math.inf
@@ -558,7 +558,7 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         self.optimizer.zero_grad(set_to_none=True)
         self.step += 1
         self.tokens_seen += int(num_tokens)
-        return {"loss": self._over_ranks(total), "grad_norm": norm.item(), "lr": lr}
+        return {"loss": self.sum_over_ranks(total), "grad_norm": norm.item(), "lr": lr}
 
 # %% wrong TRAIN-STEP-EACH step and clear inside the loop
 class DistributedTrainer(ddp_trainer.DistributedTrainer):
@@ -567,11 +567,11 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         for group in self.optimizer.param_groups:
             group["lr"] = lr
         counts = [int((targets != -100).sum()) for _, targets in batches]
-        num_tokens = self._over_ranks(sum(counts))
+        num_tokens = self.sum_over_ranks(sum(counts))
         total = 0.0
-        for count, (idx, targets) in zip(counts, self._micro_batches(batches)):
-            part = self._mean_loss(idx, targets)
-            self._backward(part)
+        for count, (idx, targets) in zip(counts, self.micro_batches(batches)):
+            part = self.mean_loss(idx, targets)
+            self.backward(part)
             total += part.item() / len(batches)
             self.scaler.unscale_(self.optimizer)
             limit = self.config.grad_clip or math.inf
@@ -581,7 +581,7 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
             self.optimizer.zero_grad(set_to_none=True)
         self.step += 1
         self.tokens_seen += int(num_tokens)
-        return {"loss": self._over_ranks(total), "grad_norm": norm.item(), "lr": lr}
+        return {"loss": self.sum_over_ranks(total), "grad_norm": norm.item(), "lr": lr}
 
 # %% wrong TRAIN-NO-ZERO gradients never cleared
 class DistributedTrainer(ddp_trainer.DistributedTrainer):
@@ -590,11 +590,11 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         for group in self.optimizer.param_groups:
             group["lr"] = lr
         counts = [int((targets != -100).sum()) for _, targets in batches]
-        num_tokens = self._over_ranks(sum(counts))
+        num_tokens = self.sum_over_ranks(sum(counts))
         total = 0.0
-        for count, (idx, targets) in zip(counts, self._micro_batches(batches)):
-            part = self._mean_loss(idx, targets) * count / num_tokens
-            self._backward(part)
+        for count, (idx, targets) in zip(counts, self.micro_batches(batches)):
+            part = self.mean_loss(idx, targets) * count / num_tokens
+            self.backward(part)
             total += part.item()
         self.scaler.unscale_(self.optimizer)
         limit = self.config.grad_clip or math.inf
@@ -603,7 +603,7 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         self.scaler.update()
         self.step += 1
         self.tokens_seen += int(num_tokens)
-        return {"loss": self._over_ranks(total), "grad_norm": norm.item(), "lr": lr}
+        return {"loss": self.sum_over_ranks(total), "grad_norm": norm.item(), "lr": lr}
 
 # %% wrong TRAIN-LR-NEXT the rate of the next step
 class DistributedTrainer(ddp_trainer.DistributedTrainer):
@@ -612,11 +612,11 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         for group in self.optimizer.param_groups:
             group["lr"] = lr
         counts = [int((targets != -100).sum()) for _, targets in batches]
-        num_tokens = self._over_ranks(sum(counts))
+        num_tokens = self.sum_over_ranks(sum(counts))
         total = 0.0
-        for count, (idx, targets) in zip(counts, self._micro_batches(batches)):
-            part = self._mean_loss(idx, targets) * count / num_tokens
-            self._backward(part)
+        for count, (idx, targets) in zip(counts, self.micro_batches(batches)):
+            part = self.mean_loss(idx, targets) * count / num_tokens
+            self.backward(part)
             total += part.item()
         self.scaler.unscale_(self.optimizer)
         limit = self.config.grad_clip or math.inf
@@ -626,7 +626,7 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         self.optimizer.zero_grad(set_to_none=True)
         self.step += 1
         self.tokens_seen += int(num_tokens)
-        return {"loss": self._over_ranks(total), "grad_norm": norm.item(), "lr": lr}
+        return {"loss": self.sum_over_ranks(total), "grad_norm": norm.item(), "lr": lr}
 
 # %% wrong TRAIN-LR-NEXT counts first
 class DistributedTrainer(ddp_trainer.DistributedTrainer):
@@ -636,11 +636,11 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         for group in self.optimizer.param_groups:
             group["lr"] = lr
         counts = [int((targets != -100).sum()) for _, targets in batches]
-        num_tokens = self._over_ranks(sum(counts))
+        num_tokens = self.sum_over_ranks(sum(counts))
         total = 0.0
-        for count, (idx, targets) in zip(counts, self._micro_batches(batches)):
-            part = self._mean_loss(idx, targets) * count / num_tokens
-            self._backward(part)
+        for count, (idx, targets) in zip(counts, self.micro_batches(batches)):
+            part = self.mean_loss(idx, targets) * count / num_tokens
+            self.backward(part)
             total += part.item()
         self.scaler.unscale_(self.optimizer)
         limit = self.config.grad_clip or math.inf
@@ -649,7 +649,7 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         self.scaler.update()
         self.optimizer.zero_grad(set_to_none=True)
         self.tokens_seen += int(num_tokens)
-        return {"loss": self._over_ranks(total), "grad_norm": norm.item(), "lr": lr}
+        return {"loss": self.sum_over_ranks(total), "grad_norm": norm.item(), "lr": lr}
 
 # %% wrong TRAIN-LR-STUCK the step is not counted
 class DistributedTrainer(ddp_trainer.DistributedTrainer):
@@ -658,11 +658,11 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         for group in self.optimizer.param_groups:
             group["lr"] = lr
         counts = [int((targets != -100).sum()) for _, targets in batches]
-        num_tokens = self._over_ranks(sum(counts))
+        num_tokens = self.sum_over_ranks(sum(counts))
         total = 0.0
-        for count, (idx, targets) in zip(counts, self._micro_batches(batches)):
-            part = self._mean_loss(idx, targets) * count / num_tokens
-            self._backward(part)
+        for count, (idx, targets) in zip(counts, self.micro_batches(batches)):
+            part = self.mean_loss(idx, targets) * count / num_tokens
+            self.backward(part)
             total += part.item()
         self.scaler.unscale_(self.optimizer)
         limit = self.config.grad_clip or math.inf
@@ -671,7 +671,7 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         self.scaler.update()
         self.optimizer.zero_grad(set_to_none=True)
         self.tokens_seen += int(num_tokens)
-        return {"loss": self._over_ranks(total), "grad_norm": norm.item(), "lr": lr}
+        return {"loss": self.sum_over_ranks(total), "grad_norm": norm.item(), "lr": lr}
 
 # %% wrong TRAIN-MICRO-STEPS counts micro-batches
 class DistributedTrainer(ddp_trainer.DistributedTrainer):
@@ -680,11 +680,11 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         for group in self.optimizer.param_groups:
             group["lr"] = lr
         counts = [int((targets != -100).sum()) for _, targets in batches]
-        num_tokens = self._over_ranks(sum(counts))
+        num_tokens = self.sum_over_ranks(sum(counts))
         total = 0.0
-        for count, (idx, targets) in zip(counts, self._micro_batches(batches)):
-            part = self._mean_loss(idx, targets) * count / num_tokens
-            self._backward(part)
+        for count, (idx, targets) in zip(counts, self.micro_batches(batches)):
+            part = self.mean_loss(idx, targets) * count / num_tokens
+            self.backward(part)
             total += part.item()
         self.scaler.unscale_(self.optimizer)
         limit = self.config.grad_clip or math.inf
@@ -694,7 +694,7 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         self.optimizer.zero_grad(set_to_none=True)
         self.step += len(batches)
         self.tokens_seen += int(num_tokens)
-        return {"loss": self._over_ranks(total), "grad_norm": norm.item(), "lr": lr}
+        return {"loss": self.sum_over_ranks(total), "grad_norm": norm.item(), "lr": lr}
 
 # %% wrong TRAIN-LR-CONSTANT no schedule
 class DistributedTrainer(ddp_trainer.DistributedTrainer):
@@ -703,11 +703,11 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         for group in self.optimizer.param_groups:
             group["lr"] = lr
         counts = [int((targets != -100).sum()) for _, targets in batches]
-        num_tokens = self._over_ranks(sum(counts))
+        num_tokens = self.sum_over_ranks(sum(counts))
         total = 0.0
-        for count, (idx, targets) in zip(counts, self._micro_batches(batches)):
-            part = self._mean_loss(idx, targets) * count / num_tokens
-            self._backward(part)
+        for count, (idx, targets) in zip(counts, self.micro_batches(batches)):
+            part = self.mean_loss(idx, targets) * count / num_tokens
+            self.backward(part)
             total += part.item()
         self.scaler.unscale_(self.optimizer)
         limit = self.config.grad_clip or math.inf
@@ -717,18 +717,18 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         self.optimizer.zero_grad(set_to_none=True)
         self.step += 1
         self.tokens_seen += int(num_tokens)
-        return {"loss": self._over_ranks(total), "grad_norm": norm.item(), "lr": lr}
+        return {"loss": self.sum_over_ranks(total), "grad_norm": norm.item(), "lr": lr}
 
 # %% wrong TRAIN-LR-UNSET the rate is told, not set
 class DistributedTrainer(ddp_trainer.DistributedTrainer):
     def train_step(self, batches):
         lr = self.get_lr(self.step)
         counts = [int((targets != -100).sum()) for _, targets in batches]
-        num_tokens = self._over_ranks(sum(counts))
+        num_tokens = self.sum_over_ranks(sum(counts))
         total = 0.0
-        for count, (idx, targets) in zip(counts, self._micro_batches(batches)):
-            part = self._mean_loss(idx, targets) * count / num_tokens
-            self._backward(part)
+        for count, (idx, targets) in zip(counts, self.micro_batches(batches)):
+            part = self.mean_loss(idx, targets) * count / num_tokens
+            self.backward(part)
             total += part.item()
         self.scaler.unscale_(self.optimizer)
         limit = self.config.grad_clip or math.inf
@@ -738,7 +738,7 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         self.optimizer.zero_grad(set_to_none=True)
         self.step += 1
         self.tokens_seen += int(num_tokens)
-        return {"loss": self._over_ranks(total), "grad_norm": norm.item(), "lr": lr}
+        return {"loss": self.sum_over_ranks(total), "grad_norm": norm.item(), "lr": lr}
 
 # %% wrong TRAIN-LR-GROUP the first group alone
 class DistributedTrainer(ddp_trainer.DistributedTrainer):
@@ -746,11 +746,11 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         lr = self.get_lr(self.step)
         self.optimizer.param_groups[0]["lr"] = lr
         counts = [int((targets != -100).sum()) for _, targets in batches]
-        num_tokens = self._over_ranks(sum(counts))
+        num_tokens = self.sum_over_ranks(sum(counts))
         total = 0.0
-        for count, (idx, targets) in zip(counts, self._micro_batches(batches)):
-            part = self._mean_loss(idx, targets) * count / num_tokens
-            self._backward(part)
+        for count, (idx, targets) in zip(counts, self.micro_batches(batches)):
+            part = self.mean_loss(idx, targets) * count / num_tokens
+            self.backward(part)
             total += part.item()
         self.scaler.unscale_(self.optimizer)
         limit = self.config.grad_clip or math.inf
@@ -760,18 +760,18 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         self.optimizer.zero_grad(set_to_none=True)
         self.step += 1
         self.tokens_seen += int(num_tokens)
-        return {"loss": self._over_ranks(total), "grad_norm": norm.item(), "lr": lr}
+        return {"loss": self.sum_over_ranks(total), "grad_norm": norm.item(), "lr": lr}
 
 # %% wrong TRAIN-LR-LATE the rate is set after the step
 class DistributedTrainer(ddp_trainer.DistributedTrainer):
     def train_step(self, batches):
         lr = self.get_lr(self.step)
         counts = [int((targets != -100).sum()) for _, targets in batches]
-        num_tokens = self._over_ranks(sum(counts))
+        num_tokens = self.sum_over_ranks(sum(counts))
         total = 0.0
-        for count, (idx, targets) in zip(counts, self._micro_batches(batches)):
-            part = self._mean_loss(idx, targets) * count / num_tokens
-            self._backward(part)
+        for count, (idx, targets) in zip(counts, self.micro_batches(batches)):
+            part = self.mean_loss(idx, targets) * count / num_tokens
+            self.backward(part)
             total += part.item()
         self.scaler.unscale_(self.optimizer)
         limit = self.config.grad_clip or math.inf
@@ -783,7 +783,7 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         self.optimizer.zero_grad(set_to_none=True)
         self.step += 1
         self.tokens_seen += int(num_tokens)
-        return {"loss": self._over_ranks(total), "grad_norm": norm.item(), "lr": lr}
+        return {"loss": self.sum_over_ranks(total), "grad_norm": norm.item(), "lr": lr}
 
 # %% wrong TRAIN-TOKENS positions counted as tokens
 class DistributedTrainer(ddp_trainer.DistributedTrainer):
@@ -792,11 +792,11 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         for group in self.optimizer.param_groups:
             group["lr"] = lr
         counts = [int((targets != -100).sum()) for _, targets in batches]
-        num_tokens = self._over_ranks(sum(counts))
+        num_tokens = self.sum_over_ranks(sum(counts))
         total = 0.0
-        for count, (idx, targets) in zip(counts, self._micro_batches(batches)):
-            part = self._mean_loss(idx, targets) * count / num_tokens
-            self._backward(part)
+        for count, (idx, targets) in zip(counts, self.micro_batches(batches)):
+            part = self.mean_loss(idx, targets) * count / num_tokens
+            self.backward(part)
             total += part.item()
         self.scaler.unscale_(self.optimizer)
         limit = self.config.grad_clip or math.inf
@@ -806,7 +806,7 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         self.optimizer.zero_grad(set_to_none=True)
         self.step += 1
         self.tokens_seen += sum(t.numel() for _, t in batches)
-        return {"loss": self._over_ranks(total), "grad_norm": norm.item(), "lr": lr}
+        return {"loss": self.sum_over_ranks(total), "grad_norm": norm.item(), "lr": lr}
 
 # %% wrong TRAIN-TOKENS tokens not counted
 class DistributedTrainer(ddp_trainer.DistributedTrainer):
@@ -815,11 +815,11 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         for group in self.optimizer.param_groups:
             group["lr"] = lr
         counts = [int((targets != -100).sum()) for _, targets in batches]
-        num_tokens = self._over_ranks(sum(counts))
+        num_tokens = self.sum_over_ranks(sum(counts))
         total = 0.0
-        for count, (idx, targets) in zip(counts, self._micro_batches(batches)):
-            part = self._mean_loss(idx, targets) * count / num_tokens
-            self._backward(part)
+        for count, (idx, targets) in zip(counts, self.micro_batches(batches)):
+            part = self.mean_loss(idx, targets) * count / num_tokens
+            self.backward(part)
             total += part.item()
         self.scaler.unscale_(self.optimizer)
         limit = self.config.grad_clip or math.inf
@@ -828,7 +828,7 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         self.scaler.update()
         self.optimizer.zero_grad(set_to_none=True)
         self.step += 1
-        return {"loss": self._over_ranks(total), "grad_norm": norm.item(), "lr": lr}
+        return {"loss": self.sum_over_ranks(total), "grad_norm": norm.item(), "lr": lr}
 
 # %% wrong TRAIN-NO-CLIP measured, not clipped
 class DistributedTrainer(ddp_trainer.DistributedTrainer):
@@ -837,11 +837,11 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         for group in self.optimizer.param_groups:
             group["lr"] = lr
         counts = [int((targets != -100).sum()) for _, targets in batches]
-        num_tokens = self._over_ranks(sum(counts))
+        num_tokens = self.sum_over_ranks(sum(counts))
         total = 0.0
-        for count, (idx, targets) in zip(counts, self._micro_batches(batches)):
-            part = self._mean_loss(idx, targets) * count / num_tokens
-            self._backward(part)
+        for count, (idx, targets) in zip(counts, self.micro_batches(batches)):
+            part = self.mean_loss(idx, targets) * count / num_tokens
+            self.backward(part)
             total += part.item()
         self.scaler.unscale_(self.optimizer)
         limit = self.config.grad_clip or math.inf
@@ -851,7 +851,7 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         self.optimizer.zero_grad(set_to_none=True)
         self.step += 1
         self.tokens_seen += int(num_tokens)
-        return {"loss": self._over_ranks(total), "grad_norm": norm.item(), "lr": lr}
+        return {"loss": self.sum_over_ranks(total), "grad_norm": norm.item(), "lr": lr}
 
 # %% wrong TRAIN-NO-CLIP clipped after the step
 class DistributedTrainer(ddp_trainer.DistributedTrainer):
@@ -860,11 +860,11 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         for group in self.optimizer.param_groups:
             group["lr"] = lr
         counts = [int((targets != -100).sum()) for _, targets in batches]
-        num_tokens = self._over_ranks(sum(counts))
+        num_tokens = self.sum_over_ranks(sum(counts))
         total = 0.0
-        for count, (idx, targets) in zip(counts, self._micro_batches(batches)):
-            part = self._mean_loss(idx, targets) * count / num_tokens
-            self._backward(part)
+        for count, (idx, targets) in zip(counts, self.micro_batches(batches)):
+            part = self.mean_loss(idx, targets) * count / num_tokens
+            self.backward(part)
             total += part.item()
         self.scaler.unscale_(self.optimizer)
         limit = self.config.grad_clip or math.inf
@@ -874,7 +874,7 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         self.optimizer.zero_grad(set_to_none=True)
         self.step += 1
         self.tokens_seen += int(num_tokens)
-        return {"loss": self._over_ranks(total), "grad_norm": norm.item(), "lr": lr}
+        return {"loss": self.sum_over_ranks(total), "grad_norm": norm.item(), "lr": lr}
 
 # %% wrong TRAIN-CLIP-EACH every parameter by itself
 class DistributedTrainer(ddp_trainer.DistributedTrainer):
@@ -883,11 +883,11 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         for group in self.optimizer.param_groups:
             group["lr"] = lr
         counts = [int((targets != -100).sum()) for _, targets in batches]
-        num_tokens = self._over_ranks(sum(counts))
+        num_tokens = self.sum_over_ranks(sum(counts))
         total = 0.0
-        for count, (idx, targets) in zip(counts, self._micro_batches(batches)):
-            part = self._mean_loss(idx, targets) * count / num_tokens
-            self._backward(part)
+        for count, (idx, targets) in zip(counts, self.micro_batches(batches)):
+            part = self.mean_loss(idx, targets) * count / num_tokens
+            self.backward(part)
             total += part.item()
         self.scaler.unscale_(self.optimizer)
         limit = self.config.grad_clip or math.inf
@@ -899,7 +899,7 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         self.optimizer.zero_grad(set_to_none=True)
         self.step += 1
         self.tokens_seen += int(num_tokens)
-        return {"loss": self._over_ranks(total), "grad_norm": norm.item(), "lr": lr}
+        return {"loss": self.sum_over_ranks(total), "grad_norm": norm.item(), "lr": lr}
 
 # %% wrong TRAIN-CLIP-VALUE clip_grad_value_
 class DistributedTrainer(ddp_trainer.DistributedTrainer):
@@ -908,11 +908,11 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         for group in self.optimizer.param_groups:
             group["lr"] = lr
         counts = [int((targets != -100).sum()) for _, targets in batches]
-        num_tokens = self._over_ranks(sum(counts))
+        num_tokens = self.sum_over_ranks(sum(counts))
         total = 0.0
-        for count, (idx, targets) in zip(counts, self._micro_batches(batches)):
-            part = self._mean_loss(idx, targets) * count / num_tokens
-            self._backward(part)
+        for count, (idx, targets) in zip(counts, self.micro_batches(batches)):
+            part = self.mean_loss(idx, targets) * count / num_tokens
+            self.backward(part)
             total += part.item()
         self.scaler.unscale_(self.optimizer)
         limit = self.config.grad_clip or math.inf
@@ -923,7 +923,7 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         self.optimizer.zero_grad(set_to_none=True)
         self.step += 1
         self.tokens_seen += int(num_tokens)
-        return {"loss": self._over_ranks(total), "grad_norm": norm.item(), "lr": lr}
+        return {"loss": self.sum_over_ranks(total), "grad_norm": norm.item(), "lr": lr}
 
 # %% wrong TRAIN-CLIP-INSIDE clips after each micro-batch
 class DistributedTrainer(ddp_trainer.DistributedTrainer):
@@ -932,11 +932,11 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         for group in self.optimizer.param_groups:
             group["lr"] = lr
         counts = [int((targets != -100).sum()) for _, targets in batches]
-        num_tokens = self._over_ranks(sum(counts))
+        num_tokens = self.sum_over_ranks(sum(counts))
         total = 0.0
-        for count, (idx, targets) in zip(counts, self._micro_batches(batches)):
-            part = self._mean_loss(idx, targets) * count / num_tokens
-            self._backward(part)
+        for count, (idx, targets) in zip(counts, self.micro_batches(batches)):
+            part = self.mean_loss(idx, targets) * count / num_tokens
+            self.backward(part)
             total += part.item()
             limit = self.config.grad_clip or math.inf
             norm = torch.nn.utils.clip_grad_norm_(self.plain_model.parameters(), limit)
@@ -946,7 +946,7 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         self.optimizer.zero_grad(set_to_none=True)
         self.step += 1
         self.tokens_seen += int(num_tokens)
-        return {"loss": self._over_ranks(total), "grad_norm": norm.item(), "lr": lr}
+        return {"loss": self.sum_over_ranks(total), "grad_norm": norm.item(), "lr": lr}
 
 # %% wrong TRAIN-NORM-AFTER the norm after clipping
 class DistributedTrainer(ddp_trainer.DistributedTrainer):
@@ -955,11 +955,11 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         for group in self.optimizer.param_groups:
             group["lr"] = lr
         counts = [int((targets != -100).sum()) for _, targets in batches]
-        num_tokens = self._over_ranks(sum(counts))
+        num_tokens = self.sum_over_ranks(sum(counts))
         total = 0.0
-        for count, (idx, targets) in zip(counts, self._micro_batches(batches)):
-            part = self._mean_loss(idx, targets) * count / num_tokens
-            self._backward(part)
+        for count, (idx, targets) in zip(counts, self.micro_batches(batches)):
+            part = self.mean_loss(idx, targets) * count / num_tokens
+            self.backward(part)
             total += part.item()
         self.scaler.unscale_(self.optimizer)
         limit = self.config.grad_clip or math.inf
@@ -969,7 +969,7 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         self.optimizer.zero_grad(set_to_none=True)
         self.step += 1
         self.tokens_seen += int(num_tokens)
-        return {"loss": self._over_ranks(total), "grad_norm": min(norm.item(), limit), "lr": lr}
+        return {"loss": self.sum_over_ranks(total), "grad_norm": min(norm.item(), limit), "lr": lr}
 
 # %% wrong TRAIN-CLIP-ZERO 0 taken for a limit
 class DistributedTrainer(ddp_trainer.DistributedTrainer):
@@ -978,11 +978,11 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         for group in self.optimizer.param_groups:
             group["lr"] = lr
         counts = [int((targets != -100).sum()) for _, targets in batches]
-        num_tokens = self._over_ranks(sum(counts))
+        num_tokens = self.sum_over_ranks(sum(counts))
         total = 0.0
-        for count, (idx, targets) in zip(counts, self._micro_batches(batches)):
-            part = self._mean_loss(idx, targets) * count / num_tokens
-            self._backward(part)
+        for count, (idx, targets) in zip(counts, self.micro_batches(batches)):
+            part = self.mean_loss(idx, targets) * count / num_tokens
+            self.backward(part)
             total += part.item()
         self.scaler.unscale_(self.optimizer)
         limit = self.config.grad_clip
@@ -992,7 +992,7 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         self.optimizer.zero_grad(set_to_none=True)
         self.step += 1
         self.tokens_seen += int(num_tokens)
-        return {"loss": self._over_ranks(total), "grad_norm": norm.item(), "lr": lr}
+        return {"loss": self.sum_over_ranks(total), "grad_norm": norm.item(), "lr": lr}
 
 # %% wrong TRAIN-UNSCALED no unscale_
 class DistributedTrainer(ddp_trainer.DistributedTrainer):
@@ -1001,11 +1001,11 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         for group in self.optimizer.param_groups:
             group["lr"] = lr
         counts = [int((targets != -100).sum()) for _, targets in batches]
-        num_tokens = self._over_ranks(sum(counts))
+        num_tokens = self.sum_over_ranks(sum(counts))
         total = 0.0
-        for count, (idx, targets) in zip(counts, self._micro_batches(batches)):
-            part = self._mean_loss(idx, targets) * count / num_tokens
-            self._backward(part)
+        for count, (idx, targets) in zip(counts, self.micro_batches(batches)):
+            part = self.mean_loss(idx, targets) * count / num_tokens
+            self.backward(part)
             total += part.item()
         limit = self.config.grad_clip or math.inf
         norm = torch.nn.utils.clip_grad_norm_(self.plain_model.parameters(), limit)
@@ -1014,7 +1014,7 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         self.optimizer.zero_grad(set_to_none=True)
         self.step += 1
         self.tokens_seen += int(num_tokens)
-        return {"loss": self._over_ranks(total), "grad_norm": norm.item(), "lr": lr}
+        return {"loss": self.sum_over_ranks(total), "grad_norm": norm.item(), "lr": lr}
 
 # %% wrong TRAIN-UNSCALED unscaled after clipping
 class DistributedTrainer(ddp_trainer.DistributedTrainer):
@@ -1023,11 +1023,11 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         for group in self.optimizer.param_groups:
             group["lr"] = lr
         counts = [int((targets != -100).sum()) for _, targets in batches]
-        num_tokens = self._over_ranks(sum(counts))
+        num_tokens = self.sum_over_ranks(sum(counts))
         total = 0.0
-        for count, (idx, targets) in zip(counts, self._micro_batches(batches)):
-            part = self._mean_loss(idx, targets) * count / num_tokens
-            self._backward(part)
+        for count, (idx, targets) in zip(counts, self.micro_batches(batches)):
+            part = self.mean_loss(idx, targets) * count / num_tokens
+            self.backward(part)
             total += part.item()
         limit = self.config.grad_clip or math.inf
         norm = torch.nn.utils.clip_grad_norm_(self.plain_model.parameters(), limit)
@@ -1037,7 +1037,7 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         self.optimizer.zero_grad(set_to_none=True)
         self.step += 1
         self.tokens_seen += int(num_tokens)
-        return {"loss": self._over_ranks(total), "grad_norm": norm.item(), "lr": lr}
+        return {"loss": self.sum_over_ranks(total), "grad_norm": norm.item(), "lr": lr}
 
 # %% wrong TRAIN-SCALER no scaler.update
 class DistributedTrainer(ddp_trainer.DistributedTrainer):
@@ -1046,11 +1046,11 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         for group in self.optimizer.param_groups:
             group["lr"] = lr
         counts = [int((targets != -100).sum()) for _, targets in batches]
-        num_tokens = self._over_ranks(sum(counts))
+        num_tokens = self.sum_over_ranks(sum(counts))
         total = 0.0
-        for count, (idx, targets) in zip(counts, self._micro_batches(batches)):
-            part = self._mean_loss(idx, targets) * count / num_tokens
-            self._backward(part)
+        for count, (idx, targets) in zip(counts, self.micro_batches(batches)):
+            part = self.mean_loss(idx, targets) * count / num_tokens
+            self.backward(part)
             total += part.item()
         self.scaler.unscale_(self.optimizer)
         limit = self.config.grad_clip or math.inf
@@ -1059,7 +1059,7 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         self.optimizer.zero_grad(set_to_none=True)
         self.step += 1
         self.tokens_seen += int(num_tokens)
-        return {"loss": self._over_ranks(total), "grad_norm": norm.item(), "lr": lr}
+        return {"loss": self.sum_over_ranks(total), "grad_norm": norm.item(), "lr": lr}
 
 # %% wrong TRAIN-BARE backward by hand
 class DistributedTrainer(ddp_trainer.DistributedTrainer):
@@ -1068,10 +1068,10 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         for group in self.optimizer.param_groups:
             group["lr"] = lr
         counts = [int((targets != -100).sum()) for _, targets in batches]
-        num_tokens = self._over_ranks(sum(counts))
+        num_tokens = self.sum_over_ranks(sum(counts))
         total = 0.0
-        for count, (idx, targets) in zip(counts, self._micro_batches(batches)):
-            part = self._mean_loss(idx, targets) * count / num_tokens
+        for count, (idx, targets) in zip(counts, self.micro_batches(batches)):
+            part = self.mean_loss(idx, targets) * count / num_tokens
             part.backward()
             total += part.item()
         self.scaler.unscale_(self.optimizer)
@@ -1082,4 +1082,4 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         self.optimizer.zero_grad(set_to_none=True)
         self.step += 1
         self.tokens_seen += int(num_tokens)
-        return {"loss": self._over_ranks(total), "grad_norm": norm.item(), "lr": lr}
+        return {"loss": self.sum_over_ranks(total), "grad_norm": norm.item(), "lr": lr}

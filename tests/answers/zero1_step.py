@@ -25,7 +25,7 @@ def zero1_step(grad, master, m, v, step, *, lr, betas, weight_decay, eps=1e-8, g
 
 # %% right the rings of lesson 17, state in one stack
 def zero1_step(grad, master, m, v, step, *, lr, betas, weight_decay, eps=1e-8, group=None):
-    from course_lib.collectives import ring_all_gather, ring_reduce_scatter
+    from course_lib.ranks.collectives import ring_all_gather, ring_reduce_scatter
 
     _, world_size = place(group)
     padded = pad_to_multiple(grad, world_size)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 LESSON = "00_start"
 STEPS = """%%writefile steps.py
 import os, time
-from course_lib.heartbeat import beat
+from course_lib.runs.heartbeat import beat
 for step in range(1, 5001):
     time.sleep(0.02)
     beat(step, 5000, loss=5 / step, tokens=step * 64)

@@ -12,7 +12,7 @@ from datetime import timedelta
 import torch
 import torch.distributed as dist
 
-from course_lib import local_ranks
+from course_lib.ranks import local_ranks
 
 SECONDS = 3
 

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from course_lib import gpt
-from course_lib.ddp_trainer import IGNORED
 from course_lib.gpt import GPT, GPTConfig
+from course_lib.training.ddp_trainer import IGNORED
 
 
 def first_bad(model: nn.Module, idx: Tensor, targets: Tensor) -> str:

@@ -13,10 +13,10 @@ from contextlib import contextmanager
 import numpy as np
 import torch
 
-from course_lib.batches import get_batch
-from course_lib.corpus import Corpus
+from course_lib.data.batches import get_batch
+from course_lib.data.corpus import Corpus
+from course_lib.data.tokenizer import Tokenizer
 from course_lib.gpt import GPT, GPTConfig
-from course_lib.tokenizer import Tokenizer
 
 ROWS, TOKENS, UPDATES = 4, 64, 6
 seconds: dict[str, float] = defaultdict(float)

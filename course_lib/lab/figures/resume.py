@@ -124,8 +124,8 @@ def train(at: int | None = None, forgotten: str = "nothing", steps: int = STEPS)
     import numpy as np  # late: showing a figure needs neither
     import torch
 
-    from course_lib.ddp_trainer import DistributedTrainer
-    from course_lib.train_config import TrainConfig
+    from course_lib.training.ddp_trainer import DistributedTrainer
+    from course_lib.training.train_config import TrainConfig
 
     draw = np.random.default_rng(0)
     followers, tokens = draw.integers(0, 64, (64, 4)), [0]

@@ -21,8 +21,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from course_lib.heartbeat import FILE
 from course_lib.lab.home import home
+from course_lib.runs.heartbeat import FILE
 
 KEPT = 20  # newest runs
 NUMBER = re.compile(r"\d{4,}")

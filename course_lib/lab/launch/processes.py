@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from course_lib.heartbeat import VARIABLE
+from course_lib.runs.heartbeat import VARIABLE
 
 PROC = Path("/proc")
 SWEEP_S = 3.0

@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 from types import FrameType
 
-from course_lib import heartbeat
+from course_lib.runs import heartbeat
 
 WATCH = "COURSE_WATCH"  # descriptor of a pipe whose other end the launcher holds
 GRACE_S = 6.0  # for torchrun to end its ranks, before they are killed

@@ -10,13 +10,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Protocol
 
-from course_lib.heartbeat import append
 from course_lib.lab.home import home
 from course_lib.lab.launch import cause, folder, gpus, preflight, stacks
 from course_lib.lab.launch.folder import Run
 from course_lib.lab.launch.plan import Asked, Plan
 from course_lib.lab.launch.start import Agent
 from course_lib.lab.launch.watch import Watch
+from course_lib.runs.heartbeat import append
 
 TICK_S = 0.1
 PROBE_S = 5.0  # without a sign of life, then the ranks are asked where they are, again and again

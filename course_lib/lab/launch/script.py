@@ -28,7 +28,7 @@ class Script:
     """The program that every rank runs."""
 
     name: str
-    """As it was given: "train.py", or with `module` "course_lib.ddp_trainer"."""
+    """As it was given: "train.py", or with `module` "course_lib.training.ddp_trainer"."""
     module: bool
     path: Path
     text: str
@@ -92,7 +92,7 @@ def _module_file(name: str) -> Path:
             if found.is_file():
                 return found
     raise Refused(f"there is no module {name} that can be run: `-m` takes a module's name, such as "
-                  "course_lib.ddp_trainer; a file is given without it")  # fmt: skip
+                  "course_lib.training.ddp_trainer; a file is given without it")  # fmt: skip
 
 
 def _missing(name: str) -> str:

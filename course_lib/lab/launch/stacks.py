@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from course_lib.heartbeat import append
 from course_lib.lab.launch import processes
 from course_lib.lab.launch.watch import RankView
+from course_lib.runs.heartbeat import append
 
 ANSWER_S = 0.5
 FRAME = re.compile(r'^  File "(.+)", line (\d+) in (.+)$')

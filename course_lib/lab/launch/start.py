@@ -13,10 +13,10 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from course_lib.heartbeat import VARIABLE
 from course_lib.lab.launch import processes
 from course_lib.lab.launch.plan import Plan
 from course_lib.lab.launch.rank import WATCH
+from course_lib.runs.heartbeat import VARIABLE
 
 SHUTDOWN_S = 3  # for ranks to clean up, torchrun's --shutdown-timeout
 AFTER_S = 3.0  # for torchrun itself, then everything is killed

@@ -11,9 +11,9 @@ from collections import deque
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from course_lib.heartbeat import FILE
 from course_lib.lab.launch import processes
 from course_lib.lab.launch.folder import parsed
+from course_lib.runs.heartbeat import FILE
 
 NUM_LINES, WIDTH = 200, 400  # of a log, kept for showing
 MOST_BYTES = 1 << 16  # of a log that are read at once; what lies before is skipped, not lost

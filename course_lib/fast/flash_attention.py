@@ -1,0 +1,26 @@
+"""Attention in tiles, by whatever can run it here: kernels of a GPU, or plain torch.
+
+What it is: the one function that chooses between triton_flash.py and flash.py. What it leaves out:
+both of them.
+"""
+
+from torch import Tensor
+
+from course_lib.fast.flash import TiledAttention, refuse_misfits
+from course_lib.fast.triton_flash import triton_attention, why_not
+
+
+def flash_attention(
+    q_BHTK: Tensor, k_BHTK: Tensor, v_BHTK: Tensor, *,
+    tile: int = 64, causal: bool = True, num_keys: Tensor | None = None, kernel: bool = False,
+) -> Tensor:  # fmt: skip
+    """As `gpt.causal_attention`, with memory that grows with T and not with its square.
+
+    Arguments as `flash_forward`, of which it returns `out`; gradients flow to q, k and v. `kernel`
+    takes those of triton_flash.py, which have tiles of their own, where they can run, and plain torch
+    elsewhere. ValueError for shapes, dtypes, `tile` or `num_keys` that do not fit.
+    """
+    refuse_misfits(q_BHTK, k_BHTK, v_BHTK, tile, num_keys)
+    if kernel and not why_not(q_BHTK):
+        return triton_attention(q_BHTK, k_BHTK, v_BHTK, causal=causal, num_keys=num_keys)
+    return TiledAttention.apply(q_BHTK, k_BHTK, v_BHTK, tile, causal, num_keys)

@@ -1,0 +1,202 @@
+"""Data parallelism by hand: one model on every rank, and one gradient among them.
+
+What it is: the same weights for all, gradients averaged after backward, and the same in buckets that
+are reduced while backward still computes. What it leaves out: what torch's
+DistributedDataParallel does beyond it (gradients as views of the buckets, unequal numbers of batches,
+communication hooks, a first bucket that is smaller).
+
+Source: Li et al. 2020 ("PyTorch Distributed: Experiences on Accelerating Data Parallel Training"),
+sections 3.2 and 4.2.
+
+R ranks. A group of None is the default group; where there is none, the world has one rank.
+"""
+
+import contextlib
+from collections.abc import Iterator, Sequence
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from course_lib.ranks.collectives import place
+
+BUCKET_BYTES = 25 * 2**20
+"""Bytes of gradients that travel together, as in torch: large enough that latency is small beside
+the transfer, small enough that the first bucket leaves while most of backward is still to come."""
+
+
+def broadcast_state(module: nn.Module, group: dist.ProcessGroup | None = None) -> None:
+    """Overwrite parameters and buffers with those of rank 0, in place.
+
+    One broadcast of its bytes per tensor, frozen ones too; a tied one travels once.
+    """
+    if not dist.is_initialized():
+        return
+    with torch.no_grad():
+        for tensor in (*module.parameters(), *module.buffers()):
+            dist.broadcast(tensor, group=group, group_src=0)
+
+
+def sync_gradients(
+    params: Sequence[Tensor], grads: Sequence[Tensor | None], group: dist.ProcessGroup | None = None
+) -> list[Tensor]:
+    """For each parameter the mean of its gradient over the R ranks: new tensors, in order.
+
+    `params` and `grads` are of one length and order on every rank; grads[i] has the shape and dtype of
+    params[i], which the mean keeps, or is None on a rank that did not use the parameter: it counts
+    as zeros. The arguments stay as they are. All ranks issue the same all-reduces, together of the
+    bytes of the gradients: 2 (R - 1) / R times that is sent. Without a group (`place` says R) no
+    collective is issued, and the means are copies.
+    """
+    _, world_size = place(group)
+    means = []
+    for p, grad in zip(params, grads, strict=True):
+        # a collective that one rank leaves out hangs the others, or meets their next one
+        total = torch.zeros_like(p) if grad is None else grad.clone()
+        if dist.is_initialized():
+            dist.all_reduce(total, group=group)
+        means.append(total / world_size)
+    return means
+
+
+class Replica(nn.Module):
+    """`module` as one of R copies, and whether its gradients may travel.
+
+    Args: `module`; `group`.
+    """
+
+    def __init__(self, module: nn.Module, group: dist.ProcessGroup | None = None):
+        super().__init__()
+        self.module, self.group = module, group
+        self.world_size = place(group)[1]
+        self.syncing = True
+        """False inside `no_sync`."""
+
+    def forward(self, *args, **kwargs):
+        """What `module` returns."""
+        return self.module(*args, **kwargs)
+
+    @contextlib.contextmanager
+    def no_sync(self) -> Iterator[None]:
+        """Backward passes inside only add to `p.grad`: `self.syncing` is False there.
+
+        For all micro-batches of an update but the last, whose backward pass then sends the sum of
+        all of them, once. What is left behind is `self.syncing` as it was before, after an error
+        too, and where one context stands in another. No collective is issued here, no gradient
+        touched.
+        """
+        before, self.syncing = self.syncing, False
+        try:
+            yield
+        finally:
+            self.syncing = before
+
+
+class DataParallel(Replica):
+    """`module` on every rank, with gradients that are averaged while backward runs.
+
+    Call it as the module; after the last `backward()` of an update call `finish()`, then the
+    optimizer. Collectives: a broadcast per parameter and buffer when it is made; per update one
+    all-reduce per bucket, together of the bytes of the gradients, 2 (R - 1) / R of which a rank
+    sends. Args: `module`; `bucket_bytes`, see `fill_buckets`; `group`.
+    """
+
+    def __init__(self, module: nn.Module, *, bucket_bytes: int = BUCKET_BYTES,
+                 group: dist.ProcessGroup | None = None):  # fmt: skip
+        super().__init__(module, group)
+        self.buckets = self.fill_buckets(bucket_bytes)
+        self.bucket_of = {p: i for i, bucket in enumerate(self.buckets) for p in bucket}
+        self.start_over()
+        self.attach()
+
+    def start_over(self) -> None:
+        """Forget what is under way: no gradient is ready, no bucket is started."""
+        self.missing = [set(bucket) for bucket in self.buckets]
+        """By bucket: the parameters whose gradient is not ready yet."""
+        self.started: list[tuple[Tensor, dist.Work | None]] = []
+        """By bucket, for those started: the flat gradients and the all-reduce to wait for."""
+
+    def start_bucket(self) -> None:
+        """Start the all-reduce of the next bucket and note it in `self.started`; does not wait.
+
+        What travels is one new flat tensor of the gradients in the bucket's order, zeros for a
+        parameter that has none. Without a group nothing travels, and the work is None.
+        """
+        bucket = self.buckets[len(self.started)]
+        flat = torch.cat([(torch.zeros_like(p) if p.grad is None else p.grad).reshape(-1)
+                          for p in bucket])  # fmt: skip
+        work = None
+        if dist.is_initialized():
+            work = dist.all_reduce(flat, group=self.group, async_op=True)
+        self.started.append((flat, work))
+
+    def fill_buckets(self, bucket_bytes: int) -> list[list[Tensor]]:
+        """The parameters of `self.module` that take a gradient, last first, in buckets.
+
+        Backward runs from the end of the model to its beginning, so that is the order in which
+        gradients are ready. A bucket takes parameters while they are together at most `bucket_bytes`
+        bytes and of one dtype on one device; it holds one at least, however large. ValueError for
+        bucket_bytes below 1.
+        """
+        if bucket_bytes < 1:
+            raise ValueError(f"bucket_bytes must be at least 1, got {bucket_bytes}")
+        buckets: list[list[Tensor]] = []
+        room, last = 0, None
+        for p in reversed([p for p in self.module.parameters() if p.requires_grad]):
+            num_bytes, kind = p.numel() * p.element_size(), (p.dtype, p.device)
+            if num_bytes > room or kind != last:
+                buckets.append([])
+                room, last = bucket_bytes, kind
+            buckets[-1].append(p)
+            room -= num_bytes
+        return buckets
+
+    def attach(self) -> None:
+        """Make the copies equal, and have every gradient reported.
+
+        All ranks get the parameters and buffers of rank 0 (`broadcast_state`). From then on each
+        backward pass calls `self.gradient_ready(p)` as soon as the gradient of p is final, for
+        every p in the buckets (`p.register_post_accumulate_grad_hook`).
+        """
+        broadcast_state(self.module, self.group)
+        for p in self.bucket_of:
+            p.register_post_accumulate_grad_hook(self.gradient_ready)
+
+    def gradient_ready(self, p: Tensor) -> None:
+        """Called in the backward pass, once `p.grad` is final; starts every bucket that may start.
+
+        Buckets start strictly in their order, since every rank must issue the same collectives in
+        the same order, whatever it used: the next is number `len(self.started)`, and it starts
+        (`start_bucket`) when nothing of it is in `self.missing`; so may the ones behind it. Nothing
+        is waited for: backward goes on. Does nothing while `self.syncing` is False. ValueError when
+        p's bucket, `self.bucket_of[p]`, has started: a backward pass without `finish()`.
+        """
+        if not self.syncing:
+            return
+        bucket = self.bucket_of[p]
+        if bucket < len(self.started):
+            raise ValueError("a second backward pass before finish(): its gradients would be lost; "
+                             "call finish() after each, or make all but the last in no_sync()")  # fmt: skip
+        self.missing[bucket].discard(p)
+        while len(self.started) < len(self.buckets) and not self.missing[len(self.started)]:
+            self.start_bucket()
+
+    def finish(self) -> None:
+        """After backward: every `p.grad` becomes the mean over the ranks; ready for the next update.
+
+        Buckets that have not started, because this rank did not use one of their parameters, start
+        now. Then each in `self.started` is waited for (`work.wait()`, where there is one), divided
+        by R, and copied back, into parameters without a gradient too: one that no rank used gets
+        zeros. Ends with `start_over`.
+        """
+        while len(self.started) < len(self.buckets):
+            self.start_bucket()
+        for bucket, (flat, work) in zip(self.buckets, self.started, strict=True):
+            if work is not None:
+                work.wait()
+            flat /= self.world_size
+            for p, mean in zip(bucket, flat.split([p.numel() for p in bucket]), strict=True):
+                if p.grad is None:
+                    p.grad = torch.empty_like(p)
+                p.grad.copy_(mean.view_as(p))
+        self.start_over()

@@ -1,0 +1,75 @@
+"""A clock, a device and a function that live on no machine: what a stopwatch is tried with.
+
+What it is: the probe that checks of `stopwatch` run (`local_ranks.run(..., probe=)`), since a clock
+and a function cannot be sent to another process. What it leaves out: real time, so nothing here
+depends on the machine.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+
+class Bench:
+    """Time stands still unless work is done. `costs` are seconds of the calls, the last for the rest.
+
+    A call puts its work into a queue and returns after `launch` seconds; the queue works by itself.
+    Without `launch` the call does the work and returns when it is done.
+    """
+
+    def __init__(self, costs: Sequence[float], launch: float | None = None, fails: bool = False):
+        self.now, self.busy_until = 100.0, 100.0
+        self.costs, self.launch, self.fails = costs, launch, fails
+        self.calls = 0
+
+    def clock(self) -> float:
+        return self.now
+
+    def function(self) -> str:
+        cost = self.costs[min(self.calls, len(self.costs) - 1)]
+        self.calls += 1
+        if self.fails:
+            raise ZeroDivisionError("the timed function failed")
+        if self.launch is None:
+            self.now += cost
+        else:
+            self.now += self.launch
+            self.busy_until = max(self.busy_until, self.now) + cost
+        return "a result"
+
+    def wait(self) -> None:
+        self.now = max(self.now, self.busy_until)
+
+
+def timed(stopwatch: Callable, cases: Sequence[dict]) -> list[dict[str, Any]]:
+    """What `stopwatch` says of each case: "costs", "settings", and maybe "launch", "busy", "fails".
+
+    Work of `busy` seconds is in the queue before it is called; with `fails` the function raises
+    ZeroDivisionError. Of each case: "out", what came back; "calls", how often the function was
+    called; "error", with `refuse` or `fails`, the name of what was raised ("" for nothing).
+    """
+    return [_one(stopwatch, **case) for case in cases]
+
+
+def _one(
+    stopwatch: Callable, costs: list, settings: dict, *, launch: float | None = None,
+    busy: float = 0.0, fails: bool = False, refuse: bool = False,
+) -> dict[str, Any]:  # fmt: skip
+    bench = Bench(costs, launch, fails)
+    bench.busy_until += busy
+    out, error = None, ""
+    try:
+        out = stopwatch(bench.function, wait=bench.wait, clock=bench.clock, **settings)
+    except (ValueError, ZeroDivisionError, IndexError, TypeError) as raised:
+        if not (fails or refuse):
+            raise
+        error = "ValueError" if isinstance(raised, ValueError) else type(raised).__name__
+    return {"out": _plain(out), "calls": bench.calls, "error": error}
+
+
+def _plain(out: Any) -> Any:
+    """NumPy's numbers as Python's, which travel."""
+    if not isinstance(out, (tuple, list)):
+        return out
+    return tuple(x.item() if isinstance(x, np.generic) else x for x in out)

@@ -1,0 +1,239 @@
+"""The sharded trainer's checkpoints on ranks: a known state saved or loaded, and what came of it.
+
+What it is: what a check runs on each rank (`local_ranks.run(..., probe=...)`), a model of one small
+block whose every number follows from a seed. What it leaves out: what is right, which is for the
+check to say. Values that come back are plain: shapes, hashes, counts.
+"""
+
+import contextlib
+import time
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
+from torch import Tensor
+from torch.distributed.checkpoint.api import CheckpointException
+from torch.distributed.tensor import DTensor
+
+from course_lib.checkpoints import manifest, sharded, single_file
+from course_lib.checkpoints.dcp_index import read_index
+from course_lib.checkpoints.files import CheckpointError
+from course_lib.checkpoints.random_states import random_states
+from course_lib.checkpoints.saved_state import flatten, named, without_tensors
+from course_lib.probes.known_state import (
+    TOKENS,
+    digest,
+    local,
+    numbers_of,
+    plain_state,
+    put,
+    tensors_of,
+    trainer_at,
+)
+from course_lib.ranks.traffic import Traffic
+from course_lib.ranks.world import World
+from course_lib.training.fsdp_trainer import FSDPTrainer, whole
+
+PARTS = ("step", "tokens_seen", "model", "optimizer", "scaler", "loader", "ranks", "config")
+SLOW_S = 0.15  # by which the last rank is late with its file
+
+
+class _Incomplete(Exception):
+    """A state that cannot be written; what it lacks is in the facts."""
+
+
+def saves(kind: type, seed: int, cases: list[dict]) -> list[dict]:
+    """`save_checkpoint` of a trainer in the state of `seed`, with each of these settings."""
+    return [_saved(kind, seed, folder(str(i)), changes) for i, changes in enumerate(cases)]
+
+
+def writes(kind: type, seed: int) -> dict[str, Tensor]:
+    """The files of a sharded checkpoint of that state, as the library writes it, on rank 0."""
+    trainer = trainer_at(FSDPTrainer, folder("written"))
+    put(trainer, seed)
+    path = trainer.save_checkpoint()
+    if not trainer.world.is_first:
+        return {}
+    return {p.name: torch.frombuffer(bytearray(p.read_bytes()), dtype=torch.uint8)
+            for p in path.iterdir()}  # fmt: skip
+
+
+def loads(kind: type, seed: int, files: dict[str, Tensor], cases: list[str]) -> list[dict]:
+    """`load_checkpoint` of a trainer of another state, where those files lie, in each of the cases:
+
+    "there": the checkpoint alone. "fresh": the same, and the optimizer has not made a step yet.
+    "nothing": an empty folder. "half": beside a later folder that
+    nobody has published. "text": with another text to read. "given": by its path, elsewhere.
+    """
+    return [_loaded(kind, seed, files, case, folder(case)) for case in cases]
+
+
+def folder(name: str) -> Path:
+    """A folder that all ranks see and that is removed with them: beside the file they met at."""
+    store = dist.group.WORLD.get_group_store()
+    while hasattr(store, "underlying_store"):
+        store = store.underlying_store
+    return Path(store.path).parent / name
+
+
+def _meet(out: Path, rank: int, ranks: int) -> None:
+    """Wait until every rank is here, without a message: one that is still inside a collective of
+    the answer's must not get one of ours in its place."""
+    (out.parent / f"{out.name}-{rank}").touch()
+    while len(list(out.parent.glob(f"{out.name}-*"))) < ranks:
+        time.sleep(0.005)
+
+
+def _saved(kind: type, seed: int, out: Path, changes: dict) -> dict:
+    trainer = trainer_at(kind, out, **changes)
+    put(trainer, seed)
+    facts, full = {"handed": None}, trainer.config.checkpoint == "full"
+    write = trainer.write_checkpoint
+
+    def spied(state: dict) -> Path:
+        lacks = [part for part in PARTS if part not in state]
+        parts = flatten({k: v for k, v in state.items() if k in ("model", "optimizer")})
+        sharded = sum(isinstance(t, DTensor) for t in parts.values())
+        held = sum(local(t).nbytes for t in parts.values())
+        facts.update(handed={"bytes": held, "sharded": sharded, "lacks": lacks})
+        if {"step", "model", "optimizer"} & set(lacks) or full and sharded:
+            raise _Incomplete
+        return write(state)
+
+    trainer.write_checkpoint = spied
+    returned = None
+    with contextlib.suppress(_Incomplete), _late(trainer.world), Traffic() as traffic:
+        returned = trainer.save_checkpoint()
+    facts["returned"] = None if returned is None else str(returned)
+    places = sharded.candidates(out / "checkpoints")
+    facts["at_once"] = len(places)
+    trainer.checkpoints.wait()
+    _meet(out, trainer.world.rank, trainer.world.world_size)
+    facts["gathered"] = sum(b for name, b in traffic.seen if name == "allgather")
+    facts["kept"] = sum(local(t).nbytes for t in tensors_of(trainer).values())
+    found = sharded.candidates(out / "checkpoints")
+    facts["there"] = sorted(str(p.relative_to(out)) for p in out.rglob("*") if p.is_file())[:6]
+    facts["file"] = _contents(found[0], trainer) if found and trainer.world.is_first else None
+    facts["published"] = len(found)
+    facts["one_file"] = bool(found) and found[0].is_file()
+    return facts
+
+
+@contextlib.contextmanager
+def _late(world: World) -> Iterator[None]:
+    """The last of several ranks is slow with the first tensor that it writes."""
+    write, waits = torch.save, [SLOW_S]
+
+    def slow(*args, **kwargs):
+        time.sleep(waits.pop() if waits else 0)
+        return write(*args, **kwargs)
+
+    if 1 < world.world_size == world.rank + 1:
+        torch.save = slow
+    try:
+        yield
+    finally:
+        torch.save = write
+
+
+def _contents(path: Path, trainer: FSDPTrainer) -> dict:
+    """What is in that checkpoint: {"plain": ..., "tensors": {path: [shape, hash]}}, or "problem";
+    and "shards", the ranks of which the manifest of a folder names files."""
+    facts: dict[str, Any] = {"shards": _shards(path) if path.is_dir() else None}
+    try:
+        plain, tensors = (_of_folder if path.is_dir() else _of_file)(path, trainer)
+        return facts | {"plain": _plain(plain), "tensors": _hashes(tensors)}
+    except (CheckpointError, KeyError, TypeError, IndexError) as error:
+        return facts | {"problem": f"{type(error).__name__}: {error}"[:300]}
+
+
+def _shards(path: Path) -> list[int]:
+    try:
+        names = manifest.read(path)["files"]
+    except CheckpointError:
+        return []
+    return sorted(int(name[2]) for name in names if name[:2] == "__" and name[2:3].isdigit())
+
+
+def _of_folder(path: Path, _: FSDPTrainer) -> tuple[dict, dict[str, Tensor]]:
+    manifest.compare(path, manifest.read(path)["files"])
+    index = read_index(path / sharded.INDEX)
+    tensors = {name: torch.empty_like(like, device="cpu") for name, like in index.items()}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # this rank reads alone, as it should
+        reader = dcp.FileSystemReader(path)
+        dcp.load(tensors, storage_reader=reader, no_dist=True)
+    return single_file.load(path / sharded.PLAIN), tensors
+
+
+def _of_file(path: Path, trainer: FSDPTrainer) -> tuple[dict, dict[str, Tensor]]:
+    state = single_file.load(path)
+    names = [name for group in trainer.optimizer_groups() for name in group["names"]]
+    parts = {"model": state["model"], "optimizer": named(state["optimizer"], names)}
+    return without_tensors(state), flatten(parts)
+
+
+def _plain(state: dict[str, Any]) -> dict[str, Any]:
+    """The values of a state that are no tensors, as few plain ones; None for what is missing."""
+    loader, scaler, config = (state.get(k) or {} for k in ("loader", "scaler", "config"))
+    ranks = state.get("ranks")
+    return {
+        "lacks": [part for part in PARTS if part not in state],
+        "step": state.get("step"),
+        "tokens_seen": state.get("tokens_seen"),
+        "next_window": loader.get("next_window"),
+        "scale": scaler.get("scale"),
+        "lr": config.get("lr") if isinstance(config, dict) else None,
+        "ranks": [numbers_of(r) for r in ranks] if isinstance(ranks, list) else None,
+    }
+
+
+def _hashes(tensors: dict[str, Tensor]) -> dict[str, list]:
+    return {path: [list(t.shape), digest(t)] for path, t in tensors.items()}
+
+
+def _loaded(kind: type, seed: int, files: dict[str, Tensor], case: str, out: Path) -> dict:
+    other = seed + 100
+    trainer = trainer_at(kind, out, TOKENS[::-1].copy() if case == "text" else TOKENS)
+    if case != "nothing":
+        put(trainer, other, moments=case != "fresh")
+    step = plain_state(seed)["step"]
+    place = (out / "elsewhere" if case == "given" else out / "checkpoints") / f"step_{step:08d}"
+    if trainer.world.is_first and case != "nothing":
+        _lay(place, files)
+        if case == "half":
+            _lay_half(place.with_name(f"step_{step + 1:08d}"), files)
+    dist.barrier()
+    facts: dict[str, Any] = {"error": None, "returned": None}
+    with Traffic() as traffic:
+        try:
+            facts["returned"] = trainer.load_checkpoint(*([place] if case == "given" else []))
+        except NotImplementedError:
+            raise
+        except (Exception, CheckpointException) as error:  # DCP's is none of Python's
+            facts["error"] = [type(error).__name__, isinstance(error, ValueError), str(error)[:200]]
+    facts["sent"] = sum(b for name, b in traffic.seen if name in ("allgather", "broadcast"))
+    facts |= _plain({"step": trainer.step, "tokens_seen": trainer.tokens_seen,
+                     "loader": trainer.loader.state_dict(), "scaler": trainer.scaler.state_dict(),
+                     "ranks": [random_states()]})  # fmt: skip
+    tensors = {path: whole(t) for path, t in tensors_of(trainer).items()}
+    facts["tensors"] = _hashes(tensors) if trainer.world.is_first else None
+    facts["kept"] = sum(local(t).nbytes for t in tensors_of(trainer).values())
+    return facts
+
+
+def _lay(place: Path, files: dict[str, Tensor]) -> None:
+    place.mkdir(parents=True)
+    for name, content in files.items():
+        (place / name).write_bytes(content.numpy().tobytes())
+
+
+def _lay_half(place: Path, files: dict[str, Tensor]) -> None:
+    """A later folder of a save that was killed: everything but the manifest, its shards of zeros."""
+    _lay(place, {name: data for name, data in files.items() if name != manifest.NAME})
+    for shard in place.glob("*.distcp"):
+        shard.write_bytes(shard.read_bytes()[: shard.stat().st_size // 2])

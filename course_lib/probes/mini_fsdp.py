@@ -1,0 +1,98 @@
+"""What one rank holds, sends and finds with a `ShardedModule` by hand: plain values.
+
+What it is: probes for `local_ranks.run`, with which a lesson and its checks look at a learner's
+class on a small GPT and on an odd model. What it leaves out: judging (course_lib/checks), updates.
+"""
+
+import torch
+from torch import Tensor, nn
+
+from course_lib.gpt import GPT, GPTConfig, TransformerBlock
+from course_lib.measure.held import Held
+from course_lib.parallel import mini_fsdp
+from course_lib.parallel.mini_fsdp import FlatModule, full_parameters, shard_model
+from course_lib.ranks.traffic import Traffic
+
+LAYERS, T, V = 3, 8, 23
+CONFIG = GPTConfig(
+    vocab_size=V, max_seq_len=T, num_layers=LAYERS, num_heads=2, d_model=16, d_hidden=40
+)
+
+
+class Odd(nn.Module):
+    """Two layers with one weight, a frozen layer, and one that no forward pass uses."""
+
+    def __init__(self, seed: int = 0):
+        super().__init__()
+        torch.manual_seed(seed)
+        self.first, self.second = nn.Linear(5, 5), nn.Linear(5, 5)
+        self.frozen, self.unused = nn.Linear(5, 5), nn.Linear(2, 3)
+        self.second.weight = self.first.weight
+        self.frozen.requires_grad_(False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.frozen(torch.tanh(self.second(torch.tanh(self.first(x)))))
+
+
+def gpt(seed: int = 0) -> GPT:
+    """The model of `observe`."""
+    torch.manual_seed(seed)
+    return GPT(CONFIG)
+
+
+def observe(kind: type[FlatModule], cases: list[dict], idx: Tensor, targets: Tensor,
+            seed: int = 0) -> list[dict]:  # fmt: skip
+    """One forward and backward pass of a GPT of which each block is a `kind`, for each case.
+
+    A case holds `dtype` and `reshard_after_forward`, as ShardedModule takes them. "sent": the
+    collectives with bytes, and a mark between the passes. "loss" of this rank; "grads", the whole
+    gradients by name. "shards": numbers the optimizer gets, by wrapper. Bytes of what was made and
+    is alive: "after_forward", and "left" after the backward pass. "open": wrappers of blocks that
+    are gathered after the forward pass, "open_after" after the backward pass; "open_eval" after a
+    forward pass without gradients.
+    """
+    mini_fsdp.ShardedModule = kind  # on this rank: what shard_model wraps with
+    return [_observed(shard_model(gpt(seed), TransformerBlock, **case), idx, targets)
+            for case in cases]  # fmt: skip
+
+
+def _observed(model: FlatModule, idx: Tensor, targets: Tensor) -> dict:
+    wrappers = [m for m in model.modules() if isinstance(m, FlatModule)]
+    with Traffic() as traffic, Held() as held:
+        loss = model(idx, targets)[1]
+        traffic.mark("backward")
+        after_forward, opened = held.settled(), sum(m.full is not None for m in wrappers[1:])
+        loss.backward()
+        value, seen = loss.item(), list(traffic.seen)
+        del loss
+        left, open_after = held.settled(), sum(m.full is not None for m in wrappers)
+    shards = [p.numel() for p in model.parameters()]
+    with torch.no_grad():
+        model(idx, targets)
+    return {
+        "sent": seen, "loss": value, "shards": shards, "after_forward": after_forward,
+        "left": left, "open": opened, "open_after": open_after, "grads": _gradients(model),
+        "open_eval": sum(m.full is not None for m in wrappers),
+    }  # fmt: skip
+
+
+def odd(kind: type[FlatModule], batches: list[Tensor], seed: int = 0) -> dict[str, Tensor]:
+    """Gradients, by name, of `Odd` in one wrapper, after a backward pass of each batch of this rank."""
+    model = kind(Odd(seed))
+    for x in batches:
+        model(x).pow(2).mean().backward()
+    return _gradients(model)
+
+
+def _gradients(model: nn.Module) -> dict[str, Tensor]:
+    """Whole gradients under the names of the plain model: gathered in place of the weights."""
+    shards = [m.shard for m in model.modules() if isinstance(m, FlatModule)]
+    if any(p.grad is None for p in shards):
+        return {}
+    kept = [p.data for p in shards]
+    for p in shards:
+        p.data = p.grad
+    found = full_parameters(model)
+    for p, data in zip(shards, kept, strict=True):
+        p.data = data
+    return found

@@ -1,0 +1,184 @@
+"""A function on several ranks of this machine: forked processes that talk gloo over loopback.
+
+What it is: what a notebook cell or a check needs to try distributed code in milliseconds, with the
+collectives each rank issued and the bytes it holds afterwards. What it leaves out: GPUs, and
+programs of their own, which torchrun starts (world.py, lesson 19).
+
+Forked, so that a function that was defined in a cell need not be found again by name.
+"""
+
+import builtins
+import contextlib
+import functools
+import gc
+import importlib
+import multiprocessing
+import os
+import pickle
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from course_lib.measure.held import held_now
+from course_lib.ranks.traffic import Traffic
+
+GRACE_S = 1.0  # after one rank has failed, for the others to say that they failed first
+
+
+@dataclass(frozen=True)
+class Rank:
+    """What one rank did."""
+
+    value: Any
+    """What the function returned."""
+    collectives: list[tuple[str, int]] = field(default_factory=list)
+    """(name, bytes of the whole tensor) of each, in order: "allreduce", "send", ... (`Traffic`)."""
+    held_bytes: int = 0
+    """Bytes of tensors that the call has made and that are alive after it, the result included."""
+
+
+class RankFailed(Exception):
+    """The function raised on `rank`: `kind` is the exception's built-in type, `line` where."""
+
+    def __init__(self, rank: int, kind: str, text: str, line: int | None = None):
+        super().__init__(f"rank {rank}: {kind}: {text}")
+        self.rank, self.kind, self.text, self.line = rank, kind, text, line
+
+    def rebuilt(self) -> Exception:
+        """An exception of that built-in kind here, its text led by the rank."""
+        kind = getattr(builtins, self.kind, None)
+        try:
+            assert issubclass(kind, Exception)
+            return kind(f"on rank {self.rank}: {self.text}")
+        except Exception:  # not an Exception, or one that wants more than a text
+            return RuntimeError(str(self))
+
+
+class RanksStuck(TimeoutError):
+    """Some ranks did not finish in time; the others have been ended too."""
+
+
+def run(function: Callable, args_by_rank: Sequence[tuple], *, seconds: float = 10.0,
+        probe: str | None = None) -> list[Rank]:  # fmt: skip
+    """`function(*args_by_rank[rank])` on each rank, inside a gloo group of all; by rank.
+
+    With `probe` "module:name", `name(function, *args_by_rank[rank])`: for functions that want what
+    cannot be sent to another process, such as a model, which the probe then makes on the rank.
+    The default group is theirs: `dist.get_rank()` and every collective work. RankFailed names the
+    first rank that raised; RanksStuck names those that did not come back within `seconds`, for one
+    because they wait for a rank that never joins. No process is left in any case.
+    """
+    if probe is not None:
+        function = driven(function, probe)
+    context = multiprocessing.get_context("fork")
+    with tempfile.TemporaryDirectory() as folder:
+        meeting, pipes, processes = Path(folder) / "meeting", [], []
+        for rank, args in enumerate(args_by_rank):
+            ours, theirs = context.Pipe(duplex=False)
+            place = (rank, len(args_by_rank), meeting, seconds)
+            process = context.Process(
+                target=_rank, args=(function, args, place, theirs), daemon=True
+            )
+            process.start()
+            theirs.close()
+            pipes.append(ours)
+            processes.append(process)
+        try:
+            return _collect(pipes, time.monotonic() + seconds)
+        finally:
+            for process in processes:
+                process.kill()
+            for process in processes:
+                process.join()
+
+
+def driven(function: Callable, probe: str) -> Callable:
+    """The probe "module:name" of the library with `function` as its first argument."""
+    module, _, name = probe.partition(":")
+    return functools.partial(getattr(importlib.import_module(module), name), function)
+
+
+def _collect(pipes: list[Connection], deadline: float) -> list[Rank]:
+    """The results by rank; of several failures the one that was said first."""
+    found: dict[int, Rank] = {}
+    waiting, first = dict(enumerate(pipes)), None
+    while waiting and (left := deadline - time.monotonic()) > 0:
+        for pipe in wait(list(waiting.values()), left):
+            rank = next(r for r, p in waiting.items() if p is pipe)
+            del waiting[rank]
+            try:
+                result = _result(rank, *pickle.loads(pipe.recv_bytes()))
+            except (EOFError, OSError):
+                result = RankFailed(rank, "SystemExit", "the process ended without a word")
+            if isinstance(result, RankFailed):
+                first = first or result
+                deadline = min(deadline, time.monotonic() + GRACE_S)
+            else:
+                found[rank] = result
+    if first:
+        raise first
+    if waiting:
+        stuck = ", ".join(map(str, waiting))
+        raise RanksStuck(f"rank {stuck} of {len(pipes)} did not finish: does every rank call the "
+                         f"same collectives in the same order?")  # fmt: skip
+    return [found[rank] for rank in range(len(pipes))]
+
+
+def _rank(function: Callable, args: tuple, place: tuple, pipe: Connection) -> None:
+    """The life of one rank, in a process of its own; never returns to what was forked."""
+    rank, world_size, meeting, seconds = place
+    torch.set_num_threads(1)  # the parent's thread pool was not copied: waiting for it has no end
+    os.environ["GLOO_SOCKET_IFNAME"] = "lo0" if sys.platform == "darwin" else "lo"
+    _be_quiet()
+    try:
+        with contextlib.redirect_stdout(None), contextlib.redirect_stderr(None):
+            dist.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank,
+                                    world_size=world_size, timeout=timedelta(seconds=seconds))  # fmt: skip
+            gc.freeze()  # what is here already is neither looked through nor counted
+            with Traffic() as traffic:
+                value = function(*args)
+            held = _held_bytes()
+        # by plain pickle: the one of multiprocessing would put tensors into shared memory
+        pipe.send_bytes(pickle.dumps((True, value, traffic.seen, held)))
+        dist.barrier()  # a rank that is still receiving must not lose this one
+    except BaseException as error:
+        with contextlib.suppress(Exception):
+            pipe.send_bytes(pickle.dumps((False, *_failure(error))))
+    finally:
+        os._exit(0)
+
+
+def _be_quiet() -> None:
+    """gloo's complaints about a rank that has left go past Python: the verdict comes by the pipe."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for standard in (1, 2):
+        os.dup2(nowhere, standard)
+
+
+def _result(rank: int, fine: bool, *parts) -> Rank | RankFailed:
+    return Rank(*parts) if fine else RankFailed(rank, *parts)
+
+
+def _failure(error: BaseException) -> tuple[str, str, int | None]:
+    """Kind, text and line of an exception, in plain values."""
+    kinds = [c.__name__ for c in type(error).__mro__ if c.__module__ == "builtins"]
+    frames = traceback.extract_tb(error.__traceback__)
+    cells = [f.lineno for f in frames if not Path(f.filename).is_file()]  # code of a cell
+    return kinds[0], str(error)[:600], cells[-1] if cells else None
+
+
+def _held_bytes() -> int:
+    """Bytes of the distinct storages of tensors made since `gc.freeze`, and still alive."""
+    gc.collect()
+    return held_now(x for x in gc.get_objects() if isinstance(x, Tensor))

@@ -1,0 +1,406 @@
+"""The training loop, on one device or with DDP on many: the same lines.
+
+What it is: optimizer groups, a schedule, the accumulated step, validation, exact resume. What it
+leaves out: sharding (fsdp_trainer.py), tensor and pipeline parallelism.
+
+    python -m course_lib.training.ddp_trainer --model_size small --max_steps 50
+    torchrun --nproc_per_node=2 -m course_lib.training.ddp_trainer --model_size small --max_steps 50
+
+Sources: Loshchilov and Hutter 2019 (AdamW, cosine schedule), Li et al. 2020 ("PyTorch Distributed",
+DDP), Pascanu et al. 2013 (clipping).
+"""
+
+import contextlib
+import dataclasses
+import math
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from torch.nn.parallel import DistributedDataParallel
+
+from course_lib.checkpoints import single_file, whole
+from course_lib.checkpoints.files import CheckpointError
+from course_lib.checkpoints.random_states import random_states, restore_random_states
+from course_lib.checkpoints.saved_state import plain_names, refuse_other_shapes
+from course_lib.data.batches import BatchLoader
+from course_lib.data.prefetch import Prefetched
+from course_lib.data.sources import training_tokens
+from course_lib.data.tokenizer import Tokenizer
+from course_lib.gpt import GPT
+from course_lib.measure.flops import flops_per_token
+from course_lib.measure.speed import Speed
+from course_lib.ranks.world import World, run
+from course_lib.runs.heartbeat import beat
+from course_lib.runs.options import parse
+from course_lib.runs.run_log import RunLog
+from course_lib.training.precision import autocast, compute_dtype
+from course_lib.training.train_config import TrainConfig
+
+IGNORED = -100  # a target that does not count, in GPT.forward and in F.cross_entropy
+
+
+class TrainingDiverged(RuntimeError):
+    """The loss or the gradient is no longer a number; the message says where and what to try."""
+
+
+class DistributedTrainer:
+    """Trains a GPT on batches of tokens; every rank builds one and calls the same methods.
+
+    Args: `config`; `tokens`, the training text as 1-D uint16 (array, memmap or TokenStore);
+    `vocab_size`; `valid_tokens`, the same for validation; `world`, this process among the others.
+    """
+
+    def __init__(self, config: TrainConfig, tokens, *, vocab_size: int, valid_tokens=None,
+                 world: World | None = None):  # fmt: skip
+        self.config, self.world = config, world or World()
+        self.device, self.step, self.tokens_seen = self.world.device, 0, 0
+        self.accumulation = config.accumulation(self.world.world_size)
+        self.dtype = compute_dtype(config.precision, self.device)
+        torch.manual_seed(config.seed)  # the same weights on every rank
+        self.plain_model = GPT(config.model_config(vocab_size))
+        self.model = self._wrapped()  # before the optimizer: sharding puts new parameters in place
+        self.optimizer = self._setup_optimizer()
+        self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.dtype == torch.float16)
+        self.loader = self._loader(tokens, config.seed)
+        if config.prefetch:
+            self.loader = Prefetched(self.loader, pinned=self.device.type == "cuda")
+        self.valid_tokens = valid_tokens
+
+    def _setup_optimizer(self) -> torch.optim.AdamW:
+        """AdamW over `self.plain_model`, in two groups; rate, betas and decay as in `self.config`.
+
+        First the tensors of two and more dimensions, which decay by `weight_decay`; second the
+        others, gains and biases, whose decay is 0. Each parameter that takes a gradient is in one
+        group, once. A tied embedding and head are one parameter.
+        """
+        params = [p for p in self.plain_model.parameters() if p.requires_grad]
+        groups = [
+            {
+                "params": [p for p in params if p.dim() >= 2],
+                "weight_decay": self.config.weight_decay,
+            },
+            {"params": [p for p in params if p.dim() < 2], "weight_decay": 0.0},
+        ]
+        betas = (self.config.beta1, self.config.beta2)
+        # fused: all tensors of a group in one kernel, one pass over weights, gradients and state
+        return torch.optim.AdamW(groups, lr=self.config.lr, betas=betas, fused=True)
+
+    def get_lr(self, step: int) -> float:
+        """The learning rate of update `step`, counted from 0, as `self.config` asks for it.
+
+        Update i of the first `warmup_steps` takes lr * (i + 1) / warmup_steps. From there half a
+        cosine leads from lr, in update warmup_steps, to `min_lr`, at max_steps. From `max_steps` on
+        it is min_lr, even where the warmup is as long as the run or longer. An update is one step
+        of the optimizer, however many micro-batches it takes. Nothing but `step` and the settings
+        counts, so a resumed run goes on with the same rates.
+        """
+        c = self.config
+        if step >= c.max_steps:
+            return c.min_lr
+        if step < c.warmup_steps:
+            return c.lr * (step + 1) / c.warmup_steps
+        done = (step - c.warmup_steps) / (c.max_steps - c.warmup_steps)  # 0 up to, not with, 1
+        return c.min_lr + 0.5 * (c.lr - c.min_lr) * (1 + math.cos(math.pi * done))
+
+    def train_step(self, batches: list[tuple[Tensor, Tensor]]) -> dict[str, float]:
+        """One update from this rank's micro-batches: pairs (idx, targets), each (B, T) int64.
+
+        The gradient is that of the mean loss over all targets that count (not IGNORED), of all
+        micro-batches on all ranks, however unequal they are. It is clipped to the global norm
+        `config.grad_clip`, 0 for no limit. The rate is `get_lr(step)`, in every group. Afterwards
+        no gradient is left, `step` is 1 higher, `tokens_seen` higher by the targets that counted.
+        Returns floats: "loss" (nats per token, before the update), "grad_norm" (before clipping)
+        and "lr". Memory: activations of one micro-batch at a time. Collectives: two all-reduces of
+        8 bytes, and DDP's of the gradients, once: 4 bytes a parameter.
+        """
+        lr = self.get_lr(self.step)
+        for group in self.optimizer.param_groups:
+            group["lr"] = lr
+        counts = [(targets != IGNORED).sum().item() for _, targets in batches]
+        num_tokens = self.sum_over_ranks(sum(counts))
+        loss_sum = 0.0
+        for count, (idx, targets) in zip(counts, self.micro_batches(batches), strict=True):
+            part = self.mean_loss(idx, targets) * (count / num_tokens)
+            self.backward(part)  # here, not after the loop: it frees what the forward has kept
+            loss_sum += part.detach()
+        self.scaler.unscale_(self.optimizer)  # or clipping would compare a scaled norm
+        limit = self.config.grad_clip or math.inf
+        grad_norm = torch.nn.utils.clip_grad_norm_(self.plain_model.parameters(), limit)
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+        self.optimizer.zero_grad(set_to_none=True)
+        self.step += 1
+        self.tokens_seen += int(num_tokens)
+        return {"loss": self.sum_over_ranks(loss_sum), "grad_norm": grad_norm.item(), "lr": lr}
+
+    def micro_batches(self, batches: list[tuple[Tensor, Tensor]]) -> Iterator:
+        """The same pairs in order; DDP all-reduces in the backward pass of the last one alone."""
+        for i, batch in enumerate(batches):
+            alone = self.world.group is None or i == len(batches) - 1
+            with contextlib.nullcontext() if alone else self.model.no_sync():
+                yield batch
+
+    def mean_loss(self, idx: Tensor, targets: Tensor) -> Tensor:
+        """The model's mean loss in nats over the targets that count, 0 where none does."""
+        counts = (targets != IGNORED).any()
+        with self.autocast():
+            moved = (part.to(self.device, non_blocking=True) for part in (idx, targets))
+            logits, loss = self.model(*moved)
+        # the mean of nothing is nan, and nan stays nan under a share of 0
+        return loss if counts else 0.0 * logits.sum()
+
+    def backward(self, part: Tensor) -> None:
+        """Add the gradient of `part`, this rank's share of the loss, to every `p.grad`."""
+        # DDP takes the mean over ranks, and the loss is a sum of their parts
+        self.scaler.scale(part * self.world.world_size).backward()
+
+    def autocast(self) -> contextlib.AbstractContextManager:
+        """Matrix products in `self.dtype`, weights and their gradients in float32."""
+        return autocast(self.dtype, self.device)
+
+    def sum_over_ranks(self, value: Tensor | float) -> float:
+        """The sum of one number over all ranks: an all-reduce of 8 bytes."""
+        return self.world.sum(torch.as_tensor(value, dtype=torch.float64)).item()
+
+    @torch.no_grad()
+    def evaluate(self) -> float:
+        """Mean loss in nats over the first windows of the validation text, the same each time.
+
+        `eval_batches` micro-batches are shared out among the ranks. One all-reduce of 8 bytes.
+        """
+        loader = self._loader(self.valid_tokens, seed=0)
+        self.model.eval()
+        total = torch.zeros((), dtype=torch.float64, device=self.device)
+        rounds = math.ceil(self.config.eval_batches / self.world.world_size)
+        for _ in range(rounds):
+            idx, targets = (part.to(self.device) for part in loader.next_batch())
+            with self.autocast():
+                total += self.plain_model(idx, targets)[1]
+        self.model.train()
+        return self.world.sum(total).item() / (rounds * self.world.world_size)
+
+    def fit(self) -> dict[str, float]:
+        """Train up to `max_steps`, with log, validation and checkpoints; the last row of the log.
+
+        Continues from the newest good checkpoint where `config.resume` says so. Raises
+        TrainingDiverged when the loss is no longer a number; no such state is ever saved.
+        """
+        c = self.config
+        if c.resume and self.load_checkpoint() and self.world.is_first:
+            print(f"continuing from step {self.step}")
+        validates = self.valid_tokens is not None and c.eval_batches > 0
+        speed, row = self._speed(), {}
+        with contextlib.closing(self._log()) as log:
+            while self.step < c.max_steps:
+                speed.start()
+                before = self.tokens_seen
+                found = self.train_step(self.next_batches())
+                speed.stop(self.tokens_seen - before)
+                beat(self.step, c.max_steps, loss=found["loss"], tokens=self.tokens_seen)
+                self._refuse_nan(found)
+                last = self.step == c.max_steps
+                row = {"step": self.step, **found, "tokens": self.tokens_seen}
+                if validates and self._due(c.eval_every, last):
+                    row["valid_loss"] = self.evaluate()
+                if self._due(c.log_every, last) or "valid_loss" in row:
+                    row |= speed.row()
+                    log.write(row)
+                if self._due(c.save_every, last):
+                    self.save_checkpoint()
+        return row
+
+    def next_batches(self) -> list[tuple[Tensor, Tensor]]:
+        """This rank's micro-batches for the next update; the loader moves on."""
+        return [self.loader.next_batch() for _ in range(self.accumulation)]
+
+    def save_checkpoint(self) -> Path:
+        """Write everything that an exact resume needs; the path. All ranks must call it.
+
+        A dict of tensors and plain values goes to `self.write_checkpoint`: "step" and "tokens_seen";
+        the state dicts "model" (of `plain_model`), "optimizer", "scaler" and "loader"; "ranks", the
+        list of every rank's random states, from `world.gather`; "config", the settings as a dict.
+        """
+        return self.write_checkpoint({
+            "step": self.step,
+            "tokens_seen": self.tokens_seen,
+            "model": self.plain_model.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "scaler": self.scaler.state_dict(),
+            "loader": self.loader.state_dict(),
+            "ranks": self.world.gather(random_states()),  # they differ, all else does not
+            "config": dataclasses.asdict(self.config),
+        })  # fmt: skip
+
+    def write_checkpoint(self, state: dict) -> Path:
+        """Write `state`, from rank 0, as the run's checkpoint of its step; the path.
+
+        All ranks must call it, and none goes on before the file is there.
+        """
+        folder = Path(self.config.out) / "checkpoints"
+        if self.world.is_first:
+            single_file.save(state, folder, state["step"], keep=self.config.keep)
+        self.world.barrier()
+        return folder / f"step_{state['step']:08d}.pt"
+
+    def load_checkpoint(self, path: str | Path | None = None) -> int:
+        """Continue from what `self.read_checkpoint(path)` finds; the step, 0 for none.
+
+        All that `save_checkpoint` writes is restored but "config", which stays this run's; random
+        states only where the number of ranks is the same. Names of wrapped models are unwrapped.
+        ValueError for weights or a loader that do not fit; nothing has been changed then.
+        """
+        state = self.read_checkpoint(path)
+        if state is None:
+            return 0
+        weights = plain_names(state["model"])
+        refuse_other_shapes(weights, self.plain_model.state_dict())
+        self.loader.load_state_dict(state["loader"])  # refuses too, so it stands before the rest
+        self.plain_model.load_state_dict(weights)
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.scaler.load_state_dict(state["scaler"])
+        self.step, self.tokens_seen = state["step"], state["tokens_seen"]
+        if len(state["ranks"]) == self.world.world_size:  # another number of ranks draws anew
+            restore_random_states(state["ranks"][self.world.rank])
+        return self.step
+
+    def read_checkpoint(self, path: str | Path | None = None) -> dict | None:
+        """The state in that file, or in the newest good one of the run; None when there is none.
+
+        CheckpointError for a file that is not good, or that lacks a part.
+        """
+        folder = Path(self.config.out) / "checkpoints"
+        say = print if self.world.is_first else lambda text: None
+        found = (0, whole.load(path)) if path else single_file.load_newest(folder, say)
+        if found is None:
+            return None
+        wanted = {"step", "tokens_seen", "model", "optimizer", "scaler", "loader", "ranks"}
+        if missing := wanted - set(found[1]):
+            raise CheckpointError(
+                f"expected a training checkpoint, this one lacks {', '.join(sorted(missing))}: "
+                f"for weights alone use trainer.plain_model.load_state_dict(plain_names(state))"
+            )
+        return found[1]
+
+    def optimizer_groups(self) -> list[dict]:
+        """The groups in plain values: "names" of parameters, "weight_decay", "lr", "betas"."""
+        names = {id(p): name for name, p in self.plain_model.named_parameters()}
+        return [
+            {"names": [names.get(id(p), "not of this model") for p in group["params"]],
+             "weight_decay": group["weight_decay"], "lr": group["lr"], "betas": list(group["betas"])}
+            for group in self.optimizer.param_groups
+        ]  # fmt: skip
+
+    def weights(self) -> dict[str, Tensor]:
+        """Copies of the parameters by name, on the CPU."""
+        return {n: p.detach().cpu().clone() for n, p in self.plain_model.named_parameters()}
+
+    def describe(self) -> str:
+        """One line: model, device, precision, tokens per update, optimizer groups."""
+        decayed, plain = (sum(p.numel() for p in g["params"]) for g in self.optimizer.param_groups)
+        c, ranks = self.config, self.world.world_size
+        batch = c.batch_size * self.accumulation * ranks
+        return (
+            f"{c.model_size}: {decayed + plain:,} parameters, {decayed:,} of them decayed; {ranks} "
+            f"{self.device.type} rank{'s' * (ranks > 1)}, {str(self.dtype)[6:]}; "
+            f"{batch} x {c.tokens_per_sequence} = {batch * c.tokens_per_sequence:,} tokens per step"
+        )
+
+    @torch.no_grad()
+    def sample(self, tokenizer, num_tokens: int, prompt: str = "def ") -> str:
+        """What the model makes of the prompt, in `num_tokens` tokens; always the same draw."""
+        idx = torch.tensor([tokenizer.encode(prompt)], device=self.device)
+        generator = torch.Generator(self.device).manual_seed(0)
+        with self.autocast():
+            out = self.plain_model.generate(idx, max_new_tokens=num_tokens, temperature=0.8,
+                                            top_k=40, generator=generator)  # fmt: skip
+        return tokenizer.decode(out[0].tolist())
+
+    def _wrapped(self) -> torch.nn.Module:
+        """The model on its device, as it is called: compiled where asked for, in DDP on ranks."""
+        model = self.plain_model.to(self.device)
+        if self.config.compile:
+            model = torch.compile(model)
+        if self.world.group is None:
+            return model
+        devices = [self.device] if self.device.type == "cuda" else None
+        return DistributedDataParallel(model, devices, process_group=self.world.group)
+
+    def _loader(self, tokens, seed: int) -> BatchLoader:
+        return BatchLoader(
+            tokens, batch_size=self.config.batch_size, seq_len=self.config.tokens_per_sequence,
+            rank=self.world.rank, world_size=self.world.world_size, seed=seed,
+            vocab_size=self.plain_model.config.vocab_size,
+        )  # fmt: skip
+
+    def _log(self) -> RunLog:
+        folder = Path(self.config.out) if self.world.is_first else None
+        return RunLog(
+            folder, total=self.config.max_steps, done=self.step, wandb=self.config.wandb,
+            tensorboard=self.config.tensorboard, settings=dataclasses.asdict(self.config),
+        )  # fmt: skip
+
+    def _speed(self) -> Speed:
+        flops = flops_per_token(self.plain_model.config, self.config.tokens_per_sequence)
+        return Speed(self.device, self.dtype, flops, self.world.world_size)
+
+    def _due(self, every: int, last: bool) -> bool:
+        return last or (every > 0 and self.step % every == 0)
+
+    def _refuse_nan(self, found: dict[str, float]) -> None:
+        # an infinite float16 gradient is the scaler's daily work: it skips that update
+        values = [found["loss"]] + ([] if self.scaler.is_enabled() else [found["grad_norm"]])
+        if all(map(math.isfinite, values)):
+            return
+        good = single_file.steps(Path(self.config.out) / "checkpoints")
+        kept = f"the checkpoint of step {good[0]} is good" if good else "there is no checkpoint"
+        raise TrainingDiverged(
+            f"step {self.step}: loss {found['loss']}, gradient norm {found['grad_norm']}; {kept}. "
+            f"Try a lower --lr (now {self.config.lr:g}), more --warmup_steps, or --precision fp32"
+        )
+
+
+def main(world: World, config: TrainConfig, kind: type[DistributedTrainer] | None = None) -> None:
+    """Train as `config` says, on its text, with a trainer of that kind, and write a sample."""
+    if config.precision == "fp16" and world.device.type == "cpu":  # it works, far too slowly
+        raise ValueError("fp16 trains on GPUs: on this CPU pass --precision bf16 or fp32")
+    tokenizer = Tokenizer.course()
+    tokens, valid_tokens = training_tokens(
+        config.data, tokenizer, cache=config.cache, valid_fraction=config.valid_fraction,
+        is_first=world.is_first,
+    )
+    trainer = (kind or DistributedTrainer)(
+        config, tokens, vocab_size=tokenizer.vocab_size, valid_tokens=valid_tokens, world=world
+    )
+    if world.is_first:
+        print(trainer.describe())
+    try:
+        row = trainer.fit()
+    except TrainingDiverged as error:
+        raise SystemExit(f"stopped: {error}") from None
+    except OSError as error:
+        raise SystemExit(
+            f"stopped after step {trainer.step}, could not write below {config.out} ({error}): "
+            f"earlier checkpoints are there; free some space and start the same command again"
+        ) from None
+    if world.is_first:
+        loss = f"loss {row['loss']:.4f}" if row else "nothing left to do"
+        print(f"step {trainer.step}: {loss}; log, curves and checkpoints in {config.out}")
+    if config.sample_tokens:  # on every rank: a sharded model answers all of them or none
+        text = trainer.sample(tokenizer, config.sample_tokens)
+        if world.is_first:
+            print(text)
+
+
+if __name__ == "__main__":
+    # `python -m` runs this file as a second module called __main__; go on in the importable one
+    from course_lib.training import ddp_trainer
+
+    chosen = parse(TrainConfig, prog="python -m course_lib.training.ddp_trainer")
+    if chosen.mine:  # the only door from the library to the lab, and only as a program
+        from course_lib.lab import mine
+
+        mine.install(quiet=os.environ.get("RANK", "0") != "0")
+    run(lambda world: ddp_trainer.main(world, chosen), chosen.device)

@@ -1,0 +1,323 @@
+"""The training loop with everything sharded: weights, gradients and optimizer state (FSDP2).
+
+What it is: `DistributedTrainer` on a model that `fully_shard` has cut into shards: which ranks share
+a copy, what is computed in which dtype, which modules are gathered together, and checkpoints that
+any number of ranks can read. What it leaves out: how FSDP works inside (mini_fsdp.py, by hand);
+tensor and pipeline parallelism.
+
+    torchrun --nproc_per_node=2 -m course_lib.training.fsdp_trainer --model_size medium --max_steps 50
+
+Without torchrun it trains on one process, through the same lines.
+
+Sources: Rajbhandari et al. 2020 ("ZeRO"), Zhao et al. 2023 ("PyTorch FSDP"), the documentation of
+torch.distributed.fsdp.fully_shard (FSDP2) and of torch.distributed.checkpoint.
+"""
+
+import contextlib
+import dataclasses
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+from torch.distributed.checkpoint.state_dict import (
+    StateDictOptions,
+    get_state_dict,
+    set_state_dict,
+)
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.fsdp import (
+    CPUOffloadPolicy,
+    FSDPModule,
+    MixedPrecisionPolicy,
+    OffloadPolicy,
+    fully_shard,
+)
+from torch.distributed.tensor import DTensor
+
+from course_lib.checkpoints.files import CheckpointError
+from course_lib.checkpoints.random_states import random_states, restore_random_states
+from course_lib.checkpoints.saved_state import SavedState, numbered
+from course_lib.checkpoints.sharded import ShardedCheckpoints
+from course_lib.gpt import TransformerBlock
+from course_lib.ranks.world import World, run
+from course_lib.runs.options import parse
+from course_lib.training import ddp_trainer
+from course_lib.training.ddp_trainer import DistributedTrainer
+from course_lib.training.fsdp_config import FSDPConfig
+
+
+class FSDPTrainer(DistributedTrainer):
+    """Trains a GPT of which each rank keeps a part; every rank builds one and calls the same methods.
+
+    Args: as for `DistributedTrainer`, with an `FSDPConfig`. Without a `world`, or with one that has
+    no group, that of the default group is taken, which is made where there is none.
+
+    The whole model exists on each rank once, in host memory, before it is cut: 4 bytes a parameter.
+    A GPU sees one block of it at a time.
+    """
+
+    def __init__(self, config: FSDPConfig, tokens, *, vocab_size: int, valid_tokens=None,
+                 world: World | None = None):  # fmt: skip
+        if world is None or world.group is None:
+            world = World.of_group(config.device)
+        super().__init__(
+            config, tokens, vocab_size=vocab_size, valid_tokens=valid_tokens, world=world
+        )
+        self.checkpoints = ShardedCheckpoints(
+            Path(config.out) / "checkpoints", world, keep=config.keep
+        )
+
+    def _get_sharding_strategy(self) -> tuple[DeviceMesh, bool]:
+        """(mesh, reshard_after_forward) of `fully_shard` that `config.sharding` stands for.
+
+        The mesh spans all R = world_size ranks in order, on devices of type `self.device.type`. On
+        its axis "shard" a copy of the model is cut into parts; on its axis "replicate" the same part
+        is held again, and its gradient all-reduced. `reshard_after_forward`: whether a block's
+        gathered weights are freed after its forward pass and gathered again for its backward pass.
+
+        FULL_SHARD: R parts, one axis; freed. (ZeRO stage 3)
+        SHARD_GRAD_OP: R parts, one axis; kept until backward has used them. (ZeRO stage 2)
+        HYBRID_SHARD: S = config.ranks_per_copy(R) parts, R / S copies: axes "replicate" and "shard",
+        in this order, so that neighbours, on one machine, share a copy; freed.
+        NO_SHARD: one part, R copies, the same two axes; kept, there is nothing to free. (as DDP)
+        Any other name raises KeyError or ValueError: a default would train as something else.
+
+        Collectives: none of tensors; two axes make groups of ranks, which all ranks must do.
+        """
+        ranks, size = self.world.world_size, self.config.ranks_per_copy(self.world.world_size)
+        one_copy = (ranks,), ("shard",)
+        copies = (ranks // size, size), ("replicate", "shard")
+        (shape, names), reshard = {
+            "FULL_SHARD": (one_copy, True),
+            "SHARD_GRAD_OP": (one_copy, False),
+            "HYBRID_SHARD": (copies, True),
+            "NO_SHARD": (copies, False),
+        }[self.config.sharding]
+        return init_device_mesh(self.device.type, shape, mesh_dim_names=names), reshard
+
+    def _get_mixed_precision_policy(self) -> MixedPrecisionPolicy:
+        """What FSDP2 casts when blocks compute in `self.dtype`: float32, bfloat16 or float16.
+
+        float32: nothing. The others: weights are gathered in that dtype and used in it, which halves
+        the bytes of an all-gather; shards and optimizer state stay float32. Gradients are reduced in
+        float32 in any case: a sum of R numbers in bfloat16 keeps 8 bits, and loses an addend 256
+        times smaller than the sum. The inputs of modules are not cast: a block also gets the tables
+        of rotary angles, which GPT keeps in float32, since bfloat16 moves an angle by up to 1/256.
+        """
+        low = None if self.dtype == torch.float32 else self.dtype
+        return MixedPrecisionPolicy(
+            param_dtype=low, reduce_dtype=torch.float32, cast_forward_inputs=False
+        )
+
+    def _get_fsdp_policy(self) -> list[nn.Module]:
+        """The modules that become units of FSDP, in the order in which `fully_shard` takes them.
+
+        A unit's weights are gathered in one collective, used, and freed together, so the memory
+        above the shards is that of the largest units, not of the model. Every TransformerBlock of
+        `plain_model` is one, in order; then `plain_model` itself, which takes what is left:
+        embedding, last norm and head. It comes last because a call takes every parameter that no
+        earlier call has taken.
+        """
+        blocks = [m for m in self.plain_model.modules() if isinstance(m, TransformerBlock)]
+        return [*blocks, self.plain_model]
+
+    def save_checkpoint(self) -> Path:
+        """Write everything that a resume on any number of ranks needs; the path. All ranks call it.
+
+        A dict goes to `self.write_checkpoint`, from every rank, with the parts that
+        DistributedTrainer saves: "step", "tokens_seen", "model", "optimizer", "scaler", "loader",
+        "ranks" and "config". Two have another form: "model" and "optimizer" are the two results of
+        torch's `get_state_dict` for `plain_model` and the optimizer, in which optimizer state goes
+        by the name of the parameter. With `config.checkpoint` "sharded" they hold this rank's
+        shards (DTensors) and nothing is gathered. With "full" they hold whole tensors in host
+        memory, on rank 0 alone, and nothing on the others.
+
+        Collectives: "full" gathers 12 bytes a parameter, tensor by tensor; and one of the random
+        states, some 10 KB a rank.
+        """
+        full = self.config.checkpoint == "full"
+        options = StateDictOptions(full_state_dict=full, cpu_offload=full)
+        model, optimizer = get_state_dict(self.plain_model, self.optimizer, options=options)
+        return self.write_checkpoint({
+            "step": self.step,
+            "tokens_seen": self.tokens_seen,
+            "model": model,
+            "optimizer": optimizer,
+            "scaler": self.scaler.state_dict(),
+            "loader": self.loader.state_dict(),
+            "ranks": self.world.gather(random_states()),
+            "config": dataclasses.asdict(self.config),
+        })  # fmt: skip
+
+    def load_checkpoint(self, path: str | Path | None = None) -> int:
+        """Continue from what `self.read_checkpoint(path)` finds; the step, 0 for none.
+
+        It finds None or a `SavedState`, of any number of ranks and any strategy. Its `plain` holds
+        all parts of a checkpoint but the tensors. Its `fill({"model": ..., "optimizer": ...})`
+        overwrites the tensors in these two, the results of `get_state_dict` here, with this rank's
+        parts of what was saved, and returns both, ready for `set_state_dict`.
+
+        All that `save_checkpoint` writes is restored but "config", which stays this run's; random
+        states only where the number of ranks is the same. ValueError for a loader that does not fit;
+        nothing has been changed then.
+        """
+        saved = self.read_checkpoint(path)
+        if saved is None:
+            return 0
+        plain = saved.plain
+        self.loader.load_state_dict(plain["loader"])  # refuses another text, so it comes first
+        model, optimizer = get_state_dict(self.plain_model, self.optimizer)
+        state = saved.fill({"model": model, "optimizer": optimizer})
+        set_state_dict(self.plain_model, self.optimizer, model_state_dict=state["model"],
+                       optim_state_dict=state["optimizer"])  # fmt: skip
+        self.scaler.load_state_dict(plain["scaler"])
+        self.step, self.tokens_seen = plain["step"], plain["tokens_seen"]
+        if len(plain["ranks"]) == self.world.world_size:  # another number of ranks draws anew
+            restore_random_states(plain["ranks"][self.world.rank])
+        return self.step
+
+    def write_checkpoint(self, state: dict) -> Path:
+        """Write `state`: shards from every rank, or one file from rank 0; the path.
+
+        With `config.async_save` it returns when the shards are copied, not when they are written;
+        OSError of a write behind the training comes with the next save, or at the end of `fit`.
+        """
+        if self.config.checkpoint == "sharded":
+            return self.checkpoints.save(state, wait=not self.config.async_save)
+        if self.world.is_first:  # in the form that DistributedTrainer reads
+            state = state | {"optimizer": numbered(state["optimizer"])}
+        return super().write_checkpoint(state)
+
+    def read_checkpoint(self, path: str | Path | None = None) -> SavedState | None:
+        """That checkpoint, or the newest good one of the run, checked; None when there is none.
+
+        A folder of shards, or a file of either trainer. CheckpointError on every rank for one that
+        is not good, lacks a part, or is of another model.
+        """
+        names = [name for group in self.optimizer_groups() for name in group["names"]]
+        if path is not None:
+            saved = self.checkpoints.open(path, names)
+        else:
+            say = print if self.world.is_first else lambda text: None
+            saved = self.checkpoints.newest(names, say)
+        if saved is not None:
+            self.refuse_unfit(saved)
+        return saved
+
+    def refuse_unfit(self, saved: SavedState) -> None:
+        """CheckpointError unless it is a training checkpoint of a model of these shapes."""
+        wanted = {"step", "tokens_seen", "model", "optimizer", "scaler", "loader", "ranks"}
+        if missing := wanted - saved.plain.keys():
+            raise CheckpointError(
+                f"expected a training checkpoint, {saved.path} lacks {', '.join(sorted(missing))}"
+            )
+        saved.refuse_other(self.plain_model.state_dict())
+
+    def fit(self) -> dict[str, float]:
+        """As `DistributedTrainer.fit`; returns when the last checkpoint is on the disk."""
+        try:
+            return super().fit()
+        finally:
+            self.checkpoints.wait()
+
+    @torch.no_grad()
+    def evaluate(self) -> float:
+        """As `DistributedTrainer.evaluate`; the weights it has gathered are freed again."""
+        loss = super().evaluate()
+        self._free()  # no backward pass comes that would
+        return loss
+
+    @torch.no_grad()
+    def sample(self, tokenizer, num_tokens: int, prompt: str = "def ") -> str:
+        """As `DistributedTrainer.sample`, on every rank.
+
+        The weights stay gathered from token to token: one all-gather of the model in all, and the
+        memory of one whole copy in `self.dtype`.
+        """
+        self.model.set_reshard_after_forward(False)
+        text = super().sample(tokenizer, num_tokens, prompt)
+        self.model.set_reshard_after_forward(self.reshards)
+        self.model.set_reshard_after_forward(False, recurse=False)
+        self._free()
+        return text
+
+    def weights(self) -> dict[str, Tensor]:
+        """Copies of the whole parameters by name, on the CPU. All ranks must call it.
+
+        Collectives: an all-gather of each parameter, 4 bytes a parameter in all.
+        """
+        return {n: whole(p).cpu().clone() for n, p in self.plain_model.named_parameters()}
+
+    def describe(self) -> str:
+        """A second line: how the model is spread."""
+        shape = " x ".join(map(str, self.mesh.shape))
+        kept = sum(p.to_local().numel() for p in self.plain_model.parameters())
+        where = ", in host memory" if self.config.cpu_offload else ""
+        return (
+            f"{super().describe()}\n{self.config.sharding} on a mesh of {shape}: rank 0 keeps "
+            f"{kept:,} parameters, {16 * kept / 1e6:,.0f} MB with gradients and optimizer "
+            f"state{where}; {self.config.checkpoint} checkpoints"
+        )
+
+    def _wrapped(self) -> nn.Module:
+        """The same model, sharded in place: its parameters become DTensors and keep their names."""
+        self.mesh, self.reshards = self._get_sharding_strategy()
+        policy, offload = self._get_mixed_precision_policy(), self._offload()
+        for module in self._get_fsdp_policy():
+            root = module is self.plain_model
+            if self.config.compile and not root:
+                # the computation alone: the hooks that gather and free stay outside the graph
+                module.forward = torch.compile(module.forward)
+            # the root ends the forward pass and begins the backward pass: freeing between is waste
+            fully_shard(module, mesh=self.mesh, reshard_after_forward=self.reshards and not root,
+                        mp_policy=policy, offload_policy=offload)  # fmt: skip
+        return self.plain_model
+
+    def _offload(self) -> OffloadPolicy:
+        """Host memory for what is sharded, pinned where there is a GPU to copy to; or none."""
+        if not self.config.cpu_offload:
+            return OffloadPolicy()
+        return CPUOffloadPolicy(pin_memory=self.device.type == "cuda")
+
+    def micro_batches(self, batches: list[tuple[Tensor, Tensor]]) -> Iterator:
+        """The same pairs in order; gradients are reduced in the backward pass of the last one alone.
+
+        Until then each rank adds up whole gradients, 4 bytes for each of its copy's parameters. A
+        strategy that keeps weights gathered keeps them over all micro-batches: one gather an update.
+        """
+        for i, batch in enumerate(batches):
+            last = i == len(batches) - 1
+            self.model.set_requires_gradient_sync(last)
+            self.model.set_reshard_after_backward(last or self.reshards)
+            yield batch
+
+    def autocast(self) -> contextlib.AbstractContextManager:
+        """Nothing: the policy has cast the weights already, and activations follow them."""
+        return contextlib.nullcontext()
+
+    def _free(self) -> None:
+        """Free every gathered weight; the shards stay."""
+        for module in self.model.modules():
+            if isinstance(module, FSDPModule):
+                module.reshard()
+
+
+def whole(x: Tensor) -> Tensor:
+    """All of a sharded tensor, from an all-gather; another tensor as it is. Detached."""
+    x = x.detach()
+    return x.full_tensor() if isinstance(x, DTensor) else x
+
+
+if __name__ == "__main__":
+    # `python -m` runs this file as a second module called __main__; go on in the importable one
+    from course_lib.training import fsdp_trainer
+
+    chosen = parse(FSDPConfig, prog="python -m course_lib.training.fsdp_trainer")
+    if chosen.mine:  # the only door from the library to the lab, and only as a program
+        from course_lib.lab import mine
+
+        mine.install(quiet=os.environ.get("RANK", "0") != "0")
+    run(lambda world: ddp_trainer.main(world, chosen, fsdp_trainer.FSDPTrainer), chosen.device,
+        cpu_too=chosen.cpu_offload)  # fmt: skip

@@ -1,0 +1,142 @@
+"""Everything that a training run can be told, in one frozen dataclass.
+
+What it is: the settings of `ddp_trainer.py`, with units, and what is wrong with a bad one. What it
+leaves out: the shape of the model, which is `GPTConfig`; a preset of it is named here.
+"""
+
+import math
+from dataclasses import dataclass
+
+from course_lib.gpt import PRESETS, GPTConfig
+from course_lib.training.precision import DTYPES
+
+PRECISIONS = ("auto", *DTYPES)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainConfig:
+    """Train a GPT on one device, or with DDP on many under torchrun.
+
+    Sizes: a step is one update of the weights. It reads batch_size x grad_accumulation sequences of
+    seq_len tokens on each rank.
+    """
+
+    model_size: str = "small"
+    """Preset of the model: tiny, small, medium, 134m, large or xl."""
+    max_steps: int = 50
+    """Updates to make, counted from the first start of the run."""
+    batch_size: int = 8
+    """Sequences in a micro-batch, per rank."""
+    grad_accumulation: int = 1
+    """Micro-batches per update, per rank."""
+    global_batch: int | None = None
+    """Sequences per update over all ranks; when given, grad_accumulation follows from it."""
+    seq_len: int | None = None
+    """Tokens in a sequence; none takes the longest that the preset allows."""
+    lr: float = 1e-3
+    """Highest learning rate."""
+    min_lr: float = 1e-4
+    """Learning rate at max_steps and after it."""
+    warmup_steps: int = 10
+    """Updates in which the rate climbs from lr / warmup_steps to lr."""
+    weight_decay: float = 0.1
+    """AdamW's decay of the matrices; gains and biases are not decayed."""
+    beta1: float = 0.9
+    """AdamW's memory of gradients."""
+    beta2: float = 0.95
+    """AdamW's memory of squared gradients."""
+    grad_clip: float = 1.0
+    """Longest global gradient; a longer one is scaled down to it. 0 switches clipping off."""
+    precision: str = "auto"
+    """fp32, bf16, fp16, or auto: bf16 where the device is faster with it, else fp32."""
+    activation_checkpointing: bool = False
+    """Recompute each block in the backward pass: less memory, more time."""
+    compile: bool = False
+    """Compile the model with torch.compile; the first step then takes up to a minute."""
+    device: str = "auto"
+    """cpu, cuda, or auto: a GPU where there is one."""
+    data: str | None = None
+    """Folder of text files, or of token shards; none takes the sources of Python's library."""
+    cache: str = "runs/data"
+    """Folder for the tokens of the text, made on first use."""
+    prefetch: bool = False
+    """Fetch the next batch in a thread while this one trains, on a GPU into pinned memory."""
+    valid_fraction: float = 0.05
+    """Share of the text's files that is kept for validation."""
+    out: str = "runs/ddp"
+    """Folder of this run: checkpoints, log.csv, curves.png."""
+    seed: int = 1337
+    """Seed of the weights and of the order of the data."""
+    log_every: int = 1
+    """Updates between two rows of the log."""
+    eval_every: int = 25
+    """Updates between two validations; 0 validates at the end only."""
+    eval_batches: int = 8
+    """Micro-batches of one validation, shared out among the ranks; 0 for no validation."""
+    save_every: int = 25
+    """Updates between two checkpoints; 0 saves at the end only."""
+    keep: int = 2
+    """Checkpoints to keep, newest first."""
+    resume: bool = True
+    """Continue from the newest good checkpoint in the folder of the run."""
+    sample_tokens: int = 60
+    """Tokens to write at the end, 0 for none."""
+    mine: bool = False
+    """Run on your own definitions from mine/, where there are any; says which are whose."""
+    tensorboard: bool = False
+    """Also log for TensorBoard (needs the package tensorboard)."""
+    wandb: bool = False
+    """Also log for Weights & Biases, offline unless WANDB_MODE says otherwise (needs wandb)."""
+
+    def __post_init__(self):
+        for name in ("batch_size", "grad_accumulation", "max_steps", "log_every", "keep"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        for name in ("warmup_steps", "eval_every", "save_every", "sample_tokens", "eval_batches"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} must be 0 or more, got {getattr(self, name)}")
+        if self.model_size not in PRESETS:
+            raise ValueError(
+                f"model_size must be one of {', '.join(PRESETS)}, got {self.model_size!r}"
+            )
+        if self.precision not in PRECISIONS:
+            raise ValueError(
+                f"precision must be one of {', '.join(PRECISIONS)}, got {self.precision!r}"
+            )
+        if not (0 < self.lr < math.inf and 0 <= self.min_lr <= self.lr):
+            raise ValueError(f"expected 0 <= min_lr <= lr and lr > 0, got {self.min_lr}, {self.lr}")
+        if not 0 < self.valid_fraction < 1:
+            raise ValueError(f"valid_fraction must lie between 0 and 1, got {self.valid_fraction}")
+        if not (0 <= self.beta1 < 1 and 0 <= self.beta2 < 1):
+            raise ValueError(f"betas must lie in [0, 1), got {self.beta1} and {self.beta2}")
+        longest = PRESETS[self.model_size]["max_seq_len"]
+        if self.seq_len is not None and not 1 <= self.seq_len <= longest:
+            raise ValueError(
+                f"seq_len must be 1 to {longest}, the longest of the preset {self.model_size}, "
+                f"got {self.seq_len}"
+            )
+
+    @property
+    def tokens_per_sequence(self) -> int:
+        """T: seq_len, or the preset's longest."""
+        return self.seq_len or PRESETS[self.model_size]["max_seq_len"]
+
+    def accumulation(self, world_size: int) -> int:
+        """Micro-batches per update on each of `world_size` ranks; ValueError if none fits."""
+        if self.global_batch is None:
+            return self.grad_accumulation
+        together = self.batch_size * world_size
+        if self.global_batch < together or self.global_batch % together:
+            raise ValueError(
+                f"global_batch must be a multiple of batch_size * ranks = {self.batch_size} * "
+                f"{world_size} = {together}, got {self.global_batch}: change one of the three"
+            )
+        return self.global_batch // together
+
+    def model_config(self, vocab_size: int) -> GPTConfig:
+        """The shape of the model for a vocabulary of that size."""
+        return GPTConfig.preset(
+            self.model_size,
+            vocab_size=vocab_size,
+            activation_checkpointing=self.activation_checkpointing,
+        )
