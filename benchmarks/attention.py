@@ -47,12 +47,29 @@ class Sizes:
     """Lengths up to which a way is tried: one that holds T x T numbers, or launches too much."""
 
 
-CPU = Sizes(tokens=2048, num_heads=4, head_dim=64, lengths=(128, 256, 512, 1024, 2048), rounds=5,
-            dtype=torch.float32, tile=128, longest={})  # fmt: skip
-GPU = Sizes(tokens=16384, num_heads=12, head_dim=64, lengths=(512, 1024, 2048, 4096, 8192, 16384),
-            rounds=10, dtype=torch.bfloat16, tile=256,
-            longest={"explicit": 8192, "sdpa math": 8192, "tiled": 4096})  # fmt: skip
-DRY = dataclasses.replace(CPU, tokens=64, num_heads=2, head_dim=16, lengths=(32, 64), rounds=1, tile=16)  # fmt: skip
+CPU = Sizes(
+    tokens=2048,
+    num_heads=4,
+    head_dim=64,
+    lengths=(128, 256, 512, 1024, 2048),
+    rounds=5,
+    dtype=torch.float32,
+    tile=128,
+    longest={},
+)
+GPU = Sizes(
+    tokens=16384,
+    num_heads=12,
+    head_dim=64,
+    lengths=(512, 1024, 2048, 4096, 8192, 16384),
+    rounds=10,
+    dtype=torch.bfloat16,
+    tile=256,
+    longest={"explicit": 8192, "sdpa math": 8192, "tiled": 4096},
+)
+DRY = dataclasses.replace(
+    CPU, tokens=64, num_heads=2, head_dim=16, lengths=(32, 64), rounds=1, tile=16
+)
 
 
 def ways(x: Tensor, tile: int) -> tuple[dict[str, Callable], dict[str, str]]:
@@ -126,12 +143,17 @@ def at_length(sizes: Sizes, T: int, device: str) -> tuple[list[dict], dict[str, 
             torch.cuda.empty_cache()
     times = [side_by_side(f, warmup=1, rounds=sizes.rounds, device=device) for f in (forward, step)]
     rows = [
-        {"name": name, "T": T, "forward_ms": 1e3 * times[0][name].median,
-         "step_ms": 1e3 * times[1][name].median,
-         "step_spread_ms": [1e3 * s for s in times[1][name].spread],
-         "peak_mb": peaks[name] / 1e6, "difference": difference(found[name], qkv)}
+        {
+            "name": name,
+            "T": T,
+            "forward_ms": 1e3 * times[0][name].median,
+            "step_ms": 1e3 * times[1][name].median,
+            "step_spread_ms": [1e3 * s for s in times[1][name].spread],
+            "peak_mb": peaks[name] / 1e6,
+            "difference": difference(found[name], qkv),
+        }
         for name in step
-    ]  # fmt: skip
+    ]
     return rows, missing
 
 
@@ -161,8 +183,10 @@ def measure(sizes: Sizes, device: str, say: Callable[[str], object] = print) -> 
     for T in sizes.lengths:
         found, reasons = at_length(sizes, T, device)
         for row in found:
-            say(f"{T:>6} {row['name']:<15} forward {row['forward_ms']:9.3f} ms, with backward "
-                f"{row['step_ms']:9.3f} ms, peak {row['peak_mb']:9.2f} MB")  # fmt: skip
+            say(
+                f"{T:>6} {row['name']:<15} forward {row['forward_ms']:9.3f} ms, with backward "
+                f"{row['step_ms']:9.3f} ms, peak {row['peak_mb']:9.2f} MB"
+            )
         rows += found
         missing |= {f"{name} at {T}": reason for name, reason in reasons.items()}
     shape = {"tokens": sizes.tokens, "num_heads": sizes.num_heads, "head_dim": sizes.head_dim,

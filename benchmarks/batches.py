@@ -29,10 +29,11 @@ def loop_batch(path: Path, starts: np.ndarray | torch.Tensor) -> tuple[torch.Ten
     """The recipe this course replaces: a fresh map, one slice and one tensor a row."""
     data = np.memmap(path, dtype=np.uint16, mode="r")
     x, y = (
-        torch.stack([torch.from_numpy(data[s + d : s + d + SEQ_LEN].astype(np.int64))
-                     for s in starts])
+        torch.stack(
+            [torch.from_numpy(data[s + d : s + d + SEQ_LEN].astype(np.int64)) for s in starts]
+        )
         for d in (0, 1)
-    )  # fmt: skip
+    )
     return x, y
 
 
@@ -45,8 +46,9 @@ def gathering(folder: Path, num_tokens: int) -> dict:
     tokens.max()  # touch every page
     loader = BatchLoader(tokens, batch_size=BATCH_SIZE, seq_len=SEQ_LEN)
     starts = generator.integers(num_tokens - SEQ_LEN, size=BATCH_SIZE)
-    for one, other in zip(get_batch(tokens, starts, SEQ_LEN), loop_batch(path, starts),
-                          strict=True):  # fmt: skip
+    for one, other in zip(
+        get_batch(tokens, starts, SEQ_LEN), loop_batch(path, starts), strict=True
+    ):
         assert torch.equal(one, other)
     work = {
         "get_batch": (lambda s: get_batch(tokens, s, SEQ_LEN), 200),
@@ -67,8 +69,10 @@ def gathering(folder: Path, num_tokens: int) -> dict:
         "get_batch_to_loop": round(best["get_batch"] / best["loop"], 1),
         "get_batch_to_integer_loop": round(best["get_batch"] / best["integer_loop"], 1),
         "loader_to_loop": round(best["loader"] / best["loop"], 1),
-        "batch_size": BATCH_SIZE, "seq_len": SEQ_LEN, "tokens": num_tokens,
-    }  # fmt: skip
+        "batch_size": BATCH_SIZE,
+        "seq_len": SEQ_LEN,
+        "tokens": num_tokens,
+    }
 
 
 def main() -> None:

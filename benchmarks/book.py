@@ -38,8 +38,12 @@ def _build(root: Path) -> float:
         f"sys.exit(build(Path({str(root)!r})))"
     )
     began = time.perf_counter()
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True,
-                          env=os.environ | {"COURSE_MINUTE": "8"})  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"COURSE_MINUTE": "8"},
+    )
     if done.returncode:
         raise RuntimeError(f"the site did not build:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
     return round(time.perf_counter() - began, 1)

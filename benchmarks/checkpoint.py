@@ -32,9 +32,11 @@ def run(preset: str = "small") -> dict:
         trainer.train_step(trainer.next_batches())
         trainer.save_checkpoint()
         state = trainer.read_checkpoint()
-        ways = {"ours": lambda: single_file.save(state, folder / "ours", 1),
-                "torch_save": lambda: torch.save(state, folder / "plain.pt"),
-                "torch_save_fsync": lambda: _synced(state, folder / "synced.pt")}  # fmt: skip
+        ways = {
+            "ours": lambda: single_file.save(state, folder / "ours", 1),
+            "torch_save": lambda: torch.save(state, folder / "plain.pt"),
+            "torch_save_fsync": lambda: _synced(state, folder / "synced.pt"),
+        }
         seconds = {way: [] for way in ways}
         for _ in range(1 + ROUNDS):
             for way, save in ways.items():
@@ -47,12 +49,14 @@ def run(preset: str = "small") -> dict:
         a / b for a, b in zip(seconds["ours"][1:], seconds["torch_save_fsync"][1:], strict=True)
     ]
     return {
-        "preset": preset, "gigabytes": round(gigabytes, 3), "rounds": ROUNDS,
+        "preset": preset,
+        "gigabytes": round(gigabytes, 3),
+        "rounds": ROUNDS,
         **{f"{way}_s": round(value, 3) for way, value in medians.items()},
         **{f"{way}_gb_per_s": round(gigabytes / value, 2) for way, value in medians.items()},
         "ours_to_torch_save_fsync": round(statistics.median(ratios), 2),
         "load_checked_s": round(statistics.median(loading), 3),
-    }  # fmt: skip
+    }
 
 
 def _timed(work) -> float:

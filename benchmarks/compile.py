@@ -40,8 +40,11 @@ def eager() -> dict[str, int]:
     names = [o.name for o in operations.seen if o.name != "ones_like"]
     products = sum(name in PRODUCTS for name in names)
     attention = sum("attention" in name for name in names)
-    return {"products": products, "attention": attention,
-            "others": len(names) - products - attention}  # fmt: skip
+    return {
+        "products": products,
+        "attention": attention,
+        "others": len(names) - products - attention,
+    }
 
 
 def child() -> None:
@@ -57,12 +60,19 @@ def compiled() -> dict[str, int]:
     """Calls in the generated code by kind."""
     with tempfile.TemporaryDirectory() as cache:
         env = os.environ | {"TORCH_LOGS": "output_code", "TORCHINDUCTOR_CACHE_DIR": cache}
-        done = subprocess.run([sys.executable, "-m", "benchmarks.compile", "--child"], env=env,
-                              capture_output=True, text=True, check=True)  # fmt: skip
+        done = subprocess.run(
+            [sys.executable, "-m", "benchmarks.compile", "--child"],
+            env=env,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
     code = re.sub(r"^.*?\[__output_code\] ?", "", done.stderr, flags=re.M)
-    calls = {"products": r"^ +extern_kernels\.(?:mm|bmm|addmm)\(",
-             "attention": r"= torch\.ops\.aten\._scaled_dot_product\w+\.default\(",
-             "others": r"^ +(?:cpp_fused|triton)_\w+[(.]"}  # fmt: skip
+    calls = {
+        "products": r"^ +extern_kernels\.(?:mm|bmm|addmm)\(",
+        "attention": r"= torch\.ops\.aten\._scaled_dot_product\w+\.default\(",
+        "others": r"^ +(?:cpp_fused|triton)_\w+[(.]",
+    }
     return {kind: len(re.findall(call, code, re.M)) for kind, call in calls.items()}
 
 

@@ -87,12 +87,15 @@ def speed(preset: str) -> dict[str, list[float]]:
     """Seconds of one update on this rank, by trainer."""
     config = config_of(preset)
     ddp, fsdp = trainer(DistributedTrainer, config), trainer(FSDPTrainer, config)
-    return in_turn({
-        "ddp": lambda: ddp.train_step(ddp.next_batches()),
-        "bare_ddp": bare(config, DistributedDataParallel, ddp._loader(TOKENS, 1)),
-        "fsdp": lambda: fsdp.train_step(fsdp.next_batches()),
-        "bare_fsdp": bare(config, sharded, ddp._loader(TOKENS, 1)),
-    }, ROUNDS)  # fmt: skip
+    return in_turn(
+        {
+            "ddp": lambda: ddp.train_step(ddp.next_batches()),
+            "bare_ddp": bare(config, DistributedDataParallel, ddp._loader(TOKENS, 1)),
+            "fsdp": lambda: fsdp.train_step(fsdp.next_batches()),
+            "bare_fsdp": bare(config, sharded, ddp._loader(TOKENS, 1)),
+        },
+        ROUNDS,
+    )
 
 
 def system(preset: str, name: str) -> dict[str, int]:
@@ -138,16 +141,25 @@ def run(preset: str) -> dict:
     figures = {f"{name}_ms": round(1e3 * statistics.median(s), 1) for name, s in steps.items()}
     for name in ("ddp", "fsdp"):
         ratios = [a / b for a, b in zip(steps[name], steps[f"bare_{name}"], strict=True)]
-        figures[f"{name}_to_bare"] = {"median": round(statistics.median(ratios), 3),
-                                      "min": round(min(ratios), 3), "max": round(max(ratios), 3)}  # fmt: skip
+        figures[f"{name}_to_bare"] = {
+            "median": round(statistics.median(ratios), 3),
+            "min": round(min(ratios), 3),
+            "max": round(max(ratios), 3),
+        }
     by_strategy = {
         name: local_ranks.run(system, [(preset, name)] * RANKS, seconds=120)[0].value
         for name in ("DDP", "NO_SHARD", "SHARD_GRAD_OP", "FULL_SHARD")
     }
     with tempfile.TemporaryDirectory() as out:
         saves = local_ranks.run(saving, [(preset, out)] * RANKS, seconds=600)[0].value
-    return {"preset": preset, "ranks": RANKS, "rounds": ROUNDS, **figures, "bytes_per_rank": by_strategy,
-            "save_s": {name: round(statistics.median(s), 4) for name, s in saves.items()}}  # fmt: skip
+    return {
+        "preset": preset,
+        "ranks": RANKS,
+        "rounds": ROUNDS,
+        **figures,
+        "bytes_per_rank": by_strategy,
+        "save_s": {name: round(statistics.median(s), 4) for name, s in saves.items()},
+    }
 
 
 if __name__ == "__main__":

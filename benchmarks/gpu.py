@@ -51,8 +51,9 @@ def command(name: str, dry: bool, out: Path) -> list[str]:
 
 def run(name: str, dry: bool, out: Path, seconds: float) -> str:
     """Start a part and wait for it; "" or what went wrong. Out of time it is asked to end first."""
-    process = subprocess.Popen(command(name, dry, out), stdout=subprocess.PIPE,
-                               stderr=subprocess.STDOUT, text=True)  # fmt: skip
+    process = subprocess.Popen(
+        command(name, dry, out), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
     try:
         said, _ = process.communicate(timeout=seconds)
         late = ""
@@ -83,9 +84,12 @@ def main(argv: list[str] | None = None) -> int:
     if unknown := set(given.parts) - set(names):
         parser.error(f"no part {', '.join(sorted(unknown))}; there are {', '.join(names)}")
     if not (given.dry or torch.cuda.is_available()):
-        print("benchmarks.gpu: torch sees no GPU here, nothing was measured; run the same command "
-              "on a machine with one, or `python -m benchmarks.gpu --dry --out FOLDER` to see that "
-              "each part runs", file=sys.stderr)  # fmt: skip
+        print(
+            "benchmarks.gpu: torch sees no GPU here, nothing was measured; run the same command "
+            "on a machine with one, or `python -m benchmarks.gpu --dry --out FOLDER` to see that "
+            "each part runs",
+            file=sys.stderr,
+        )
         return 2
     if given.dry and given.out == RESULTS:
         parser.error("--dry writes figures that mean nothing: pass --out FOLDER")

@@ -39,8 +39,10 @@ BUSY = """def rotate_half(x):
 def write_class(folder: Path, students: int, source: str | None = None) -> None:
     """FOLDER/submitted/STUDENT/02_rope/02_rope.ipynb, one answer to each exercise in each."""
     book = json.loads((ROOT / f"solutions/{LESSON}.ipynb").read_text(encoding="utf-8"))
-    texts = {name: [a.text for a in answers(name) if a.code != SLOW]
-             for name in ("rotate-half", "apply-rope")}  # fmt: skip
+    texts = {
+        name: [a.text for a in answers(name) if a.code != SLOW]
+        for name in ("rotate-half", "apply-rope")
+    }
     for number in range(students):
         for cell in book["cells"]:
             if cell.get("id") in texts:
@@ -99,11 +101,16 @@ def side_by_side(students: int, workers: int, source: str | None = None) -> dict
         same = row["score"] == again[student]["score"]
         assert same and (alone(row) or row["score"] == theirs[student]), (student, row, theirs)
     ours_s = (before_s + after_s) / 2  # the machine's speed drifts while stock nbgrader works
-    return {"submissions": students, "workers": workers,
-            "judge_s": [round(before_s, 1), round(after_s, 1)], "stock_s": round(stock_s, 1),
-            "judge_per_min": round(60 * students / ours_s, 1),
-            "stock_per_min": round(60 * students / stock_s, 1), "ratio": round(stock_s / ours_s, 1),
-            "scored_alone": sum(map(alone, ours.values()))}  # fmt: skip
+    return {
+        "submissions": students,
+        "workers": workers,
+        "judge_s": [round(before_s, 1), round(after_s, 1)],
+        "stock_s": round(stock_s, 1),
+        "judge_per_min": round(60 * students / ours_s, 1),
+        "stock_per_min": round(60 * students / stock_s, 1),
+        "ratio": round(stock_s / ours_s, 1),
+        "scored_alone": sum(map(alone, ours.values())),
+    }
 
 
 def latency(rounds: int = 20) -> dict:
@@ -125,8 +132,11 @@ def latency(rounds: int = 20) -> dict:
             everything += times[1:]
             figures[exercise.id] = round(statistics.median(times[1:]), 1)
     p95 = statistics.quantiles(everything, n=20)[-1]
-    return {"p50_ms": round(statistics.median(everything), 1), "p95_ms": round(p95, 1),
-            "p50_ms_by_exercise": figures}  # fmt: skip
+    return {
+        "p50_ms": round(statistics.median(everything), 1),
+        "p95_ms": round(p95, 1),
+        "p50_ms_by_exercise": figures,
+    }
 
 
 def large_class(students: int, workers: int) -> dict:
@@ -140,13 +150,18 @@ def large_class(students: int, workers: int) -> dict:
             came = [time.perf_counter() for _ in results]
     assert len(came) == students
     quarter = students // 4
-    most = max(resource.getrusage(who).ru_maxrss
-               for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))  # fmt: skip
-    return {"submissions": students, "seconds": round(came[-1] - came[0], 1),
-            "per_min": round(60 * (students - 1) / (came[-1] - came[0])),
-            "first_quarter_s": round(came[quarter] - came[0], 1),
-            "last_quarter_s": round(came[-1] - came[-1 - quarter], 1),
-            "largest_process_mb": round(most / 1e3)}  # fmt: skip
+    most = max(
+        resource.getrusage(who).ru_maxrss
+        for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    )
+    return {
+        "submissions": students,
+        "seconds": round(came[-1] - came[0], 1),
+        "per_min": round(60 * (students - 1) / (came[-1] - came[0])),
+        "first_quarter_s": round(came[quarter] - came[0], 1),
+        "last_quarter_s": round(came[-1] - came[-1 - quarter], 1),
+        "largest_process_mb": round(most / 1e3),
+    }
 
 
 def main() -> None:
@@ -157,12 +172,17 @@ def main() -> None:
     parser.add_argument("--large", type=int, default=1000)
     parser.add_argument("--workers", type=int, default=os.cpu_count())
     args = parser.parse_args()
-    print(record("grading", {
-        "class": side_by_side(args.students, args.workers),
-        "compute_bound": side_by_side(args.busy, args.workers, BUSY),
-        "one_exercise": latency(),
-        "large_class": large_class(args.large, args.workers),
-    }))  # fmt: skip
+    print(
+        record(
+            "grading",
+            {
+                "class": side_by_side(args.students, args.workers),
+                "compute_bound": side_by_side(args.busy, args.workers, BUSY),
+                "one_exercise": latency(),
+                "large_class": large_class(args.large, args.workers),
+            },
+        )
+    )
 
 
 if __name__ == "__main__":

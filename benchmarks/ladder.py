@@ -45,19 +45,34 @@ def main(argv: list[str] | None = None) -> int:
 
 def parser() -> argparse.ArgumentParser:
     """The options."""
-    found = argparse.ArgumentParser(prog="course bench ladder", description=__doc__,
-                                    formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
-    found.add_argument("--shape", choices=("cpu", "full", "tiny"), default="cpu",
-                       help="which model (default cpu); full needs a GPU")  # fmt: skip
-    found.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto",
-                       help="default: a GPU for full, else the CPU")  # fmt: skip
+    found = argparse.ArgumentParser(
+        prog="course bench ladder",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    found.add_argument(
+        "--shape",
+        choices=("cpu", "full", "tiny"),
+        default="cpu",
+        help="which model (default cpu); full needs a GPU",
+    )
+    found.add_argument(
+        "--device",
+        choices=("auto", "cpu", "cuda"),
+        default="auto",
+        help="default: a GPU for full, else the CPU",
+    )
     found.add_argument(
         "--rounds", type=int, metavar="N", help="how often each kind of step is timed"
     )
     found.add_argument("--batch", type=int, metavar="B", help="sequences in a step")
     found.add_argument("--no-compile", action="store_true", help="leave torch.compile out")
-    found.add_argument("--out", type=Path, metavar="FOLDER",
-                       help="where record and picture go, from the course's folder [benchmarks/results]")  # fmt: skip
+    found.add_argument(
+        "--out",
+        type=Path,
+        metavar="FOLDER",
+        help="where record and picture go, from the course's folder [benchmarks/results]",
+    )
     return found
 
 
@@ -67,8 +82,9 @@ def chosen(args: argparse.Namespace) -> tuple[Shape, torch.device]:
     for option, value in (("--batch", args.batch), ("--rounds", args.rounds)):
         if value is not None and value < 1:
             raise ValueError(f"{option} must be 1 or more, got {value}")
-    shape = dataclasses.replace(shape, batch=args.batch or shape.batch,
-                                compiles=shape.compiles and not args.no_compile)  # fmt: skip
+    shape = dataclasses.replace(
+        shape, batch=args.batch or shape.batch, compiles=shape.compiles and not args.no_compile
+    )
     kind = args.device if args.device != "auto" else "cuda" if shape.needs_gpu else "cpu"
     if kind == "cuda" and not torch.cuda.is_available():
         raise ValueError(

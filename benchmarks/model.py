@@ -82,12 +82,14 @@ def same_weights(stock: StockGPT, ours: GPT) -> None:
             [attention.q_proj.weight, attention.k_proj.weight, attention.v_proj.weight]
         )
         for target, source in (
-            (theirs.qkv.weight, stacked), (theirs.out.weight, attention.o_proj.weight),
+            (theirs.qkv.weight, stacked),
+            (theirs.out.weight, attention.o_proj.weight),
             (theirs.attention_norm.weight, block.attention_norm.weight),
             (theirs.mlp_norm.weight, block.mlp_norm.weight),
             (theirs.gate.weight, mlp.gate_proj.weight),
-            (theirs.up.weight, mlp.up_proj.weight), (theirs.down.weight, mlp.down_proj.weight),
-        ):  # fmt: skip
+            (theirs.up.weight, mlp.up_proj.weight),
+            (theirs.down.weight, mlp.down_proj.weight),
+        ):
             target.data.copy_(source)
 
 
@@ -101,8 +103,10 @@ def run(preset: str = "small", batch: int = 4) -> dict:
     idx, targets = tokens[:, :-1], tokens[:, 1:]
     losses = {"ours": ours(idx, targets)[1].item(), "stock": stock(idx, targets).item()}
     assert abs(losses["ours"] - losses["stock"]) < 1e-4, losses
-    steps = {"ours": _stepper(ours, lambda: ours(idx, targets)[1]),
-             "stock": _stepper(stock, lambda: stock(idx, targets))}  # fmt: skip
+    steps = {
+        "ours": _stepper(ours, lambda: ours(idx, targets)[1]),
+        "stock": _stepper(stock, lambda: stock(idx, targets)),
+    }
     rates = {name: [] for name in steps}
     for step in steps.values():
         step()
@@ -118,10 +122,13 @@ def run(preset: str = "small", batch: int = 4) -> dict:
         "parameters": sum(p.numel() for p in ours.parameters()),
         "ours_tokens_per_s": round(statistics.median(rates["ours"])),
         "stock_tokens_per_s": round(statistics.median(rates["stock"])),
-        "ratio_ours_to_stock": {"median": round(statistics.median(ratios), 3),
-                                "min": round(min(ratios), 3), "max": round(max(ratios), 3)},
+        "ratio_ours_to_stock": {
+            "median": round(statistics.median(ratios), 3),
+            "min": round(min(ratios), 3),
+            "max": round(max(ratios), 3),
+        },
         "rounds": ROUNDS,
-    }  # fmt: skip
+    }
 
 
 def _stepper(model: nn.Module, loss_of):

@@ -79,8 +79,9 @@ def main() -> None:
         text, folder = Path(name) / "text", Path(name) / "tokens"
         write_text(text, args.text_mb)
         program = [sys.executable, "-m", "benchmarks.tokenizing", "--threads", str(args.threads)]
-        done = subprocess.run([*program, "--alone", str(text), str(folder)], stdout=subprocess.PIPE,
-                              check=True)  # fmt: skip
+        done = subprocess.run(
+            [*program, "--alone", str(text), str(folder)], stdout=subprocess.PIPE, check=True
+        )
     figures = json.loads(done.stdout)
     print(json.dumps(figures, indent=2))
     if not args.dry_run:

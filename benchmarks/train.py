@@ -36,8 +36,10 @@ class Block(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         B, T, D = x.shape
-        q, k, v = (part.view(B, T, self.num_heads, -1).transpose(1, 2)
-                   for part in self.qkv(self.norms[0](x)).split(D, dim=2))  # fmt: skip
+        q, k, v = (
+            part.view(B, T, self.num_heads, -1).transpose(1, 2)
+            for part in self.qkv(self.norms[0](x)).split(D, dim=2)
+        )
         y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
         x = x + self.out(y.transpose(1, 2).reshape(B, T, D))
         return x + self.down(F.gelu(self.up(self.norms[1](x))))
@@ -96,12 +98,18 @@ def compare(name: str, *, compiled: bool) -> dict:
     for kind in ours:
         ratios = [a / b for a, b in zip(rates[kind], rates["recipe"], strict=True)]
         figures[f"{kind}_to_recipe"] = {
-            "median": round(statistics.median(ratios), 3), "min": round(min(ratios), 3),
+            "median": round(statistics.median(ratios), 3),
+            "min": round(min(ratios), 3),
             "max": round(max(ratios), 3),
-        }  # fmt: skip
+        }
     counts = sum(p.numel() for p in ours["ours"].plain_model.parameters())
-    return {"shape": f"B {batch}, T {T}", "parameters": counts, "recipe_parameters": params,
-            "dtype": str(ours["ours"].dtype)[6:], **figures}  # fmt: skip
+    return {
+        "shape": f"B {batch}, T {T}",
+        "parameters": counts,
+        "recipe_parameters": params,
+        "dtype": str(ours["ours"].dtype)[6:],
+        **figures,
+    }
 
 
 def product_gflops() -> dict[str, int]:

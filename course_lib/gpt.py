@@ -289,9 +289,14 @@ class GPT(nn.Module):
 
     @torch.no_grad()
     def generate(
-        self, idx: Tensor, *, max_new_tokens: int, temperature: float = 1.0,
-        top_k: int | None = None, generator: torch.Generator | None = None,
-    ) -> Tensor:  # fmt: skip
+        self,
+        idx: Tensor,
+        *,
+        max_new_tokens: int,
+        temperature: float = 1.0,
+        top_k: int | None = None,
+        generator: torch.Generator | None = None,
+    ) -> Tensor:
         """Append `max_new_tokens` sampled tokens to idx (B, T): (B, T + max_new_tokens) int64.
 
         `temperature` 0 takes the likeliest token. A context beyond `max_seq_len` loses its left.

@@ -231,8 +231,11 @@ def copy_figures(into: Path) -> None:
 
 def forget_stale_outputs(root: Path) -> None:
     """Drops executed cells when the library changed: the cache itself looks at cells only."""
-    sources = {p.relative_to(root).as_posix(): p for p in sorted(root.glob("course_lib/**/*"))
-               if p.suffix in (".py", ".json")}  # fmt: skip
+    sources = {
+        p.relative_to(root).as_posix(): p
+        for p in sorted(root.glob("course_lib/**/*"))
+        if p.suffix in (".py", ".json")
+    }
     stamp, digest = root / "_build" / "library.sha256", tree_digest(sources)
     if stamp.is_file() and stamp.read_text(encoding="utf-8") == digest:
         return
@@ -283,8 +286,11 @@ def tree_digest(files: dict[str, Path]) -> str:
 class Handler(http.server.SimpleHTTPRequestHandler):
     """Modules need their own type, whatever the system's table says."""
 
-    extensions_map = {**http.server.SimpleHTTPRequestHandler.extensions_map,
-                      ".mjs": "text/javascript", ".js": "text/javascript"}  # fmt: skip
+    extensions_map = {
+        **http.server.SimpleHTTPRequestHandler.extensions_map,
+        ".mjs": "text/javascript",
+        ".js": "text/javascript",
+    }
 
 
 def serve(folder: Path, *, port: int = 0, show: bool = True) -> None:

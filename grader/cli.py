@@ -102,9 +102,12 @@ def parser() -> argparse.ArgumentParser:
     )
     graded.add_argument("--seed", type=int, help="draw the inputs of the checks from this seed")
     graded.add_argument(
-        "--budget", type=float, default=10.0, metavar="S",
+        "--budget",
+        type=float,
+        default=10.0,
+        metavar="S",
         help="seconds an exercise may take (default 10)",
-    )  # fmt: skip
+    )
     graded.add_argument("--unsafe", action="store_true", help="run answers without a sandbox")
     graded.add_argument("--dask", action="store_true", help="on a Dask cluster on this machine")
     graded.add_argument("--scheduler", metavar="A", help="on a Dask cluster, as tcp://host:port")

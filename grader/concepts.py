@@ -48,10 +48,13 @@ def _concepts(source: dict, found: list[Lesson]) -> dict:
     circle(source)
     assumed = [slug for slug, concept in source.items() if concept.get("assumed")]
     return {
-        slug: {"title": source[slug]["title"], "requires": list(source[slug].get("requires", ())),
-               "lesson": taught.get(slug)}
+        slug: {
+            "title": source[slug]["title"],
+            "requires": list(source[slug].get("requires", ())),
+            "lesson": taught.get(slug),
+        }
         for slug in [*assumed, *taught]
-    }  # fmt: skip
+    }
 
 
 def _first(found: list[Lesson], key: str) -> dict[str, str]:

@@ -70,9 +70,11 @@ def ask(program: Path, mathjax: Path, pages: list[list[tuple[str, bool]]]) -> li
     if not pages:
         return []
     done = subprocess.run(
-        [program, PROGRAM, mathjax.resolve()], input=json.dumps(pages), capture_output=True,
+        [program, PROGRAM, mathjax.resolve()],
+        input=json.dumps(pages),
+        capture_output=True,
         encoding="utf-8",
-    )  # fmt: skip
+    )
     if done.returncode:
         raise FormulaError(f"a formula cannot be drawn: {done.stderr.strip().splitlines()[-1]}")
     return json.loads(done.stdout)

@@ -89,8 +89,11 @@ class Exercise:
 
     def _fill(self, fill) -> str:
         lines = self._definition.splitlines()
-        holes = [n for n in ast.walk(ast.parse(self._definition))
-                 if isinstance(n, ast.FunctionDef) and n.name in self.card["blank"]]  # fmt: skip
+        holes = [
+            n
+            for n in ast.walk(ast.parse(self._definition))
+            if isinstance(n, ast.FunctionDef) and n.name in self.card["blank"]
+        ]
         if {n.name for n in holes} != set(self.card["blank"]):
             raise LessonError(
                 f"{self.lesson}: exercise {self.id}: no {self.card['blank']} in {self.target}"
@@ -206,8 +209,10 @@ class Lesson:
         if len(card["hints"]) != 3:
             raise LessonError(f"{self.name}: exercise {card['exercise']} needs three hints")
         if body.strip():
-            raise LessonError(f"{self.name}: {card['exercise']} must have an empty body; its "
-                              f"code is cut from {card['from']}")  # fmt: skip
+            raise LessonError(
+                f"{self.name}: {card['exercise']} must have an empty body; its "
+                f"code is cut from {card['from']}"
+            )
 
 
 def lessons(root: Path) -> list[Lesson]:

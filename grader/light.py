@@ -117,8 +117,9 @@ def shrink(path: Path) -> None:
     with Image.open(path) as image:
         if image.mode == "P":
             return
-        small = image.convert("RGBA").quantize(COLOURS, Image.Quantize.FASTOCTREE,
-                                               dither=Image.Dither.NONE)  # fmt: skip
+        small = image.convert("RGBA").quantize(
+            COLOURS, Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE
+        )
     small.save(path, optimize=True)
 
 
@@ -161,9 +162,11 @@ def _moved(part: str, static: Path) -> str:
 def used_words(folder: Path, pages: list[Path]) -> set[str]:
     """Every word of pages and scripts: a class that is in use is one of them."""
     scripts = [
-        path for suffix in ("*.js", "*.mjs") for path in folder.rglob(suffix)
+        path
+        for suffix in ("*.js", "*.mjs")
+        for path in folder.rglob(suffix)
         if "mathjax" not in path.parts and path.name not in ("fontawesome.js", "searchindex.js")
-    ]  # fmt: skip
+    ]
     words: set[str] = set()
     for path in (*pages, *scripts):
         words.update(WORD.findall(path.read_text(encoding="utf-8")))

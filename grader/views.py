@@ -30,8 +30,10 @@ from grader.notes import notes
 from grader.plain import plain_markdown
 
 VIEWS = ("notebooks", "solutions", "source")
-KERNEL = {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
-          "language_info": {"name": "python"}}  # fmt: skip
+KERNEL = {
+    "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
+    "language_info": {"name": "python"},
+}
 HIDDEN = "### BEGIN HIDDEN TESTS\ncheck({0!r}, fresh=True)\n### END HIDDEN TESTS"
 
 
@@ -77,8 +79,14 @@ def _code(lesson: Lesson, cell: NotebookNode, view: str) -> NotebookNode:
 
 
 def _graded(grade_id: str, *, solution=False, grade=False, locked=False, points=None) -> dict:
-    meta = dict(grade_id=grade_id, solution=solution, grade=grade, locked=locked, task=False,
-                schema_version=3)  # fmt: skip
+    meta = dict(
+        grade_id=grade_id,
+        solution=solution,
+        grade=grade,
+        locked=locked,
+        task=False,
+        schema_version=3,
+    )
     return meta if points is None else meta | {"points": points}
 
 
@@ -98,14 +106,17 @@ def cards(found: list[Lesson]) -> dict:
     """What the lab needs to know of every exercise, by id."""
     return {
         e.id: {
-            "lesson": lesson.name, "number": e.number, "points": lesson.points[e.id],
+            "lesson": lesson.name,
+            "number": e.number,
+            "points": lesson.points[e.id],
             "target": e.target,
-            "setup": lesson.setup, "stub": e.stub,
+            "setup": lesson.setup,
+            "stub": e.stub,
             **{k: v for k, v in e.card.items() if k not in ("exercise", "from")},
         }
         for lesson in found
         for e in lesson.exercises.values()
-    }  # fmt: skip
+    }
 
 
 def outputs(root: Path) -> Iterator[tuple[Path, str]]:
@@ -114,8 +125,10 @@ def outputs(root: Path) -> Iterator[tuple[Path, str]]:
     for lesson in found:
         yield root / "notebooks" / f"{lesson.name}.ipynb", dumps(notebook(lesson, "notebooks"))
         yield root / "solutions" / f"{lesson.name}.ipynb", dumps(notebook(lesson, "solutions"))
-        yield (root / "grader/source" / lesson.name / f"{lesson.name}.ipynb",
-               dumps(notebook(lesson, "source")))  # fmt: skip
+        yield (
+            root / "grader/source" / lesson.name / f"{lesson.name}.ipynb",
+            dumps(notebook(lesson, "source")),
+        )
     text = json.dumps(cards(found), indent=1, sort_keys=True, ensure_ascii=False) + "\n"
     yield root / "course_lib/lab/exercises.json", text
     text = json.dumps(notes(found), indent=1, sort_keys=True, ensure_ascii=False) + "\n"

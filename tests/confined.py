@@ -60,8 +60,15 @@ def judge() -> Judge:
     return Judge.over(nursery())
 
 
-def grade(name: str, source: str, *, over: Nursery | None = None, budget_s: float = 10.0,
-          seed: int = 11, **more):  # fmt: skip
+def grade(
+    name: str,
+    source: str,
+    *,
+    over: Nursery | None = None,
+    budget_s: float = 10.0,
+    seed: int = 11,
+    **more,
+):
     one = Judge.over(over, budget_s=budget_s) if over else judge()
     return one.grade(name, Answer(source, **more), seed=seed)
 

@@ -71,11 +71,16 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.write_line(head)
         for exercise, n in sorted(table.items()):
             accepted = f"{int(n['accepted'])} of {int(n['right'])}"
-            terminalreporter.write_line(f"{exercise:<16}{n['mutants']:>9}{n['killed']:>8}"
-                                        f"{n['named']:>15}{accepted:>23}")  # fmt: skip
-    rows = [value for status in ("passed", "failed")
-            for report in terminalreporter.stats.get(status, [])
-            for name, value in report.user_properties if name == "row"]  # fmt: skip
+            terminalreporter.write_line(
+                f"{exercise:<16}{n['mutants']:>9}{n['killed']:>8}{n['named']:>15}{accepted:>23}"
+            )
+    rows = [
+        value
+        for status in ("passed", "failed")
+        for report in terminalreporter.stats.get(status, [])
+        for name, value in report.user_properties
+        if name == "row"
+    ]
     if rows:
         terminalreporter.write_sep("=", "Hostile submissions by row of the acceptance list")
         terminalreporter.write_line(f"row    n  {'rotate-half':<54}apply-rope")

@@ -27,17 +27,36 @@ REL = 2e-5
 
 
 def settings(out="unused", **changes) -> FSDPConfig:
-    return FSDPConfig(**(dict(model_size="tiny", seq_len=16, batch_size=1, max_steps=30, precision="fp32",
-                              global_batch=GLOBAL_BATCH, warmup_steps=3, out=str(out), device="cpu",
-                              sample_tokens=0) | changes))  # fmt: skip
+    return FSDPConfig(
+        **(
+            dict(
+                model_size="tiny",
+                seq_len=16,
+                batch_size=1,
+                max_steps=30,
+                precision="fp32",
+                global_batch=GLOBAL_BATCH,
+                warmup_steps=3,
+                out=str(out),
+                device="cpu",
+                sample_tokens=0,
+            )
+            | changes
+        )
+    )
 
 
 def make(config: FSDPConfig, kind=FSDPTrainer, **changes) -> DistributedTrainer:
     """A trainer on this rank, with micro-batches as large as the ranks allow."""
     world = World.of_group()
     rows = GLOBAL_BATCH // world.world_size // changes.pop("accumulation", 1)
-    return kind(dataclasses.replace(config, batch_size=rows, **changes), TOKENS, vocab_size=V,
-                valid_tokens=TOKENS, world=world)  # fmt: skip
+    return kind(
+        dataclasses.replace(config, batch_size=rows, **changes),
+        TOKENS,
+        vocab_size=V,
+        valid_tokens=TOKENS,
+        world=world,
+    )
 
 
 def steps(trainer: DistributedTrainer, count: int) -> list[dict[str, float]]:

@@ -29,13 +29,29 @@ class Learner:
         kept = {k: v for k, v in fields.items() if v is not None}
         self.events.append({"v": 1, "t": stamp(time), "kind": kind} | kept)
 
-    def check(self, time: datetime, item: str, code: str = "PASS", *, confidence: int | None = None,
-              src: str | None = None, preset: str | None = None) -> None:  # fmt: skip
+    def check(
+        self,
+        time: datetime,
+        item: str,
+        code: str = "PASS",
+        *,
+        confidence: int | None = None,
+        src: str | None = None,
+        preset: str | None = None,
+    ) -> None:
         """A check with that code; a new answer each time, unless `src` says which."""
         self.answers += 1
-        self.add(time, "check", item=item, concepts=list(registry.exercise(item).teaches),
-                 result="pass" if code == "PASS" else "fail", code=code, confidence=confidence,
-                 src=src or f"sha256:{self.answers:016}", preset=preset)  # fmt: skip
+        self.add(
+            time,
+            "check",
+            item=item,
+            concepts=list(registry.exercise(item).teaches),
+            result="pass" if code == "PASS" else "fail",
+            code=code,
+            confidence=confidence,
+            src=src or f"sha256:{self.answers:016}",
+            preset=preset,
+        )
 
     def hint(self, time: datetime, item: str, level: int = 1) -> None:
         self.add(
@@ -47,8 +63,16 @@ class Learner:
 
     def review(self, time: datetime, item: str, *, passed: bool = True, **fields) -> None:
         card = items()[item]
-        self.add(time, "review", item=item, exercise=card.exercise, concepts=list(card.concepts),
-                 result="pass" if passed else "fail", rating=3 if passed else 1, **fields)  # fmt: skip
+        self.add(
+            time,
+            "review",
+            item=item,
+            exercise=card.exercise,
+            concepts=list(card.concepts),
+            result="pass" if passed else "fail",
+            rating=3 if passed else 1,
+            **fields,
+        )
 
     def state(self, now: datetime) -> State:
         return derive(self.events, now)

@@ -38,9 +38,10 @@ def test_equal_in_sixteen_bits(config, B, T, fast, monkeypatch):
     """The fused kernel itself is asked, as on a GPU; on a CPU `fused_attention` goes by float32."""
     config = dataclasses.replace(config, fast_attention=fast)
     monkeypatch.setattr(
-        gpt, "fused_attention",
+        gpt,
+        "fused_attention",
         lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True),
-    )  # fmt: skip
+    )
     found = kept_by_the_model(config, B, T, torch.bfloat16)
     assert kept_bytes(config, B, T, dtype_bytes=2) == found
 

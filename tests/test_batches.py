@@ -104,8 +104,10 @@ def test_ranks_that_cannot_be_are_refused(count, rank, world_size, says):
 def test_several_ranks_train_on_the_batch_of_one(shards, source, world_size):
     tokens = TOKENS if source == "array" else shards
     one = BatchLoader(tokens, batch_size=4 * world_size, seq_len=64, seed=9)
-    ranks = [BatchLoader(tokens, batch_size=4, seq_len=64, rank=r, world_size=world_size, seed=9)
-             for r in range(world_size)]  # fmt: skip
+    ranks = [
+        BatchLoader(tokens, batch_size=4, seq_len=64, rank=r, world_size=world_size, seed=9)
+        for r in range(world_size)
+    ]
     accumulated = BatchLoader(tokens, batch_size=4, seq_len=64, seed=9)
     for _ in range(3):
         idx, targets = one.next_batch()
@@ -171,9 +173,13 @@ def test_a_state_goes_on_with_other_ranks():
 
 @pytest.mark.parametrize(
     ("change", "says"),
-    [(dict(seed=6), "seed 5, this loader has 6"), (dict(seq_len=8), "seq_len 16"),
-     (dict(tokens=TOKENS[:-1]), "num_tokens"), (dict(tokens=TOKENS[::-1]), "sample_crc32")],
-)  # fmt: skip
+    [
+        (dict(seed=6), "seed 5, this loader has 6"),
+        (dict(seq_len=8), "seq_len 16"),
+        (dict(tokens=TOKENS[:-1]), "num_tokens"),
+        (dict(tokens=TOKENS[::-1]), "sample_crc32"),
+    ],
+)
 def test_a_state_of_other_windows_is_refused(change, says):
     settings = dict(tokens=TOKENS, batch_size=3, seq_len=16, seed=5)
     state = BatchLoader(**settings).state_dict()

@@ -105,7 +105,7 @@ def test_terminal_is_told_what_matters(line: str, told: str) -> None:
         ([(1, ["MemoryError: no room"])], 1, "", "MemoryError: no room"),
         ([(1, ["/c/book/01.md:3: WARNING: no such target"])], 1, "", ""),
     ],
-)  # fmt: skip
+)
 def test_a_builder_that_dies_is_started_again_or_heard(
     runs, status, told, complained, tmp_path, monkeypatch, capsys
 ) -> None:

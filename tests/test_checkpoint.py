@@ -41,8 +41,11 @@ def test_the_last_ones_are_kept(tmp_path):
         single_file.save(state(step), tmp_path, step, keep=2)
     assert single_file.steps(tmp_path) == [4, 3]
     assert sorted(p.name for p in tmp_path.iterdir()) == [
-        "step_00000003.json", "step_00000003.pt", "step_00000004.json", "step_00000004.pt",
-    ]  # fmt: skip
+        "step_00000003.json",
+        "step_00000003.pt",
+        "step_00000004.json",
+        "step_00000004.pt",
+    ]
 
 
 def cut(path):
@@ -128,8 +131,11 @@ def test_a_kill_at_any_moment_leaves_a_good_one(tmp_path):
     """Kills while it does nothing but save."""
     for number in range(times(4, 100)):
         folder = tmp_path / str(number)
-        process = subprocess.Popen([sys.executable, "-c", textwrap.dedent(KILLED), str(folder)],
-                                   stdout=subprocess.PIPE, text=True)  # fmt: skip
+        process = subprocess.Popen(
+            [sys.executable, "-c", textwrap.dedent(KILLED), str(folder)],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
         for _ in range(2):
             done = int(process.stdout.readline())
         os.kill(process.pid, signal.SIGSTOP)  # wherever it is

@@ -38,8 +38,9 @@ def test_sixteen_bits():
     found, wanted = chunked_loss(x, weight, targets, chunk=16), whole(*exact, targets)
     assert found.dtype == torch.float32
     assert abs(found.item() - wanted.item()) < 0.01  # logits near 1 in 8 bits: 0.004 each
-    for a, b in zip(torch.autograd.grad(found, (x, weight)),
-                    torch.autograd.grad(wanted, exact), strict=True):  # fmt: skip
+    for a, b in zip(
+        torch.autograd.grad(found, (x, weight)), torch.autograd.grad(wanted, exact), strict=True
+    ):
         assert a.dtype == torch.bfloat16
         assert (a.double() - b).norm() < 0.02 * b.norm()
 
@@ -62,11 +63,14 @@ def test_it_holds_a_chunk():
     assert peak(whole, 512) > 2 * 16 * chunk
 
 
-@pytest.mark.parametrize("change, words", [
-    (dict(chunk=0), "at least 1 token"),
-    (dict(x=torch.zeros(2, 4, 3)), "flatten B and T first"),
-    (dict(targets=torch.zeros(3, dtype=torch.long)), "expected targets"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "change, words",
+    [
+        (dict(chunk=0), "at least 1 token"),
+        (dict(x=torch.zeros(2, 4, 3)), "flatten B and T first"),
+        (dict(targets=torch.zeros(3, dtype=torch.long)), "expected targets"),
+    ],
+)
 def test_what_does_not_fit_is_said(change, words):
     x, weight, targets = drawn(4, 3, 5)
     given = dict(x=x, targets=targets, chunk=2) | change

@@ -58,9 +58,14 @@ def test_the_rings_equal_one_process_and_torch(R):
     xs, odd = inputs(R, 6 * R, 2), inputs(R, 3, 5)
     ints = [torch.arange(4 * R) * (r + 1) for r in range(R)]
     work = several(
-        (ring_reduce_scatter, xs), (reduce_scatter, xs), (ring_all_gather, xs), (all_gather, xs),
-        (ring_all_reduce, odd), (root_all_reduce, odd), (ring_reduce_scatter, ints),
-    )  # fmt: skip
+        (ring_reduce_scatter, xs),
+        (reduce_scatter, xs),
+        (ring_all_gather, xs),
+        (all_gather, xs),
+        (ring_all_reduce, odd),
+        (root_all_reduce, odd),
+        (ring_reduce_scatter, ints),
+    )
     for rank, done in enumerate(local_ranks.run(work, [()] * R)):
         scattered, its, gathered, theirs, summed, at_root, whole = (
             value for value, _ in done.value
@@ -76,8 +81,13 @@ def test_the_rings_equal_one_process_and_torch(R):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 def test_counted_bytes_are_those_of_the_cost_model(R, dtype):
     xs = inputs(R, 12 * R, dtype=dtype)
-    work = several((ring_reduce_scatter, xs), (ring_all_gather, xs), (ring_all_reduce, xs),
-                   (reduce_scatter, xs), (all_gather, xs))  # fmt: skip
+    work = several(
+        (ring_reduce_scatter, xs),
+        (ring_all_gather, xs),
+        (ring_all_reduce, xs),
+        (reduce_scatter, xs),
+        (all_gather, xs),
+    )
     num_bytes = xs[0].nbytes
     expected = [
         ("reduce_scatter", num_bytes),
@@ -189,8 +199,13 @@ def test_traffic_reads_every_spelling_of_torch():
         return traffic.seen
 
     ranks = local_ranks.run(spellings, [(torch.ones(4),)] * 2)
-    assert ranks[0].value == [("allgather", 32), ("allgather", 32), ("allreduce", 16),
-                              ("reduce_scatter", 16), ("here", 0)]  # fmt: skip
+    assert ranks[0].value == [
+        ("allgather", 32),
+        ("allgather", 32),
+        ("allreduce", 16),
+        ("reduce_scatter", 16),
+        ("here", 0),
+    ]
     assert sent_bytes(ranks[0].value, 2) == 16 + 16 + 16 + 8
 
 
@@ -263,10 +278,11 @@ def test_a_wrong_ring_shows(wrong):
     ranks = local_ranks.run(work, [(x.clone(),) for x in xs])
     cost = collective_cost("reduce_scatter", 48, R)["bytes"]
     shows = {
-        "values": any(not close(r.value[0], [x.chunk(R)[i] for x in xs])
-                      for i, r in enumerate(ranks)),
+        "values": any(
+            not close(r.value[0], [x.chunk(R)[i] for x in xs]) for i, r in enumerate(ranks)
+        ),
         "bytes": any(sent_bytes(r.collectives, R) != cost for r in ranks),
         "bytes held": any(r.held_bytes > 16 for r in ranks),
         "input": any(not r.value[1] for r in ranks),
-    }  # fmt: skip
+    }
     assert shows[WRONG[wrong]], shows

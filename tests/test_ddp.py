@@ -100,9 +100,11 @@ def rehearse(wrap, steps: int = 1):
         getattr(wrapped, "finish", lambda: None)()
     begins = traffic.seen.index(("update", 0))
     return {
-        "start": start, "made": traffic.seen[:begins], "seen": traffic.seen[begins + 1:],
+        "start": start,
+        "made": traffic.seen[:begins],
+        "seen": traffic.seen[begins + 1 :],
         "grads": {n: p.grad for n, p in model.named_parameters() if p.grad is not None},
-    }  # fmt: skip
+    }
 
 
 def alone(world_size: int, steps: int = 1) -> dict[str, torch.Tensor]:
@@ -166,8 +168,10 @@ def test_buckets_leave_while_backward_still_computes(R):
         names = [name for name, _ in rank.value["seen"]]
         gone = names.index("allreduce")
         assert gone < names.index("first.weight") < names.index("backward has ended")
-    (late,) = {tuple(n for n, _ in r.value["seen"])[-len(TRAINED) - 1:]
-               for r in local_ranks.run(rehearse, [(AfterBackward,)] * R)}  # fmt: skip
+    (late,) = {
+        tuple(n for n, _ in r.value["seen"])[-len(TRAINED) - 1 :]
+        for r in local_ranks.run(rehearse, [(AfterBackward,)] * R)
+    }
     assert late == ("backward has ended", *["allreduce"] * len(TRAINED))
 
 

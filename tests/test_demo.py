@@ -16,8 +16,10 @@ def test_the_demo_trains_and_compares(tmp_path):
                "--data", "text", "--cache", "tokens", "--out", "run"]  # fmt: skip
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
-    losses = {name: float(value) for name, value in
-              re.findall(r"^  (unigram|bigram|model) +([\d.]+)", done.stdout, re.M)}  # fmt: skip
+    losses = {
+        name: float(value)
+        for name, value in re.findall(r"^  (unigram|bigram|model) +([\d.]+)", done.stdout, re.M)
+    }
     assert losses["bigram"] < losses["unigram"] < 9.1
     assert losses["model"] < 8.5, "an untrained model has ln 8192 = 9.01"
     assert "before training:\ndef " in done.stdout and "after training:\ndef " in done.stdout
@@ -25,6 +27,7 @@ def test_the_demo_trains_and_compares(tmp_path):
 
 
 def test_make_has_the_target():
-    shown = subprocess.run(["make", "-n", "-o", ".venv/.ready", "train-demo"], cwd=ROOT,
-                           capture_output=True, text=True)  # fmt: skip
+    shown = subprocess.run(
+        ["make", "-n", "-o", ".venv/.ready", "train-demo"], cwd=ROOT, capture_output=True, text=True
+    )
     assert "python -m course_lib.training.demo" in shown.stdout

@@ -60,9 +60,10 @@ def test_answers(answer: Answer, record_property):
 
 @campaign
 @pytest.mark.parametrize(
-    "answer", [a for i in IDS for a in fewer(i, answers(i)) if a.code],
+    "answer",
+    [a for i in IDS for a in fewer(i, answers(i)) if a.code],
     ids=lambda a: f"{a.exercise}: {a.name}",
-)  # fmt: skip
+)
 def test_a_fresh_seed_names_a_wrong_answer_too(answer: Answer):
     for seed in times((7,), range(7, 15)):
         verdict = verdict_on(registry.exercise(answer.exercise), answer.text, seed)

@@ -151,12 +151,15 @@ def test_tiles_above_the_diagonal_are_not_computed(monkeypatch):
     assert len(seen) == 10 + 16
 
 
-@pytest.mark.parametrize("change, words", [
-    (dict(tile=0), "tile must be at least 1"),
-    (dict(k=torch.zeros(1, 1, 3, 4)), "of one shape"),
-    (dict(v=torch.zeros(1, 1, 5, 4).half()), "one float dtype"),
-    (dict(num_keys=torch.tensor([1, 2])), "one number a sequence"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "change, words",
+    [
+        (dict(tile=0), "tile must be at least 1"),
+        (dict(k=torch.zeros(1, 1, 3, 4)), "of one shape"),
+        (dict(v=torch.zeros(1, 1, 5, 4).half()), "one float dtype"),
+        (dict(num_keys=torch.tensor([1, 2])), "one number a sequence"),
+    ],
+)
 def test_what_does_not_fit_is_said(change, words):
     given = dict.fromkeys("qkv", torch.zeros(1, 1, 5, 4)) | change
     q, k, v = (given.pop(name) for name in "qkv")

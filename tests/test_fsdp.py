@@ -21,11 +21,22 @@ from tests.fsdp_runs import GLOBAL_BATCH, REL, V, make, on_ranks, settings, sing
 from tests.soak import campaign, times
 
 STEPS = 4
-CASES = {2: [("FULL_SHARD", None, "fp32"), ("FULL_SHARD", None, "bf16"), ("SHARD_GRAD_OP", None, "fp32"),
-             ("NO_SHARD", None, "fp32"), ("HYBRID_SHARD", 2, "fp32")],
-         3: [("FULL_SHARD", None, "fp32")],
-         4: [("FULL_SHARD", None, "fp32"), ("SHARD_GRAD_OP", None, "fp32"), ("NO_SHARD", None, "fp32"),
-             ("HYBRID_SHARD", 2, "fp32")]}  # fmt: skip
+CASES = {
+    2: [
+        ("FULL_SHARD", None, "fp32"),
+        ("FULL_SHARD", None, "bf16"),
+        ("SHARD_GRAD_OP", None, "fp32"),
+        ("NO_SHARD", None, "fp32"),
+        ("HYBRID_SHARD", 2, "fp32"),
+    ],
+    3: [("FULL_SHARD", None, "fp32")],
+    4: [
+        ("FULL_SHARD", None, "fp32"),
+        ("SHARD_GRAD_OP", None, "fp32"),
+        ("NO_SHARD", None, "fp32"),
+        ("HYBRID_SHARD", 2, "fp32"),
+    ],
+}
 
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -73,15 +84,23 @@ def observed(config) -> dict:
         units.append(
             sum(math.ceil(p.shape[0] / shards) * shards * p.shape[1:].numel() for p in own)
         )
-    return {"rows": rows, "held": held, "sent": sent, "units": units, "mesh": tuple(trainer.mesh.shape),
-            "axes": trainer.mesh.mesh_dim_names,
-            "shapes": [tuple(p.shape) for p in trainer.plain_model.parameters()]}  # fmt: skip
+    return {
+        "rows": rows,
+        "held": held,
+        "sent": sent,
+        "units": units,
+        "mesh": tuple(trainer.mesh.shape),
+        "axes": trainer.mesh.mesh_dim_names,
+        "shapes": [tuple(p.shape) for p in trainer.plain_model.parameters()],
+    }
 
 
 def all_cases(cases: list) -> tuple[list[dict], list[dict]]:
     """`observed` for each case, and DDP's rows."""
-    found = [observed(settings(sharding=strategy, shard_size=size, precision=dtype))
-             for strategy, size, dtype in cases]  # fmt: skip
+    found = [
+        observed(settings(sharding=strategy, shard_size=size, precision=dtype))
+        for strategy, size, dtype in cases
+    ]
     return found, run(settings(), DistributedTrainer)
 
 
@@ -124,8 +143,12 @@ def sends_what_it_should(found: list[dict], strategy: str, dtype: str) -> None:
     *blocks, root = found[0]["units"]
     weight = 2 if dtype == "bf16" else 4
     forward = [root, *blocks]  # the root first: its embedding is needed first
-    each = {"FULL_SHARD": forward + blocks[::-1], "HYBRID_SHARD": forward + blocks[::-1],
-            "SHARD_GRAD_OP": forward, "NO_SHARD": []}[strategy]  # fmt: skip
+    each = {
+        "FULL_SHARD": forward + blocks[::-1],
+        "HYBRID_SHARD": forward + blocks[::-1],
+        "SHARD_GRAD_OP": forward,
+        "NO_SHARD": [],
+    }[strategy]
     once = [4 * n for n in [*blocks[::-1], root]]  # float32 whatever the weights, once an update
     copies = {"NO_SHARD": once, "HYBRID_SHARD": [n // 2 for n in once]}.get(strategy, [])
     for micro_batches, sent in found[0]["sent"].items():
@@ -262,12 +285,17 @@ def two_ranks() -> dict:
     return {
         "peak": (peak(), peak(RootOnly)),
         "kept": (kept_for_backward(), kept_for_backward(**recompute)),
-        "same": [run(settings(**offload)), run(settings(**recompute)),
-                 run(settings(sharding="SHARD_GRAD_OP", **offload, **recompute))],
+        "same": [
+            run(settings(**offload)),
+            run(settings(**recompute)),
+            run(settings(sharding="SHARD_GRAD_OP", **offload, **recompute)),
+        ],
         "low": {dtype: low(dtype) for dtype in ("bf16", "fp16")},
-        "frozen": frozen(), "unequal": unequal(), "sampled": sampled(),
+        "frozen": frozen(),
+        "unequal": unequal(),
+        "sampled": sampled(),
         "evaluated": [evaluated("FULL_SHARD"), evaluated("SHARD_GRAD_OP")],
-    }  # fmt: skip
+    }
 
 
 @pytest.fixture(scope="module")
@@ -297,8 +325,12 @@ def test_offload_and_recomputation_change_no_number(two, curve):
 )
 def test_low_precision_is_for_what_is_gathered(two, curve, dtype, full, eps):
     rows, seen = two["low"][dtype]
-    assert seen == {"inputs": [full, "float32", "float32"], "used": full, "grad": "float32",
-                    "kept": "float32"}  # fmt: skip
+    assert seen == {
+        "inputs": [full, "float32", "float32"],
+        "used": full,
+        "grad": "float32",
+        "kept": "float32",
+    }
     # a loss is a mean over 192 tokens of logits that are each off by some eps of about 1
     assert losses(rows) == pytest.approx(losses(curve), abs=2 * eps)
     assert losses(rows) != losses(curve)

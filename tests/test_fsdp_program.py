@@ -35,8 +35,9 @@ def program(text, out, *more, launcher=()):
     command = [sys.executable, *launcher, *COMMAND, "--data", text, "--cache", out.parent / "tokens",
                "--out", out, *more]  # fmt: skip
     env = os.environ | {"OMP_NUM_THREADS": "1"}
-    return subprocess.Popen(list(map(str, command)), env=env, stdout=subprocess.PIPE,
-                            stderr=subprocess.PIPE, text=True)  # fmt: skip
+    return subprocess.Popen(
+        list(map(str, command)), env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
 
 
 def finished(process) -> tuple[str, str]:

@@ -36,8 +36,9 @@ def test_it_is_the_norm_of_the_model(shape, dtype):
     torch.testing.assert_close(out, right, **close)
     for found, grad in zip(
         torch.autograd.grad(out, (x, norm.weight), upstream),
-        torch.autograd.grad(right, (x, norm.weight), upstream), strict=True,
-    ):  # fmt: skip
+        torch.autograd.grad(right, (x, norm.weight), upstream),
+        strict=True,
+    ):
         torch.testing.assert_close(found, grad, **close)
 
 
@@ -70,8 +71,15 @@ def test_each_number_crosses_memory_once():
 
 
 @pytest.mark.parametrize(
-    "x, weight", [((2, 4), (5,)), ((2, 4), (1, 4)), ((), ()), ((1, 0), (0,)), ((1, LONGEST + 1), (LONGEST + 1,))]
-)  # fmt: skip
+    "x, weight",
+    [
+        ((2, 4), (5,)),
+        ((2, 4), (1, 4)),
+        ((), ()),
+        ((1, 0), (0,)),
+        ((1, LONGEST + 1), (LONGEST + 1,)),
+    ],
+)
 def test_what_does_not_fit_is_refused(x, weight):
     with pytest.raises(ValueError, match="expected"):
         fused_rmsnorm(torch.ones(x), torch.ones(weight))
@@ -198,8 +206,13 @@ print("compiled")
 
 
 def run(code: str, **env) -> str:
-    done = subprocess.run([sys.executable, "-c", code], env={**os.environ, **env},
-                          capture_output=True, text=True, timeout=240)  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, **env},
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
     assert done.returncode == 0, done.stderr[-2000:]
     return done.stdout
 

@@ -20,9 +20,14 @@ from course_lib.measure.flops import (
 )
 
 TINY = GPTConfig(
-    vocab_size=61, max_seq_len=16, num_layers=3, num_heads=2, d_model=16, d_hidden=40,
+    vocab_size=61,
+    max_seq_len=16,
+    num_layers=3,
+    num_heads=2,
+    d_model=16,
+    d_hidden=40,
     tie_embeddings=False,
-)  # fmt: skip
+)
 
 
 class OracleBlock(nn.Module):
@@ -34,10 +39,13 @@ class OracleBlock(nn.Module):
         self.attention_norm = nn.RMSNorm(D, eps=config.norm_eps)
         self.mlp_norm = nn.RMSNorm(D, eps=config.norm_eps)
         self.attention = nn.ModuleDict({f"{n}_proj": nn.Linear(D, D, bias=False) for n in "qkvo"})
-        self.mlp = nn.ModuleDict({
-            "gate_proj": nn.Linear(D, H, bias=False), "up_proj": nn.Linear(D, H, bias=False),
-            "down_proj": nn.Linear(H, D, bias=False),
-        })  # fmt: skip
+        self.mlp = nn.ModuleDict(
+            {
+                "gate_proj": nn.Linear(D, H, bias=False),
+                "up_proj": nn.Linear(D, H, bias=False),
+                "down_proj": nn.Linear(H, D, bias=False),
+            }
+        )
         self.heads = config.num_heads
 
     def forward(self, x: Tensor, cis: Tensor) -> Tensor:
@@ -132,12 +140,20 @@ def test_logits_equal_hugging_face_llama():
     from transformers import LlamaConfig, LlamaForCausalLM
 
     model = loud(GPT(TINY)).eval()
-    llama = LlamaForCausalLM(LlamaConfig(
-        vocab_size=TINY.vocab_size, hidden_size=TINY.d_model, intermediate_size=TINY.d_hidden,
-        num_hidden_layers=TINY.num_layers, num_attention_heads=TINY.num_heads,
-        max_position_embeddings=TINY.max_seq_len, rms_norm_eps=TINY.norm_eps,
-        rope_theta=TINY.rope_theta, tie_word_embeddings=False, attention_bias=False,
-    )).eval()  # fmt: skip
+    llama = LlamaForCausalLM(
+        LlamaConfig(
+            vocab_size=TINY.vocab_size,
+            hidden_size=TINY.d_model,
+            intermediate_size=TINY.d_hidden,
+            num_hidden_layers=TINY.num_layers,
+            num_attention_heads=TINY.num_heads,
+            max_position_embeddings=TINY.max_seq_len,
+            rms_norm_eps=TINY.norm_eps,
+            rope_theta=TINY.rope_theta,
+            tie_word_embeddings=False,
+            attention_bias=False,
+        )
+    ).eval()
     names = (("embedding.", "model.embed_tokens."), ("blocks.", "model.layers."),
              ("attention_norm", "input_layernorm"), ("mlp_norm", "post_attention_layernorm"),
              (".attention.", ".self_attn."), ("head.", "lm_head."))  # fmt: skip

@@ -54,14 +54,17 @@ def test_a_part_that_fails_costs_itself_alone(monkeypatch, tmp_path, capsys):
 
 
 def test_a_part_out_of_time_is_asked_to_end(monkeypatch, tmp_path):
-    programs(monkeypatch, slow="""
+    programs(
+        monkeypatch,
+        slow="""
 import time
 try:
     print("begun", flush=True)
     time.sleep(60)
 except KeyboardInterrupt:
     print("kept two rounds")
-""")  # fmt: skip
+""",
+    )
     assert gpu.run("slow", False, tmp_path, 4) == "not done after 4 s"
     assert (tmp_path / "gpu_slow.log").read_text() == "begun\nkept two rounds\n"
 

@@ -69,8 +69,14 @@ def test_code_habits(path):
     tree = ast.parse(source)
     stars = [n for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) and n.names[0].name == "*"]
     assert not stars, "star import"
-    paths = [n for n in ast.walk(tree) if isinstance(n, ast.Attribute) and n.attr == "path"
-             and isinstance(n.value, ast.Name) and n.value.id == "sys"]  # fmt: skip
+    paths = [
+        n
+        for n in ast.walk(tree)
+        if isinstance(n, ast.Attribute)
+        and n.attr == "path"
+        and isinstance(n.value, ast.Name)
+        and n.value.id == "sys"
+    ]
     assert not paths, "sys.path"
     assert path.name != "utils.py"
 

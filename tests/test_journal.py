@@ -48,8 +48,11 @@ def write(name: str, text: str) -> Path:
 
 def snapshot() -> dict[str, bytes]:
     """Every file of the journal and its bytes."""
-    return {p.relative_to(folder()).as_posix(): p.read_bytes()
-            for p in folder().rglob("*") if p.is_file()}  # fmt: skip
+    return {
+        p.relative_to(folder()).as_posix(): p.read_bytes()
+        for p in folder().rglob("*")
+        if p.is_file()
+    }
 
 
 # A new entry
@@ -227,9 +230,14 @@ def test_an_index_with_a_lost_marker_keeps_every_line(lost):
     journal("new rmsnorm")
     journal("index")
     index = folder() / "INDEX.md"
-    kept = [line for line in index.read_text(encoding="utf-8").splitlines()
-            if not ((lost in ("begin", "both") and "ledger:begin" in line)
-                    or (lost in ("end", "both") and "ledger:end" in line))]  # fmt: skip
+    kept = [
+        line
+        for line in index.read_text(encoding="utf-8").splitlines()
+        if not (
+            (lost in ("begin", "both") and "ledger:begin" in line)
+            or (lost in ("end", "both") and "ledger:end" in line)
+        )
+    ]
     index.write_text("\n".join(["mine above", *kept, "mine below"]), encoding="utf-8")
     for _ in range(2):
         journal("index")
@@ -393,8 +401,13 @@ def test_the_four_questions_are_asked_and_answered_by_number(monkeypatch, capsys
     assert journal("feedback") == 0
     assert len(asked) == 5 and "Which sections helped you most?" in asked[0]
     assert [change["rule"] for change in templates.load().changes] == ["practice", "math-last"]
-    assert events.read()[-1] == {**events.read()[-1], "action": "feedback", "item": "2026-11-19-a",
-                                 "suggest": "schön", "concepts": ["rope"]}  # fmt: skip
+    assert events.read()[-1] == {
+        **events.read()[-1],
+        "action": "feedback",
+        "item": "2026-11-19-a",
+        "suggest": "schön",
+        "concepts": ["rope"],
+    }
     assert "template  practice" in capsys.readouterr().out
 
 
@@ -418,8 +431,15 @@ def test_answers_given_before_the_input_ended_are_kept(monkeypatch):
 
 
 def test_a_section_of_ones_own():
-    args = argparse.Namespace(entry=None, helped=None, missing=None, change=None, suggest=None,
-                              rule=None, section="Was mich überrascht hat")  # fmt: skip
+    args = argparse.Namespace(
+        entry=None,
+        helped=None,
+        missing=None,
+        change=None,
+        suggest=None,
+        rule=None,
+        section="Was mich überrascht hat",
+    )
     command._feedback(args)
     path = new(subject("rmsnorm"), [], today=TODAY).path
     assert "## Was mich überrascht hat\n<!-- section: was-mich-überrascht-hat -->" in (
@@ -559,8 +579,10 @@ def test_the_export_holds_what_was_written_and_nothing_else():
     write("2026-11-19-rope.md", "# RoPE\n\n## Context\n\nturns\n")
     path = new(subject("rmsnorm"), [], today=TODAY).path
     text = path.read_text(encoding="utf-8").replace(
-        "## [?]", "Seen in [[rope]], [there](../../book/02_rope.md) and [here](2026-11-19-rope.md).\n"
-        "\n```{code-cell} ipython3\n1 / 0\n```\n\n## [?]")  # fmt: skip
+        "## [?]",
+        "Seen in [[rope]], [there](../../book/02_rope.md) and [here](2026-11-19-rope.md).\n"
+        "\n```{code-cell} ipython3\n1 / 0\n```\n\n## [?]",
+    )
     path.write_text(text, encoding="utf-8")
     assert journal("export") == 0
     page = (export.target() / path.name).read_text(encoding="utf-8")
@@ -695,9 +717,11 @@ def test_the_magic_is_there_wherever_the_lab_is_imported_in_a_notebook():
         "shell.run_cell('from course_lib.lab import check\\n%journal new rmsnorm')\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True,
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
         env={**os.environ, "COURSE_HOME": str(folder().parents[1])},
-    )  # fmt: skip
+    )
     assert "-rmsnorm.md\nA new entry" in done.stdout, done.stdout + done.stderr
 
 
@@ -705,8 +729,10 @@ def test_nothing_of_the_journal_waits_for_torch():
     program = "import sys; from course_lib.lab.journal import magic; magic.journal('new rmsnorm')"
     done = subprocess.run(
         [sys.executable, "-c", program + "; assert 'torch' not in sys.modules"],
-        capture_output=True, text=True, env={**os.environ, "COURSE_HOME": str(folder().parents[1])},
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        env={**os.environ, "COURSE_HOME": str(folder().parents[1])},
+    )
     assert done.returncode == 0, done.stderr
 
 

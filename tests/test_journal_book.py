@@ -82,8 +82,9 @@ def test_contents_and_settings_of_the_private_site(course):
     part = toc["parts"][-1]
     assert part["caption"] == "My journal"
     assert [page["file"].rpartition("/")[2] for page in part["chapters"][0]["sections"]] == [
-        "2026-11-20-日记", "2026-11-19-old",
-    ]  # fmt: skip
+        "2026-11-20-日记",
+        "2026-11-19-old",
+    ]
     assert "Private" in config["sphinx"]["config"]["html_theme_options"]["announcement"]
     options = chapter.options(course)
     assert "--path-output" in options and str(course / "_build" / "private") in options

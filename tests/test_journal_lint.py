@@ -62,8 +62,12 @@ def written() -> Path:
 
 def findings(path: Path, **changes):
     template = templates.load()
-    desk = Desk(template=template, now=NOW, roots=(ROOT,),
-                entries=frozenset(p.stem for p in path.parent.glob("2*.md")))  # fmt: skip
+    desk = Desk(
+        template=template,
+        now=NOW,
+        roots=(ROOT,),
+        entries=frozenset(p.stem for p in path.parent.glob("2*.md")),
+    )
     return lint(read(path, template), replace(desk, **changes))
 
 
@@ -139,9 +143,15 @@ def test_fault_7_a_date_that_is_not_the_files():
 
 
 @pytest.mark.parametrize(
-    "reference", ["course_lib/gtp.py:3", "course_lib/gpt.py:99999", "course_lib/gpt.py:0",
-                  "course_lib/gpt.py:9-3", "src/train.py:12"],
-)  # fmt: skip
+    "reference",
+    [
+        "course_lib/gtp.py:3",
+        "course_lib/gpt.py:99999",
+        "course_lib/gpt.py:0",
+        "course_lib/gpt.py:9-3",
+        "src/train.py:12",
+    ],
+)
 def test_fault_8_a_reference_that_leads_nowhere(reference):
     assert only(edit(written(), "course_lib/gpt.py:3", reference), "REF").got == reference
 
@@ -167,8 +177,10 @@ def test_fault_11_a_link_to_an_entry_that_does_not_exist(link):
 
 def test_links_that_lead_somewhere(journal):
     (journal / "with blanks.md").touch()
-    links = ("[x](<with blanks.md>) [y](with%20blanks.md#part) [z](https://example.org/a.md)"
-             " [w](#here) [v](../journal/2026-11-19-rope.md) `[u](no.md)` [[2026-11-19-rope|it]]")  # fmt: skip
+    links = (
+        "[x](<with blanks.md>) [y](with%20blanks.md#part) [z](https://example.org/a.md)"
+        " [w](#here) [v](../journal/2026-11-19-rope.md) `[u](no.md)` [[2026-11-19-rope|it]]"
+    )
     assert findings(edit(written(), "[[rope]]", links)) == []
 
 
@@ -431,8 +443,10 @@ def test_sums_of_tables(rows, total, right):
 
 
 def test_subtotals_and_labels():
-    table = ("| part | GB |\n|---|---|\n| a | 1 |\n| b | 2 |\n| Subtotal | 3 |\n| c | 4 |\n"
-             "| d | 5 |\n| total (GB) | 12 |\n| total batch size | 99 |")  # fmt: skip
+    table = (
+        "| part | GB |\n|---|---|\n| a | 1 |\n| b | 2 |\n| Subtotal | 3 |\n| c | 4 |\n"
+        "| d | 5 |\n| total (GB) | 12 |\n| total batch size | 99 |"
+    )
     path = edit(written(), "| part | bytes", f"{table}\n\n| part | bytes")
     assert codes(path) == []
     assert codes(edit(path, "| 12 |", "| 15 |")) == ["SUM"], "a subtotal is not a term"
@@ -447,24 +461,67 @@ def test_amounts_are_read_as_written():
 
 @pytest.mark.parametrize(
     ("text", "shape"),
-    [("(B, T, 768)", True), ("[2, 3]", True), ("(768,)", False), ("x_BTD", True),
-     ("8 x 256", True), (r"\mathbb{R}^{D}", True), ("(batch, seq, 64)", True),
-     ("(Zhang, 2019)", False), ("(words, and more)", False), ("f(first, second)", False),
-     ("(2 GB, more)", False), ("(Norm, Rope)", False),
-     ("(B, 4 D)", True), ("(n_heads, T/2)", True), ("(batch, H * K)", True),
-     ("（批，序列，768）", True), ("B × T", True)],
-)  # fmt: skip
+    [
+        ("(B, T, 768)", True),
+        ("[2, 3]", True),
+        ("(768,)", False),
+        ("x_BTD", True),
+        ("8 x 256", True),
+        (r"\mathbb{R}^{D}", True),
+        ("(batch, seq, 64)", True),
+        ("(Zhang, 2019)", False),
+        ("(words, and more)", False),
+        ("f(first, second)", False),
+        ("(2 GB, more)", False),
+        ("(Norm, Rope)", False),
+        ("(B, 4 D)", True),
+        ("(n_heads, T/2)", True),
+        ("(batch, H * K)", True),
+        ("（批，序列，768）", True),
+        ("B × T", True),
+    ],
+)
 def test_what_counts_as_a_shape(text, shape):
     assert has_shape(text) is shape
 
 
 PIECES = st.sampled_from(
-    ["---\n", "date: 2026-11-20\n", "tags: [a", "# ", "## Context\n", "### Example\n", "```", "~~~\n",
-     "> [ ] ", "<!-- ", "-->", "<!-- section: math -->\n", "<!-- journal:begin x -->\n",
-     "<!-- journal:end x -->\n", "| a | b |\n", "| - | - |\n", "| total | 3 |\n", "| x | 1e9 |\n",
-     "tensor", "(B, ", "gpt.py:3", "[x](", "[[", "]]", "\n", "\r", "\x00", "\u2028", "===\n",
-     "{code-cell}\n", ":::", "#", "&a [*a]\n"]
-)  # fmt: skip
+    [
+        "---\n",
+        "date: 2026-11-20\n",
+        "tags: [a",
+        "# ",
+        "## Context\n",
+        "### Example\n",
+        "```",
+        "~~~\n",
+        "> [ ] ",
+        "<!-- ",
+        "-->",
+        "<!-- section: math -->\n",
+        "<!-- journal:begin x -->\n",
+        "<!-- journal:end x -->\n",
+        "| a | b |\n",
+        "| - | - |\n",
+        "| total | 3 |\n",
+        "| x | 1e9 |\n",
+        "tensor",
+        "(B, ",
+        "gpt.py:3",
+        "[x](",
+        "[[",
+        "]]",
+        "\n",
+        "\r",
+        "\x00",
+        "\u2028",
+        "===\n",
+        "{code-cell}\n",
+        ":::",
+        "#",
+        "&a [*a]\n",
+    ]
+)
 
 
 @settings(

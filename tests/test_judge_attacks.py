@@ -229,8 +229,14 @@ def outside():
         server.settimeout(0.2)
         abstract.bind(f"\0course-{os.getpid()}")
         abstract.listen()
-        yield dict(port=server.getsockname()[1], abstract=f"course-{os.getpid()}", file=str(file),
-                   root=str(ROOT), pid=os.getpid(), server=server)  # fmt: skip
+        yield dict(
+            port=server.getsockname()[1],
+            abstract=f"course-{os.getpid()}",
+            file=str(file),
+            root=str(ROOT),
+            pid=os.getpid(),
+            server=server,
+        )
     folder.cleanup()
 
 
@@ -356,20 +362,33 @@ def works(source: str, over) -> bool:
 def defence(name: str, tier: str, outside: dict) -> tuple[str, dict]:
     """An attack that the defence stops alone, and the allowances it needs."""
     return {
-        "namespaces": ("import socket\nsocket.create_connection(('127.0.0.1', {port}), 1)\nreturn True",
-                       {"processes": 4}),
+        "namespaces": (
+            "import socket\nsocket.create_connection(('127.0.0.1', {port}), 1)\nreturn True",
+            {"processes": 4},
+        ),
         "landlock": ("return open({file!r}).read() == 'canary-7d1f'", {}),
         "seccomp": ("import os\npid = os.fork()\nif pid == 0: os._exit(0)\nreturn pid > 0", {}),
-        "limits": ("import torch\nreturn torch.empty(1 << 29).numel() > 0",
-                   {"memory_bytes": SMALL}),
-        "uid": ("import _thread, time\n_thread.stack_size(65536)\nmade = 0\ntry:\n"
-                "    while made < 200: made += bool(_thread.start_new_thread(time.sleep, (3,)))\n"
-                "except RuntimeError: pass\nreturn made == 200", {"processes": 4}),
-        "erasure": ("from course_lib.measure.memory import training_state_bytes as reference\n"
-                    "return reference(1000) == 16000", {}),
-        "files": ("import os\nopen_fds = 0\nfor fd in range(3, 99):\n    try: os.fstat(fd)\n"
-                  "    except OSError: continue\n    open_fds += 1\nreturn open_fds > 1", {}),
-    }[name]  # fmt: skip
+        "limits": (
+            "import torch\nreturn torch.empty(1 << 29).numel() > 0",
+            {"memory_bytes": SMALL},
+        ),
+        "uid": (
+            "import _thread, time\n_thread.stack_size(65536)\nmade = 0\ntry:\n"
+            "    while made < 200: made += bool(_thread.start_new_thread(time.sleep, (3,)))\n"
+            "except RuntimeError: pass\nreturn made == 200",
+            {"processes": 4},
+        ),
+        "erasure": (
+            "from course_lib.measure.memory import training_state_bytes as reference\n"
+            "return reference(1000) == 16000",
+            {},
+        ),
+        "files": (
+            "import os\nopen_fds = 0\nfor fd in range(3, 99):\n    try: os.fstat(fd)\n"
+            "    except OSError: continue\n    open_fds += 1\nreturn open_fds > 1",
+            {},
+        ),
+    }[name]
 
 
 @pytest.mark.parametrize("name", sorted(confine.DEFENCES))
@@ -382,11 +401,17 @@ def test_each_defence_stops_an_attack_alone(name, outside):
     assert works(source, variant(tier="namespaces", without=name, **limits)), name
 
 
-@pytest.mark.parametrize("attack,name", [
-    ("imports the reference", "erasure"), ("inherits it", "erasure"),
-    ("asks the garbage collector", "erasure"), ("runs the library's file", "landlock"),
-    ("reads its compiled file", "landlock"), ("loads the library anew", "landlock"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "attack,name",
+    [
+        ("imports the reference", "erasure"),
+        ("inherits it", "erasure"),
+        ("asks the garbage collector", "erasure"),
+        ("runs the library's file", "landlock"),
+        ("reads its compiled file", "landlock"),
+        ("loads the library anew", "landlock"),
+    ],
+)
 def test_a_search_finds_the_reference_when_a_defence_is_down(attack, name):
     assert grade("rmsnorm", SEARCH[attack], over=variant(tier="namespaces", without=name)).passed
 

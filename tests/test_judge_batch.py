@@ -164,10 +164,13 @@ def test_a_line_cut_short_is_dropped(tmp_path):
 def stable(found: dict[str, dict]) -> dict:
     """Without what a clock decides."""
     return {
-        name: {**values, "seconds": 0, "exercises": {
-            i: {**row, "seconds": 0} for i, row in values["exercises"].items()}}
+        name: {
+            **values,
+            "seconds": 0,
+            "exercises": {i: {**row, "seconds": 0} for i, row in values["exercises"].items()},
+        }
         for name, values in found.items()
-    }  # fmt: skip
+    }
 
 
 PROGRAM = f"""
@@ -192,8 +195,12 @@ def test_kills_lose_nothing_and_grade_nothing_twice(tmp_path):
     write_class(tmp_path / "class", [f"SLEEP {number}" for number in range(240)])
     chance, cut = random.Random(3), 0
     for _ in range(20):
-        run = subprocess.Popen([sys.executable, "-c", PROGRAM], cwd=tmp_path,
-                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # fmt: skip
+        run = subprocess.Popen(
+            [sys.executable, "-c", PROGRAM],
+            cwd=tmp_path,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
         deadline = time.monotonic() + chance.uniform(0.2, 1.0)
         while run.poll() is None and time.monotonic() < deadline:
             time.sleep(0.01)

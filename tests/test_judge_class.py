@@ -18,8 +18,9 @@ HOSTILE = (
 
 
 def course(folder, *args: str) -> subprocess.CompletedProcess:
-    return subprocess.run(["course", *args], cwd=folder, capture_output=True, text=True,
-                          timeout=120)  # fmt: skip
+    return subprocess.run(
+        ["course", *args], cwd=folder, capture_output=True, text=True, timeout=120
+    )
 
 
 def write(folder, student: str, source: str | None) -> None:
@@ -55,7 +56,8 @@ def test_the_scores_are_right(graded):
     scores = {student: row["score"] for student, row in rows.items()}
     assert scores.pop("02_rope.ipynb") == 0
     assert {s for s, score in scores.items() if score == 3} == {
-        s for s in scores if s == "solved" or s.startswith("right")}  # fmt: skip
+        s for s in scores if s == "solved" or s.startswith("right")
+    }
     verdicts = [rows[f"hostile{i}"]["exercises"]["rotate-half"]["verdict"] for i in range(3)]
     assert verdicts == ["CRASHED", "ERROR", "WRONG"]
     for i in range(3):
@@ -69,16 +71,29 @@ def test_the_scores_are_right(graded):
 def test_one_worker_says_the_same_as_two(graded):
     folder, rows = graded
     some = ("hostile0", "hostile2", "solved", "wrong")
-    done = course(folder, "grade", *(f"class/{student}" for student in some), "--json",
-                  "--workers", "1", "--seed", "11", "--out", "serial.jsonl")  # fmt: skip
+    done = course(
+        folder,
+        "grade",
+        *(f"class/{student}" for student in some),
+        "--json",
+        "--workers",
+        "1",
+        "--seed",
+        "11",
+        "--out",
+        "serial.jsonl",
+    )
     again = [json.loads(line) for line in done.stdout.splitlines()]
     assert [stable(row) for row in again] == [stable(rows[student]) for student in some]
 
 
 def stable(row: dict) -> dict:
     told = ("verdict", "points", "code", "message", "flags")
-    return {"score": row["score"], "notebook": row["notebook"],
-            **{i: {k: e[k] for k in told} for i, e in row["exercises"].items()}}  # fmt: skip
+    return {
+        "score": row["score"],
+        "notebook": row["notebook"],
+        **{i: {k: e[k] for k in told} for i, e in row["exercises"].items()},
+    }
 
 
 def test_the_report_is_made_of_it(graded):

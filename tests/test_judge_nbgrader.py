@@ -133,8 +133,9 @@ def add_free_text(root: Path) -> None:
         found.add_solution_cell("why", NAME, NAME)
         meta = {"grade": True, "solution": True, "locked": False, "grade_id": "why", "points": 5}
         asked = new_markdown_cell("Why?", metadata={"nbgrader": meta})
-        found.add_source_cell("why", NAME, NAME, source="Why?", cell_type="markdown",
-                              checksum=compute_checksum(asked))  # fmt: skip
+        found.add_source_cell(
+            "why", NAME, NAME, source="Why?", cell_type="markdown", checksum=compute_checksum(asked)
+        )
     path = root / "submitted/a-solved" / NAME / f"{NAME}.ipynb"
     nb = json.loads(path.read_text())
     meta = {"grade": True, "solution": True, "grade_id": "why", "points": 5, "locked": False}
@@ -172,7 +173,9 @@ def test_every_submission_is_a_row(course):
 def test_a_link_beside_a_notebook_brings_nothing_out(course):
     root, _ = course
     assert {p.name for p in (root / "autograded/m-link" / NAME).iterdir()} == {
-        f"{NAME}.ipynb", "own.txt"}  # fmt: skip
+        f"{NAME}.ipynb",
+        "own.txt",
+    }
 
 
 def test_free_text_waits_for_a_person_and_is_kept(course):
@@ -192,8 +195,11 @@ def test_graders_see_the_flags_and_every_graded_cell_once(course):
     assert "Noted, costs nothing: TAMPERED" in autograded(root, "c-skipped")
     for student in SCORES:
         nb = json.loads(autograded(root, student))
-        ids = [c["metadata"]["nbgrader"]["grade_id"] for c in nb["cells"]
-               if "nbgrader" in c["metadata"]]  # fmt: skip
+        ids = [
+            c["metadata"]["nbgrader"]["grade_id"]
+            for c in nb["cells"]
+            if "nbgrader" in c["metadata"]
+        ]
         wanted = ["rotate-half", "rotate-half-check", "apply-rope", "apply-rope-check", "why"]
         assert sorted(ids) == sorted(wanted), student
 
@@ -218,17 +224,40 @@ def test_feedback_is_escaped_and_hides_what_is_hidden(course):
     assert "the signs &lt;b&gt;are&lt;/b&gt; turned" in shown, "a message is text, not HTML"
 
 
-@pytest.mark.parametrize("text", [
-    "<ScRiPt>", "<svg/onload=x>", "<a href=x>", "<b onclick=x>", "<!-- x -->", "<?x", "<details open>",
-    "[x](JaVaScript:y)", "&#106;avascript&colon;y", "$\\href{x}{y}$", "![x](y)",
-    "\x1b[2J", "\u202eabc",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<ScRiPt>",
+        "<svg/onload=x>",
+        "<a href=x>",
+        "<b onclick=x>",
+        "<!-- x -->",
+        "<?x",
+        "<details open>",
+        "[x](JaVaScript:y)",
+        "&#106;avascript&colon;y",
+        "$\\href{x}{y}$",
+        "![x](y)",
+        "\x1b[2J",
+        "\u202eabc",
+    ],
+)
 def test_prose_that_acts_is_changed(text):
     assert harmless(text) != text
 
 
-@pytest.mark.parametrize("text", ["a < b and c > d", "> quote", "`x`", "$x_1 < 2$", "# T",
-                                  "<details><summary>x</summary></details>", "the data: 3"])  # fmt: skip
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a < b and c > d",
+        "> quote",
+        "`x`",
+        "$x_1 < 2$",
+        "# T",
+        "<details><summary>x</summary></details>",
+        "the data: 3",
+    ],
+)
 def test_ordinary_prose_is_left_alone(text):
     assert harmless(text) == text
 

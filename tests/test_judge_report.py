@@ -56,11 +56,22 @@ def test_the_figures_are_those_of_the_results(html):
     part = found.exercises["rmsnorm"]
     assert (part.passed, part.count, part.untried, part.rate) == (6, 12, 1, 50)
     assert [(code, n) for _, code, n, _ in part.mistakes()] == [
-        ("RMS-SUM", 3), ("PROTOCOL", 1), ("RMS-NO-EPS", 1)]  # fmt: skip
+        ("RMS-SUM", 3),
+        ("PROTOCOL", 1),
+        ("RMS-NO-EPS", 1),
+    ]
     assert found.lessons["01_rmsnorm"].bars() == [("0", 6, 100), ("1", 0, 0), ("2", 6, 100)]
     text = words(html)
-    for said in ("13 notebooks", "median 1 of 2 points", "6 of 12", "50%", "the mean is a sum",
-                 "its text is not JSON", "rmsnorm: TAMPERED", "the check of rmsnorm was edited"):  # fmt: skip
+    for said in (
+        "13 notebooks",
+        "median 1 of 2 points",
+        "6 of 12",
+        "50%",
+        "the mean is a sum",
+        "its text is not JSON",
+        "rmsnorm: TAMPERED",
+        "the check of rmsnorm was edited",
+    ):
         assert said in text, said
     assert text.index("RMS-SUM") < text.index("PROTOCOL"), "most common first"
     assert "not attempted" not in text, "a stub is no misconception"

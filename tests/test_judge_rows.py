@@ -40,7 +40,7 @@ from tests.hostile.classroom import (
     rows,
     run_class,
     stable,
-)  # fmt: skip
+)
 from tests.outside import loads
 from tests.soak import campaign, times
 
@@ -74,11 +74,18 @@ def graded(listening):
     # not under /tmp: there a worker has a folder of its own, and would find nothing to attack
     with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
         root = Path(folder)
-        yield run_class(root, {
-            "BOOK": f"{root}/gradebook.db", "OTHER": f"{root}/submitted/{OTHER}/{WORK_FILE}",
-            "RESULTS": f"{root}/grades.jsonl", "ROOT": str(ROOT), "PID": str(os.getpid()),
-            "PORT": str(listening[0].getsockname()[1]), "SOCKET": f"course-rows-{os.getpid()}",
-        })  # fmt: skip
+        yield run_class(
+            root,
+            {
+                "BOOK": f"{root}/gradebook.db",
+                "OTHER": f"{root}/submitted/{OTHER}/{WORK_FILE}",
+                "RESULTS": f"{root}/grades.jsonl",
+                "ROOT": str(ROOT),
+                "PID": str(os.getpid()),
+                "PORT": str(listening[0].getsockname()[1]),
+                "SOCKET": f"course-rows-{os.getpid()}",
+            },
+        )
 
 
 def faults(case, row: dict) -> list[str]:
@@ -93,9 +100,12 @@ def faults(case, row: dict) -> list[str]:
             return [f"{case.student}: {row}"]
         said = {(one["verdict"], one["code"]), (one["verdict"], "")}
         points = POINTS[name] if one["verdict"] == "PASS" else 0
-        if not (said & case.wanted(name) and one["points"] == points
-                and one["max_points"] == POINTS[name]
-                and set(one["flags"]) == case.flags.get(name, set())):  # fmt: skip
+        if not (
+            said & case.wanted(name)
+            and one["points"] == points
+            and one["max_points"] == POINTS[name]
+            and set(one["flags"]) == case.flags.get(name, set())
+        ):
             found.append(f"{case.student}: {name}: {one}")
     return found
 
@@ -113,8 +123,13 @@ def table(graded) -> list[str]:
     lines = []
     for number in range(1, 26):
         found = [graded.rows[case.student] for case in CASES if case.row == number]
-        counts = [Counter(row["exercises"][name]["verdict"] if row["exercises"] else "no file"
-                          for row in found) for name in (HALF, TURN)]  # fmt: skip
+        counts = [
+            Counter(
+                row["exercises"][name]["verdict"] if row["exercises"] else "no file"
+                for row in found
+            )
+            for name in (HALF, TURN)
+        ]
         said = (", ".join(f"{n} {v}" for v, n in c.most_common()) for c in counts)
         lines.append(f"{number:>3}{len(found):>5}  {next(said):<54}{next(said)}")
     took = ", ".join(f"{what} {seconds:.0f} s" for what, seconds in graded.seconds.items())
@@ -161,9 +176,11 @@ def test_nothing_else_of_the_gradebook_is_changed(graded):
     assert {name for name, found in new.items() if found} <= own
     with sqlite3.connect(f"file:{graded.root}/gradebook.db?mode=ro", uri=True) as db:
         assert db.execute("pragma integrity_check").fetchall() == [("ok",)]
-        per_student = "select s.student_id, count(*) from grade g join submitted_notebook n " \
-            "on g.notebook_id = n.id join submitted_assignment s on n.assignment_id = s.id " \
-            "group by s.student_id"  # fmt: skip
+        per_student = (
+            "select s.student_id, count(*) from grade g join submitted_notebook n "
+            "on g.notebook_id = n.id join submitted_assignment s on n.assignment_id = s.id "
+            "group by s.student_id"
+        )
         assert dict(db.execute(per_student)) == dict.fromkeys(graded.scores, len(POINTS))
         assert not db.execute("select * from grade where manual_score is not null").fetchall()
 
@@ -221,8 +238,11 @@ def test_the_lesser_tier_gives_the_same_points(graded):
     some = [case for case in booked() if case.row in times((16, 20, 21, 22, 24), range(1, 26))]
     done = subprocess.run(
         [sys.executable, "-c", LANDLOCK, *(f"submitted/{case.student}" for case in some)],
-        cwd=graded.root, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True,
-    )  # fmt: skip
+        cwd=graded.root,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
     if "cannot be confined" in done.stderr:
         pytest.skip(done.stderr)
     found = rows(done.stdout)
@@ -230,7 +250,8 @@ def test_the_lesser_tier_gives_the_same_points(graded):
     for case in some:
         mine, same = found[case.student], graded.rows[case.student]
         assert {name: row["points"] for name, row in mine["exercises"].items()} == {
-            name: row["points"] for name, row in same["exercises"].items()}, mine  # fmt: skip
+            name: row["points"] for name, row in same["exercises"].items()
+        }, mine
         assert mine["tier"] == "landlock" or not mine["exercises"]
     assert not left(here)
 
@@ -263,8 +284,12 @@ def test_kills_lose_nothing_and_grade_nothing_twice(graded):
         runs += 1
         out = f"killed{runs}.jsonl"
         while cut < times(2, 20):
-            run = subprocess.Popen([sys.executable, "-c", PROGRAM, out], cwd=graded.root,
-                                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # fmt: skip
+            run = subprocess.Popen(
+                [sys.executable, "-c", PROGRAM, out],
+                cwd=graded.root,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
             try:
                 run.wait(chance.uniform(0.5, 6))
                 break  # it was done before it could be killed: begin anew
@@ -273,12 +298,14 @@ def test_kills_lose_nothing_and_grade_nothing_twice(graded):
                 run.wait()
                 cut += 1
             assert not left(here, 60), "a process outlived its run"
-        last = subprocess.run([sys.executable, "-c", PROGRAM, out], cwd=graded.root,
-                              capture_output=True, text=True)  # fmt: skip
+        last = subprocess.run(
+            [sys.executable, "-c", PROGRAM, out], cwd=graded.root, capture_output=True, text=True
+        )
         assert last.returncode == 2, last.stderr  # 2: some are ungradable
         kept = [json.loads(line) for line in (graded.root / out).read_text().splitlines()[1:]]
         names = [record["result"]["notebook"] for record in kept]
         assert sorted(names) == sorted(f"submitted/{name}/{WORK_FILE}" for name in graded.rows)
         assert rows(last.stdout) == graded.rows
         assert {name: stable(r["result"]) for name, r in zip(names, kept, strict=True)} == {
-            row["notebook"]: row for row in graded.rows.values()}  # fmt: skip
+            row["notebook"]: row for row in graded.rows.values()
+        }

@@ -44,9 +44,13 @@ def test_without_any_tier_the_report_says_why_and_the_status_is_1(monkeypatch, c
 
 
 def test_the_report_names_the_tier_and_what_to_do():
-    said = sandbox.text({
-        "tier": "landlock", "refused": {"namespaces": "cannot unshare"}, "notes": ["a note"],
-        "probes": [{"name": "files", "tries": "to read", "held": False, "met": "reached"}],
-    })  # fmt: skip
+    said = sandbox.text(
+        {
+            "tier": "landlock",
+            "refused": {"namespaces": "cannot unshare"},
+            "notes": ["a note"],
+            "probes": [{"name": "files", "tries": "to read", "held": False, "met": "reached"}],
+        }
+    )
     assert said.startswith("tier    landlock") and "-> Ubuntu" in said and "a note" in said
     assert "OPEN    files" in said

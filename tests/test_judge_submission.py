@@ -24,8 +24,11 @@ def taken(nb: dict, lesson: str | None = None) -> Submission:
 
 
 def at(nb: dict, name: str) -> int:
-    return next(i for i, cell in enumerate(nb["cells"])
-                if cell["metadata"].get("nbgrader", {}).get("grade_id") == name)  # fmt: skip
+    return next(
+        i
+        for i, cell in enumerate(nb["cells"])
+        if cell["metadata"].get("nbgrader", {}).get("grade_id") == name
+    )
 
 
 def code(source: str, **more) -> dict:
@@ -168,8 +171,13 @@ def test_the_context_is_what_the_answer_reads():
     nb["cells"].insert(i + 2, code("def broken(:"))
     nb["cells"].append(code("def helper(x):\n    return 0"))
     lines = taken(nb).answers["rotate-half"].context.splitlines()
-    assert lines == ["import torch as t", "def helper(x):", "    return flip(x)",
-                     "flip = lambda x: t.flip(x, (-1,))", "SCALE = big()"]  # fmt: skip
+    assert lines == [
+        "import torch as t",
+        "def helper(x):",
+        "    return flip(x)",
+        "flip = lambda x: t.flip(x, (-1,))",
+        "SCALE = big()",
+    ]
 
 
 def test_a_mistake_in_one_exercise_does_not_cost_the_next():
@@ -272,8 +280,15 @@ def test_hostile_text_does_not_break_the_parser():
         "def rotate_half(x):\n    return a0, " + texts[0][:90_000]
     )
     nb["cells"][at(nb, "apply-rope")]["source"] = "def apply_rotary_pos_emb(x):\n    return a0"
-    program = ("import sys; from grader.judge.submission import read; "
-               "print(sorted(read(sys.stdin.buffer.read()).answers))")  # fmt: skip
-    done = subprocess.run([sys.executable, "-c", program], input=json.dumps(nb).encode(),
-                          capture_output=True, timeout=60, cwd=ROOT)  # fmt: skip
+    program = (
+        "import sys; from grader.judge.submission import read; "
+        "print(sorted(read(sys.stdin.buffer.read()).answers))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        input=json.dumps(nb).encode(),
+        capture_output=True,
+        timeout=60,
+        cwd=ROOT,
+    )
     assert done.stdout.decode().strip() == "['apply-rope', 'rotate-half']", done.stderr.decode()

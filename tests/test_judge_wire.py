@@ -110,9 +110,15 @@ def test_what_is_no_plain_value_travels_as_the_name_of_its_kind():
     class Secret:
         pass
 
-    for value, kind in ((Secret(), "object"), ({1, 2}, "set"), (b"raw", "bytes"), (1j, "complex"),
-                        (torch.ones(2).to_sparse(), "tensor"), (10**9999, "number"),
-                        ({1: 2}, "object")):  # fmt: skip
+    for value, kind in (
+        (Secret(), "object"),
+        ({1, 2}, "set"),
+        (b"raw", "bytes"),
+        (1j, "complex"),
+        (torch.ones(2).to_sparse(), "tensor"),
+        (10**9999, "number"),
+        ({1: 2}, "object"),
+    ):
         came = back(value)
         assert isinstance(came, wire.Opaque) and type(came).__name__ == kind, value
 

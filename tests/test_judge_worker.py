@@ -167,9 +167,13 @@ def test_flags_come_along():
         ("training_state_bytes = 7", "RAISED", "TypeError"),
         ("from course_lib.measure.memory import training_state_bytes", "RAISED", "ImportError"),
         ("\0", "RAISED", "Error"),  # a SyntaxError, before Python 3.11.4 a ValueError
-        ("def training_state_bytes(n, **sizes):\n    raise KeyboardInterrupt", "RAISED", "Keyboard"),
+        (
+            "def training_state_bytes(n, **sizes):\n    raise KeyboardInterrupt",
+            "RAISED",
+            "Keyboard",
+        ),
     ],
-)  # fmt: skip
+)
 def test_answers_that_do_not_run(source, code, words):
     outcome = grade("bytes", source)
     assert (outcome.verdict, outcome.code) == ("ERROR", code) and words in outcome.message

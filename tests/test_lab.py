@@ -100,7 +100,7 @@ def test_a_pass_is_kept_and_recorded(learner, capsys):
         ("RAISED", norm("raise SystemExit(0)")),
         ("STUB", registry.exercise("rmsnorm").stub),
     ],
-)  # fmt: skip
+)
 def test_each_kind_of_broken_answer_has_one_clear_message(code, text, capsys):
     said = run_check(cell(text))
     assert f"[{code}]" in said.splitlines()[0] + said.splitlines()[1]
@@ -180,15 +180,17 @@ def test_an_unknown_exercise_gets_a_suggestion():
 def test_what_only_another_cell_defines_is_named_and_not_kept(learner, capsys):
     scope = cell(norm("return helper(x, self)"))
     scope["helper"] = lambda x, m: torch.nn.functional.rms_norm(
-        x.float(), m.weight.shape, m.weight.float(), m.eps).to(x.dtype)  # fmt: skip
+        x.float(), m.weight.shape, m.weight.float(), m.eps
+    ).to(x.dtype)
     assert run_check(scope) == "passed"
     assert "helper from another cell" in capsys.readouterr().out
     assert not (learner / "mine/rmsnorm.py").exists()
 
 
 def test_install_puts_the_learners_code_into_the_library(learner, capsys):
-    text = norm("return MARK * F.rms_norm(x, self.weight.shape, self.weight, self.eps)",
-                head="MARK = 1.0\n")  # fmt: skip
+    text = norm(
+        "return MARK * F.rms_norm(x, self.weight.shape, self.weight, self.eps)", head="MARK = 1.0\n"
+    )
     card = registry.exercise("rmsnorm")
     mine.save(card, text, cell(text))
     program = (

@@ -47,8 +47,9 @@ def test_the_slow_encoder_gives_the_tokenizers_ids():
 
 def test_every_way_gives_the_same_batch(words):
     for number in range(30):
-        first, *others = (words.batch(number, 3, file=f, gathered=g)
-                          for f in (False, True) for g in (False, True))  # fmt: skip
+        first, *others = (
+            words.batch(number, 3, file=f, gathered=g) for f in (False, True) for g in (False, True)
+        )
         assert first[0].shape == (3, 32) and first[0].dtype == torch.int64
         assert torch.equal(first[0][:, 1:], first[1][:, :-1])
         for other in others:
@@ -86,9 +87,12 @@ def test_separate_parts_lie_between_the_two_products(seed):
         return 3 + sum(t / (faster[n] if n in rungs else 1) for n, t in parts.items())
 
     names = list(parts)
-    found = rung_gains(step(""), {n: step([n]) for n in names},
-                       {n: step(set(names) - {n}) for n in names},
-                       {n: step(names[: i + 1]) for i, n in enumerate(names)})  # fmt: skip
+    found = rung_gains(
+        step(""),
+        {n: step([n]) for n in names},
+        {n: step(set(names) - {n}) for n in names},
+        {n: step(names[: i + 1]) for i, n in enumerate(names)},
+    )
     last = math.prod(found["last"].values())
     assert found["product"] <= found["total"] <= last
     assert math.prod(found["in_place"].values()) == pytest.approx(found["total"])
@@ -140,8 +144,13 @@ def test_a_step_without_waiting_gives_a_tensor(small):
 def test_models_share_their_weights(small):
     for rungs in (Rungs(), Rungs(attention=True), Rungs(chunked=True)):
         small.step(rungs, 0)
-    held = {p.data_ptr() for m in small.models.values() if m.head is not None
-            for n, p in m.named_parameters() if "blocks.0.mlp.up" in n}  # fmt: skip
+    held = {
+        p.data_ptr()
+        for m in small.models.values()
+        if m.head is not None
+        for n, p in m.named_parameters()
+        if "blocks.0.mlp.up" in n
+    }
     assert len(held) <= 2  # one for each vocabulary
 
 
@@ -279,9 +288,12 @@ def test_no_folder_of_benchmarks_is_said(tmp_path):
 
 @pytest.mark.parametrize(
     ("options", "said"),
-    [(["--rounds", "0"], "--rounds must be"), (["--batch", "-1"], "--batch must be"),
-     (["--shape", "full", "--device", "cpu"], "many hours")],
-)  # fmt: skip
+    [
+        (["--rounds", "0"], "--rounds must be"),
+        (["--batch", "-1"], "--batch must be"),
+        (["--shape", "full", "--device", "cpu"], "many hours"),
+    ],
+)
 def test_bad_options_of_the_ladder(options, said, capsys):
     assert program.main(options) == 2
     assert said in capsys.readouterr().err

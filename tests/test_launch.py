@@ -135,7 +135,8 @@ def test_two_ranks_sum_over_gloo_and_what_is_left_can_be_read(home, capsys):
 def test_the_script_runs_as_it_would_without_us(agent, home):
     """It is __main__, finds its neighbours, and what it starts is not watched; stdin is empty."""
     Path("neighbour.py").write_text("value = 7")
-    run = launched("""
+    run = launched(
+        """
         import os, subprocess, sys, neighbour
         assert __name__ == "__main__" and sys.argv == ["script.py", "--x", "two words"]
         assert os.path.basename(__file__) == "script.py" and neighbour.value == 7
@@ -143,7 +144,10 @@ def test_the_script_runs_as_it_would_without_us(agent, home):
         assert sys.stdin.read() == ""
         subprocess.run([sys.executable, "-c", "print('child')"], check=True)
         print("to stderr", file=sys.stderr)
-    """, ranks=1, arguments=["--x", "two words"])  # fmt: skip
+    """,
+        ranks=1,
+        arguments=["--x", "two words"],
+    )
     assert run.log() == "child\nto stderr\n"
 
 
@@ -215,12 +219,15 @@ def test_fifty_megabytes_of_output_go_to_a_file_and_not_to_the_page(agent, capsy
 
 
 def test_a_wall_limit_ends_it_and_says_where_the_ranks_were(agent):
-    lines, _ = failed("""
+    lines, _ = failed(
+        """
         import os, time
         time.sleep(100)
         if os.environ["RANK"] == "1":
             time.sleep(100)
-    """, limit_s=times(2, 8))  # fmt: skip
+    """,
+        limit_s=times(2, 8),
+    )
     assert "the limit of" in lines[0] and "stopped 2 of 2 ranks" in lines[0]
     assert any("ranks 0, 1 at script.py:3: time.sleep(100)" in line for line in lines)
 
@@ -235,14 +242,17 @@ def test_what_a_rank_has_started_ends_with_it(agent, home):
 
 def test_a_hang_in_a_collective_is_reported_while_it_lasts_and_named_at_the_end(capsys):
     """The real torchrun: it names the victim; we name the rank that did not come."""
-    lines, error = failed("""
+    lines, error = failed(
+        """
         import datetime, os, time, torch, torch.distributed as dist
         dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=6))
         dist.barrier()
         if dist.get_rank() == 1:
             time.sleep(100)
         dist.all_reduce(torch.ones(1))
-    """, quiet_s=2)  # fmt: skip
+    """,
+        quiet_s=2,
+    )
     assert lines[0].startswith("rank 1 of 2 was the first to fail: it did not come, it stood at")
     assert "script.py:6: time.sleep(100)" in lines[0] and "rank 0 waited" in "\n".join(lines)
     report = capsys.readouterr().out.split("was the first to fail")[0]
@@ -296,14 +306,19 @@ def test_ctrl_c_leaves_no_rank_and_says_how_long_it_took(home):
 
 def test_a_second_ctrl_c_does_not_wait(agent, home, monkeypatch):
     """Ranks that ignore everything: the first interrupt waits for torchrun, the second kills."""
-    asked = plan.read(["--nproc_per_node=2", written("""
+    asked = plan.read(
+        [
+            "--nproc_per_node=2",
+            written("""
         import signal, time
         from course_lib.runs.heartbeat import beat
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         beat(1)
         time.sleep(100)
-    """)])  # fmt: skip
+    """),
+        ]
+    )
     monkeypatch.setattr(start, "SHUTDOWN_S", 60)
     code = textwrap.dedent(f"""
         import os, pathlib, signal, time
@@ -361,13 +376,17 @@ def test_what_an_earlier_kernel_left_is_ended_by_the_next_launch(agent, home, ca
 def test_an_elastic_restart_is_not_taken_for_the_end(monkeypatch):
     """The real torchrun: a failed rank is started again, and has the time it needs."""
     monkeypatch.setattr(run_module, "ENDING_S", 0.1)
-    run = launched("""
+    run = launched(
+        """
         import os, time
         if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
             raise ValueError("the first time")
         time.sleep(1)
         print("the second time")
-    """, "--max-restarts=1", ranks=1)  # fmt: skip
+    """,
+        "--max-restarts=1",
+        ranks=1,
+    )
     assert run.log().endswith("the second time\n") and "ValueError: the first time" in run.log()
     assert run.summary["outcome"] == "done"
 

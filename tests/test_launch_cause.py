@@ -73,9 +73,11 @@ def listing(**codes: int) -> str:
     blocks = []
     for name, code in codes.items():
         number = int(name[1:])
-        blocks.append(f"[{number}]:\n  time      : 2026-11-20_12:00:00\n  host      : box\n"
-                      f"  rank      : {number} (local_rank: {number})\n"
-                      f"  exitcode  : {code} (pid: {100 + number})\n  error_file: <N/A>\n")  # fmt: skip
+        blocks.append(
+            f"[{number}]:\n  time      : 2026-11-20_12:00:00\n  host      : box\n"
+            f"  rank      : {number} (local_rank: {number})\n"
+            f"  exitcode  : {code} (pid: {100 + number})\n  error_file: <N/A>\n"
+        )
     return "\n".join(blocks)
 
 
@@ -84,8 +86,10 @@ TIMED_OUT = "RuntimeError: [gloo/transport/tcp/unbound_buffer.cc:78] Timed out w
 
 
 def test_the_first_exception_is_the_root():
-    found = cause.find([rank(0, error="KeyError: 'x'", at=5.2), rank(1, error="ValueError: y", at=5.1)],
-                       listing(r0=1, r1=1))  # fmt: skip
+    found = cause.find(
+        [rank(0, error="KeyError: 'x'", at=5.2), rank(1, error="ValueError: y", at=5.1)],
+        listing(r0=1, r1=1),
+    )
     assert (found.rank, found.text) == (1, "ValueError: y")
     assert found.others == ("also   rank 0: KeyError: 'x'",)
 
@@ -97,8 +101,9 @@ def test_a_lost_connection_is_never_the_root_of_a_kill():
 
 
 def test_an_exit_status_shows_the_last_words():
-    found = cause.find([rank(0, died=2.0), rank(1, died=1.0, said="error: lr must be > 0")],
-                       listing(r0=-15, r1=2))  # fmt: skip
+    found = cause.find(
+        [rank(0, died=2.0), rank(1, died=1.0, said="error: lr must be > 0")], listing(r0=-15, r1=2)
+    )
     assert (found.rank, found.text) == (1, "exit status 2: error: lr must be > 0")
 
 
@@ -113,8 +118,11 @@ def test_who_was_killed_by_torchrun_or_by_us_is_no_root():
 def test_of_a_timeout_the_root_is_who_did_not_come():
     views = [rank(0, error=TIMED_OUT, at=9.0), rank(1), rank(2, error=TIMED_OUT, at=8.9)]
     codes = listing(r0=1, r1=-15, r2=1)
-    places = [Place(0, "t.py", 14, "main", "all_reduce"), Place(1, "t.py", 12, "main"),
-              Place(2, "t.py", 14, "main", "all_reduce")]  # fmt: skip
+    places = [
+        Place(0, "t.py", 14, "main", "all_reduce"),
+        Place(1, "t.py", 12, "main"),
+        Place(2, "t.py", 14, "main", "all_reduce"),
+    ]
     found = cause.find(views, codes, places)
     assert found.rank == 1 and "did not come" in found.text and "t.py:12" in found.text
     assert "ranks 0, 2" in found.means
@@ -129,8 +137,11 @@ def test_who_ends_well_while_others_wait_is_the_root():
 
 def test_different_collectives_are_named():
     places = [Place(0, "t.py", 14, "f", "all_reduce"), Place(1, "t.py", 17, "f", "barrier")]
-    found = cause.find([rank(0, error=TIMED_OUT, at=9.0), rank(1, error=TIMED_OUT, at=9.1)],
-                       listing(r0=1, r1=1), places)  # fmt: skip
+    found = cause.find(
+        [rank(0, error=TIMED_OUT, at=9.0), rank(1, error=TIMED_OUT, at=9.1)],
+        listing(r0=1, r1=1),
+        places,
+    )
     assert "in all_reduce, t.py:14" in found.text and "in barrier, t.py:17" in found.text
     assert "different collectives" in found.means
 

@@ -98,7 +98,9 @@ def test_what_makes_no_sense_is_refused(line, says):
 
 
 def test_modules_and_their_options():
-    asked = plan.read("--nproc_per_node=2 -m course_lib.training.ddp_trainer --model_size tiny".split())
+    asked = plan.read(
+        "--nproc_per_node=2 -m course_lib.training.ddp_trainer --model_size tiny".split()
+    )
     assert asked.module and asked.script == "course_lib.training.ddp_trainer"
     assert asked.arguments == ("--model_size", "tiny")
     found = script.read(asked.script, module=True)

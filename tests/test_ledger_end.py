@@ -53,15 +53,17 @@ def test_the_summary_has_the_form():
     learner.add(at(8, 9.7), "reveal", item="x", measured=109.0)
     state = learner.state(at(8, 9.8))
     session = state.sessions[-1]
-    assert summary.summary(state, session) == "\n".join((
-        "Session 2 · 42 min · 1 check passed, 1 open",
-        "  Moved up   upcasting 3→4 (passed after 8 days) · gating 0→2 (with help) · SiLU 0→2",
-        "             (with help)",
-        "  Returned   ATT-LEAK-1, second session → blind spot; 5-min remedy: figure(\"attention\"),",
-        "             preset leak-1 · RMS normalization 3→2 (review failed)",
-        "  Calibration sure 3 times, right 2",
-        "  Next time  2 reviews due now (3 min), then 4.1 causal_attention",
-    ))  # fmt: skip
+    assert summary.summary(state, session) == "\n".join(
+        (
+            "Session 2 · 42 min · 1 check passed, 1 open",
+            "  Moved up   upcasting 3→4 (passed after 8 days) · gating 0→2 (with help) · SiLU 0→2",
+            "             (with help)",
+            '  Returned   ATT-LEAK-1, second session → blind spot; 5-min remedy: figure("attention"),',
+            "             preset leak-1 · RMS normalization 3→2 (review failed)",
+            "  Calibration sure 3 times, right 2",
+            "  Next time  2 reviews due now (3 min), then 4.1 causal_attention",
+        )
+    )
     assert summary.in_your_words(session).startswith("  In your words: which of your own problems")
 
 
@@ -71,7 +73,12 @@ def test_the_summary_of_a_quiet_session_has_the_form_too():
     state = learner.state(at(0))
     lines = summary.summary(state, state.sessions[0]).splitlines()
     assert [line[:13] for line in lines] == [
-        "Session 1 · 1", "  Moved up   ", "  Returned   ", "  Calibration", "  Next time  "]  # fmt: skip
+        "Session 1 · 1",
+        "  Moved up   ",
+        "  Returned   ",
+        "  Calibration",
+        "  Next time  ",
+    ]
     assert lines[1].endswith("learning rate schedule 0→1 (a hint) · warmup 0→1 (a hint)")
     assert lines[2].endswith(" nothing") and "check(..., confidence=4)" in lines[3]
     assert "0.1 training_state_bytes" in lines[-1]

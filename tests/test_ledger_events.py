@@ -85,8 +85,10 @@ def test_half_a_character_becomes_a_mark():
 
 
 def test_fields_of_the_wrong_type_are_dropped_in_memory_alone():
-    put(line(1, item=["a"], hint="2", attempt=1.5, confidence=9, concepts="x", note=3, odd={}),
-        line(2, item="b", concepts=["x", 4], confidence=True))  # fmt: skip
+    put(
+        line(1, item=["a"], hint="2", attempt=1.5, confidence=9, concepts="x", note=3, odd={}),
+        line(2, item="b", concepts=["x", 4], confidence=True),
+    )
     first, second = events.read()
     assert set(first) == {"v", "t", "kind", "concepts", "odd"} and first["concepts"] == []
     assert second["concepts"] == ["x"] and "confidence" not in second
@@ -102,7 +104,10 @@ def test_an_event_without_a_time_takes_its_neighbours(bad):
 def test_times_in_other_forms_are_understood():
     put(line(1, t="2026-11-20T02:00:00+02:00"), line(2, t="2026-11-20"), line(2, t="0001-01-01"))
     assert [e["t"] for e in events.read()] == [
-        "0001-01-01T00:00:00Z", "2026-11-20T00:00:00Z", "2026-11-20T00:00:00Z"]  # fmt: skip
+        "0001-01-01T00:00:00Z",
+        "2026-11-20T00:00:00Z",
+        "2026-11-20T00:00:00Z",
+    ]
     assert all(events.when(e).tzinfo for e in events.read())
 
 
@@ -114,8 +119,15 @@ def test_a_clock_set_back_loses_nothing():
 def test_two_machines_merged_by_git():
     common = [line(1, item="a"), line(2, item="b")]
     ours, theirs = [line(3, item="o"), line(9, item="p")], [line(5, item="t")]
-    put(*common, b"<<<<<<< HEAD\n", *ours, b"||||||| base\n", b"=======\n", *theirs,
-        b">>>>>>> laptop\n")  # fmt: skip
+    put(
+        *common,
+        b"<<<<<<< HEAD\n",
+        *ours,
+        b"||||||| base\n",
+        b"=======\n",
+        *theirs,
+        b">>>>>>> laptop\n",
+    )
     assert items() == ["a", "b", "o", "t", "p"]
     (said,) = events.problems()
     assert "4 of its lines" in said and "git's conflict marks" in said and "line 3" in said

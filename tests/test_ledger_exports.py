@@ -101,10 +101,12 @@ def test_csv_reads_back(state):
         event |= {k: v for k, v in row.items() if v != ""}
         found.append(event)
     wanted = [
-        {k: " ".join(v) if k == "concepts" else str(v) if k in exports.COLUMNS else v
-         for k, v in event.items()}
+        {
+            k: " ".join(v) if k == "concepts" else str(v) if k in exports.COLUMNS else v
+            for k, v in event.items()
+        }
         for event in state.events
-    ]  # fmt: skip
+    ]
     assert found == wanted
 
 

@@ -115,8 +115,10 @@ def test_what_was_written_inside_a_part_is_moved_below_it(learner):
     edited = text.replace("None known.", "None known.\n\nDoch: die Maske! 面具")
     new = page.updated(edited, learner.state(at(2)))
     assert part(new, "blind-spots") == "None known."
-    assert "Kept on 2026-09-03, as it stood between the marks above:\n\nNone known.\n\nDoch: die " \
-           "Maske! 面具" in outside(new)  # fmt: skip
+    assert (
+        "Kept on 2026-09-03, as it stood between the marks above:\n\nNone known.\n\nDoch: die "
+        "Maske! 面具" in outside(new)
+    )
     assert page.updated(new, learner.state(at(2))) == new, "moved once"
 
 
@@ -157,8 +159,9 @@ def test_a_mark_in_any_text_cannot_end_its_part():
 
 
 def git(folder, *words: str) -> int:
-    return subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a", *words], cwd=folder,
-                          capture_output=True).returncode  # fmt: skip
+    return subprocess.run(
+        ["git", "-c", "user.name=a", "-c", "user.email=a", *words], cwd=folder, capture_output=True
+    ).returncode
 
 
 @pytest.mark.parametrize("style", ["merge", "diff3", "zdiff3"])

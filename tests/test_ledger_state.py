@@ -256,8 +256,9 @@ def test_sixty_days():
         ("overconfident", "adamw-step"),
         *(("fading", slug) for slug in ("learning-rate-schedule", "warmup", *HEADS)),
     }
-    assert len(state.sessions) == len({e["t"][:11] + str(e["t"] > e["t"][:11] + "12")
-                                       for e in learner.events})  # fmt: skip
+    assert len(state.sessions) == len(
+        {e["t"][:11] + str(e["t"] > e["t"][:11] + "12") for e in learner.events}
+    )
     _replayed(learner, state)
 
 
@@ -330,8 +331,10 @@ def test_events_of_an_odd_kind_or_shape_are_no_trouble():
         "concepts": ["lost-idea"]}, {"kind": "journal", "item": 3}, {"kind": "_raise"},
         {"kind": "note", "text": "ja"}, {"kind": "reveal", "item": "x", "measured": None},
     ]  # fmt: skip
-    first = [{"kind": kind, "t": "0001-01-01T00:00:00Z", "item": "rmsnorm", "result": "pass"}
-             for kind in ("session", "check", "hint", "review")]  # fmt: skip
+    first = [
+        {"kind": kind, "t": "0001-01-01T00:00:00Z", "item": "rmsnorm", "result": "pass"}
+        for kind in ("session", "check", "hint", "review")
+    ]
     last = [event | {"t": "9999-12-31T23:59:59Z"} for event in first]
     state = ledger.derive(odd + first + last, at(0))
     assert state.levels["lost-idea"] == 3 and "gone" not in state.exercises

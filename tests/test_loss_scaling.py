@@ -97,9 +97,15 @@ def test_a_resumed_run_grows_at_the_same_update():
     assert second.value == 2.0**17
 
 
-@pytest.mark.parametrize("wrong", [
-    dict(scale=0.0), dict(growth=1.0), dict(backoff=1.0), dict(growth_interval=0),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        dict(scale=0.0),
+        dict(growth=1.0),
+        dict(backoff=1.0),
+        dict(growth_interval=0),
+    ],
+)
 def test_factors_that_could_not_find_a_scale(wrong):
     with pytest.raises(ValueError, match="growth > 1 > backoff"):
         LossScaler(**wrong)

@@ -129,10 +129,19 @@ def test_the_ordinary_commands(tmp_path):
     shutil.copy(ROOT / "grader/nbgrader_config.py", tmp_path)
     submit(tmp_path, "solved", "01_rmsnorm", ROOT / "solutions/01_rmsnorm.ipynb")
     env = os.environ | {"COURSE_HOME": str(tmp_path)}
-    for command in ("generate_assignment 01_rmsnorm --create", "autograde 01_rmsnorm --create",
-                    "generate_feedback 01_rmsnorm"):  # fmt: skip
-        done = subprocess.run(["nbgrader", *command.split()], cwd=tmp_path, env=env,
-                              capture_output=True, text=True, timeout=300)  # fmt: skip
+    for command in (
+        "generate_assignment 01_rmsnorm --create",
+        "autograde 01_rmsnorm --create",
+        "generate_feedback 01_rmsnorm",
+    ):
+        done = subprocess.run(
+            ["nbgrader", *command.split()],
+            cwd=tmp_path,
+            env=env,
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
         assert done.returncode == 0, f"nbgrader {command}\n{done.stderr[-3000:]}"
     assert score(tmp_path, "01_rmsnorm", "solved") == (2, 2)
     assert not (tmp_path / "mine").exists(), "grading must not keep answers as the instructor's own"

@@ -68,8 +68,11 @@ def test_the_untouched_notebook_fails_only_at_what_is_open(name, tmp_path, monke
     first = next(i for i, c in enumerate(notebook.cells) if c.source.startswith("check("))
     notebook.cells = notebook.cells[: first + 1]
     where = {"metadata": {"path": str(tmp_path)}}
-    execute(NotebookClient(notebook, timeout=240, kernel_name="python3", allow_errors=True,
-                           resources=where))  # fmt: skip
+    execute(
+        NotebookClient(
+            notebook, timeout=240, kernel_name="python3", allow_errors=True, resources=where
+        )
+    )
     failed = [
         c for c in notebook.cells if any(o.output_type == "error" for o in c.get("outputs", ()))
     ]

@@ -43,13 +43,20 @@ def test_a_sum_of_four_is_nine_tensors_and_fused_five():
 
 
 FREE = {
-    "view": lambda x: x.view(-1), "transpose": lambda x: x.t(), "detach": lambda x: x.detach(),
-    "expand": lambda x: x.expand(3, *x.shape), "chunk": lambda x: x.chunk(2), "slice": lambda x: x[1:],
-    "reshape": lambda x: x.reshape(-1), "no copy": lambda x: x.float().contiguous(),
-    "empty": lambda x: torch.empty(3), "empty_like": lambda x: torch.empty_like(x),
-    "empty_strided": lambda x: torch.empty_strided((2,), (1,)), "new_empty": lambda x: x.new_empty(2),
+    "view": lambda x: x.view(-1),
+    "transpose": lambda x: x.t(),
+    "detach": lambda x: x.detach(),
+    "expand": lambda x: x.expand(3, *x.shape),
+    "chunk": lambda x: x.chunk(2),
+    "slice": lambda x: x[1:],
+    "reshape": lambda x: x.reshape(-1),
+    "no copy": lambda x: x.float().contiguous(),
+    "empty": lambda x: torch.empty(3),
+    "empty_like": lambda x: torch.empty_like(x),
+    "empty_strided": lambda x: torch.empty_strided((2,), (1,)),
+    "new_empty": lambda x: x.new_empty(2),
     "item": lambda x: x[0, 0].item(),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("what", FREE)

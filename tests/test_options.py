@@ -26,8 +26,9 @@ def test_values_have_the_types_of_the_fields():
     given = ["--model_size", "tiny", "--max_steps", "7", "--lr", "3e-4", "--no-resume", "--compile",
              "--seq_len", "64"]  # fmt: skip
     config = parse(TrainConfig, given)
-    assert config == TrainConfig(model_size="tiny", max_steps=7, lr=3e-4, resume=False,
-                                 compile=True, seq_len=64)  # fmt: skip
+    assert config == TrainConfig(
+        model_size="tiny", max_steps=7, lr=3e-4, resume=False, compile=True, seq_len=64
+    )
     assert parse(TrainConfig, []) == TrainConfig()
 
 

@@ -33,8 +33,10 @@ def test_loss_gradients_and_updates_are_those_of_the_plain_model(V, multiple, ro
         for model, optimizer in zip(models, optimizers, strict=True):
             logits, loss = model(tokens[:, :-1], tokens[:, 1:])
             loss.backward()
-            grads = {n: p.grad[:V] if n.startswith(("head", "emb")) else p.grad.clone()
-                     for n, p in model.named_parameters()}  # fmt: skip
+            grads = {
+                n: p.grad[:V] if n.startswith(("head", "emb")) else p.grad.clone()
+                for n, p in model.named_parameters()
+            }
             norm = nn.utils.clip_grad_norm_(model.parameters(), 1.0)
             optimizer.step()
             found.append((logits, loss, norm, grads))

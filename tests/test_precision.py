@@ -14,10 +14,14 @@ CPU = torch.device("cpu")
 
 @pytest.mark.parametrize(
     ("amx", "avx512", "maker", "wanted"),
-    [(True, True, "GenuineIntel", torch.bfloat16), (False, True, "AuthenticAMD", torch.bfloat16),
-     (False, True, "GenuineIntel", torch.float32), (False, False, "AuthenticAMD", torch.float32),
-     (False, True, "", torch.float32)],
-)  # fmt: skip
+    [
+        (True, True, "GenuineIntel", torch.bfloat16),
+        (False, True, "AuthenticAMD", torch.bfloat16),
+        (False, True, "GenuineIntel", torch.float32),
+        (False, False, "AuthenticAMD", torch.float32),
+        (False, True, "", torch.float32),
+    ],
+)
 def test_auto_takes_16_bits_only_where_they_are_faster(amx, avx512, maker, wanted, monkeypatch):
     monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: amx)
     monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: avx512)

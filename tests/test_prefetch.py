@@ -121,9 +121,19 @@ def test_pinned_memory_without_cuda_is_refused(monkeypatch):
 
 
 def trainer(out, **changes) -> DistributedTrainer:
-    config = TrainConfig(model_size="tiny", seq_len=16, batch_size=2, max_steps=6, precision="fp32",
-                         device="cpu", save_every=3, eval_every=2, eval_batches=1, out=str(out),
-                         **changes)  # fmt: skip
+    config = TrainConfig(
+        model_size="tiny",
+        seq_len=16,
+        batch_size=2,
+        max_steps=6,
+        precision="fp32",
+        device="cpu",
+        save_every=3,
+        eval_every=2,
+        eval_batches=1,
+        out=str(out),
+        **changes,
+    )
     return DistributedTrainer(config, TOKENS, vocab_size=97, valid_tokens=TOKENS)
 
 
@@ -144,4 +154,6 @@ def test_a_run_and_its_resume_are_the_same_to_the_bit(tmp_path):
 
 def test_a_whole_run_with_validation(tmp_path):
     row = trainer(tmp_path, prefetch=True).fit()
-    assert row["step"] == 6 and row["valid_loss"] < 6 and single_file.steps(tmp_path / "checkpoints")
+    assert (
+        row["step"] == 6 and row["valid_loss"] < 6 and single_file.steps(tmp_path / "checkpoints")
+    )

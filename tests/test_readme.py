@@ -38,7 +38,10 @@ EXPECTED = {
     "course hint rmsnorm": (0, "hint 1 of 3"),
     "course ledger": (0, "exercises passed"),
     "course end-session": (0, "Nothing is recorded yet"),
-    "course launch -m course_lib.training.ddp_trainer --ranks 2 --max_steps 5": (0, "2 ranks done in"),
+    "course launch -m course_lib.training.ddp_trainer --ranks 2 --max_steps 5": (
+        0,
+        "2 ranks done in",
+    ),
     "course bench": (0, "  ladder  "),
     "course review": (0, "Reviews come with the exercises"),
     "python -m course_lib.gpt --mine": (1, "is open"),
@@ -46,7 +49,10 @@ EXPECTED = {
     "course journal new rope": (0, "02-rope.md"),
     "course reset 01_rmsnorm": (0, "01_rmsnorm"),
     "course update": (0, ""),
-    "python -m course_lib.training.ddp_trainer --model_size tiny --max_steps 50": (0, "step 50: loss"),
+    "python -m course_lib.training.ddp_trainer --model_size tiny --max_steps 50": (
+        0,
+        "step 50: loss",
+    ),
 }
 
 
@@ -101,13 +107,21 @@ def test_make_lab_serves_the_first_lesson(home):
     """The real command: its recipe, its server; ended as Ctrl-C ends it."""
     venv = Path(sys.prefix)
     ready = venv / ".ready"
-    env = os.environ | {"BROWSER": "true", "JUPYTER_CONFIG_DIR": str(home / "config"),
-                        "JUPYTER_RUNTIME_DIR": str(home / "runtime")}  # fmt: skip
+    env = os.environ | {
+        "BROWSER": "true",
+        "JUPYTER_CONFIG_DIR": str(home / "config"),
+        "JUPYTER_RUNTIME_DIR": str(home / "runtime"),
+    }
     command = ["make", "-o", str(ready), f"VENV={venv}", "lab"]
     server = subprocess.Popen(
-        command, cwd=ROOT, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        command,
+        cwd=ROOT,
+        env=env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
         start_new_session=True,
-    )  # fmt: skip
+    )
     try:
         address, said, ends = None, "", time.monotonic() + 120
         while address is None and time.monotonic() < ends and (line := server.stdout.readline()):

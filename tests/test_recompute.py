@@ -13,8 +13,15 @@ from course_lib.gpt import GPT, GPTConfig
 from course_lib.measure.held import Held
 from course_lib.measure.memory import saved_bytes
 
-CONFIG = GPTConfig(vocab_size=64, max_seq_len=32, num_layers=3, num_heads=2, d_model=32,
-                   d_hidden=88, fast_attention=False)  # fmt: skip
+CONFIG = GPTConfig(
+    vocab_size=64,
+    max_seq_len=32,
+    num_layers=3,
+    num_heads=2,
+    d_model=32,
+    d_hidden=88,
+    fast_attention=False,
+)
 
 
 @pytest.fixture
@@ -40,9 +47,10 @@ def test_no_choice_that_fits_is_cheaper():
         used = sum(inputs[i] if i in plan else kept[i] for i in range(n))
         best = min(
             sum(flops[i] for i in some)
-            for r in range(n + 1) for some in itertools.combinations(range(n), r)
+            for r in range(n + 1)
+            for some in itertools.combinations(range(n), r)
             if sum(inputs[i] if i in some else kept[i] for i in range(n)) <= budget
-        )  # fmt: skip
+        )
         assert used <= budget and sum(flops[i] for i in plan) == best
 
 

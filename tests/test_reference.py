@@ -96,8 +96,13 @@ def test_what_a_lesson_cites_is_in_the_reading_list():
     found, wrong = cited(), []
     assert len({lesson for lesson, *_ in found}) >= 20 and len(found) >= 60
     for lesson, author, title, year in found:
-        fitting = [row for row in rows if re.search(rf"\b{author}\b", row)
-                   and title.lower() in row.lower() and re.search(rf"\b{year}\b", row)]  # fmt: skip
+        fitting = [
+            row
+            for row in rows
+            if re.search(rf"\b{author}\b", row)
+            and title.lower() in row.lower()
+            and re.search(rf"\b{year}\b", row)
+        ]
         if len(fitting) != 1:
             wrong.append(f"{lesson}: {author} {title} {year}: {len(fitting)} rows")
     assert not wrong, wrong
@@ -134,8 +139,10 @@ def test_commands_exist(name, command, capsys):
         assert_python(command, rest)
     else:
         assert first == "nbgrader" and rest[0].replace("_", "") in (
-            "generateassignment", "autograde", "generatefeedback"
-        ), f"{name}: what is {command}? see tests/test_nbgrader.py"  # fmt: skip
+            "generateassignment",
+            "autograde",
+            "generatefeedback",
+        ), f"{name}: what is {command}? see tests/test_nbgrader.py"
 
 
 def assert_python(command: str, rest: list[str]) -> None:
@@ -178,9 +185,12 @@ def said() -> dict[str, str]:
     for program in PROGRAMS:
         for option in ([], ["--fixed"]) if program.stem == "hang" else ([],):
             done = subprocess.run(
-                [sys.executable, program, *option], cwd=ROOT, capture_output=True, text=True,
+                [sys.executable, program, *option],
+                cwd=ROOT,
+                capture_output=True,
+                text=True,
                 timeout=120,
-            )  # fmt: skip
+            )
             assert done.returncode == 0, done.stdout + done.stderr
             found[" ".join([program.stem, *option])] = done.stdout
     return found
@@ -188,8 +198,9 @@ def said() -> dict[str, str]:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="limits its memory through /proc")
 def test_out_of_memory_fails_and_then_fits(said):
-    assert re.search(r"^1 micro-batch of 64 rows: does not fit.* [1-9]\d* MB$",
-                     said["out_of_memory"], re.M)  # fmt: skip
+    assert re.search(
+        r"^1 micro-batch of 64 rows: does not fit.* [1-9]\d* MB$", said["out_of_memory"], re.M
+    )
     assert "8 micro-batch of 8 rows: fits" in said["out_of_memory"]
 
 

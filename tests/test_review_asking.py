@@ -33,8 +33,14 @@ def passed(*exercises: str, days: float = 3, **fields) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
     with file.open("a", encoding="utf-8") as record:
         for exercise in exercises:
-            event = {"v": 1, "t": events.stamp(NOW - timedelta(days=days)), "kind": "check",
-                     "item": exercise, "result": "pass", "code": "PASS"} | fields  # fmt: skip
+            event = {
+                "v": 1,
+                "t": events.stamp(NOW - timedelta(days=days)),
+                "kind": "check",
+                "item": exercise,
+                "result": "pass",
+                "code": "PASS",
+            } | fields
             record.write(json.dumps(event) + "\n")
 
 
@@ -68,8 +74,15 @@ def test_nothing_due_yet(capsys):
 def test_a_piped_sitting(monkeypatch, capsys):
     passed("bytes")
     answers = [right(sitter) for sitter in [Sitting()] for sitter.place in range(3)]
-    type_in(monkeypatch, answers[0], "5", "none" if answers[1] in ("yes", "no") else "7",
-            answers[1], "", "?")  # fmt: skip
+    type_in(
+        monkeypatch,
+        answers[0],
+        "5",
+        "none" if answers[1] in ("yes", "no") else "7",
+        answers[1],
+        "",
+        "?",
+    )
     assert main(["review"]) == 0
     said = capsys.readouterr().out
     first, second, third = reviews()
@@ -108,9 +121,12 @@ def test_ctrl_c_keeps_what_was_answered(learner):
     passed("bytes")
     process = subprocess.Popen(
         [sys.executable, "-m", "grader.cli", "review"],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        env={**os.environ, "PYTHONUNBUFFERED": "1"}, text=True,
-    )  # fmt: skip
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        text=True,
+    )
     process.stdin.write("?\n")
     process.stdin.flush()
     deadline = time.monotonic() + 60
@@ -150,10 +166,15 @@ def test_grades_of_words(monkeypatch, typed, rating):
 @pytest.mark.parametrize(
     ("passes", "secs", "confidence", "rating"),
     [
-        (False, 1, 5, AGAIN), (True, 30, None, GOOD), (True, 91, 5, HARD), (True, 5, None, GOOD),
-        (True, 5, 3, GOOD), (True, 20, 4, EASY), (True, 21, 5, GOOD),
+        (False, 1, 5, AGAIN),
+        (True, 30, None, GOOD),
+        (True, 91, 5, HARD),
+        (True, 5, None, GOOD),
+        (True, 5, 3, GOOD),
+        (True, 20, 4, EASY),
+        (True, 21, 5, GOOD),
     ],
-)  # fmt: skip
+)
 def test_ratings(passes, secs, confidence, rating):
     assert rate(passes, secs, confidence) == rating
 
@@ -193,8 +214,19 @@ def test_each_time_another_variant(monkeypatch):
             seen.append(question.variant.question)
             with events.path().open("a") as record:
                 stamp = events.stamp(NOW + timedelta(days=day))
-                record.write(json.dumps({"v": 1, "t": stamp, "kind": "review", "item": "swiglu-1",
-                                         "rating": 1, "result": "fail"}) + "\n")  # fmt: skip
+                record.write(
+                    json.dumps(
+                        {
+                            "v": 1,
+                            "t": stamp,
+                            "kind": "review",
+                            "item": "swiglu-1",
+                            "rating": 1,
+                            "result": "fail",
+                        }
+                    )
+                    + "\n"
+                )
     assert len(seen) >= 3 and len(set(seen)) == len(seen)
 
 
@@ -215,8 +247,19 @@ def test_strange_records_are_explained(capsys, monkeypatch):
     passed("swiglu", days=-700)
     with events.path().open("a") as record:
         stamp = events.stamp(NOW - timedelta(days=1))
-        record.write(json.dumps({"v": 1, "t": stamp, "kind": "review", "item": "moon-1",
-                                 "rating": 3, "result": "pass"}) + "\n{half a li")  # fmt: skip
+        record.write(
+            json.dumps(
+                {
+                    "v": 1,
+                    "t": stamp,
+                    "kind": "review",
+                    "item": "moon-1",
+                    "rating": 3,
+                    "result": "pass",
+                }
+            )
+            + "\n{half a li"
+        )
     type_in(monkeypatch)
     assert main(["review"]) == 0 and main(["review", "--list"]) == 0
     said = " ".join(capsys.readouterr().out.split())

@@ -122,12 +122,34 @@ def test_the_file_of_the_lab_holds_the_items_of_the_lessons():
 @pytest.mark.parametrize(
     "text",
     [
-        "().__class__", "open('x')", "[1][0]", "lambda: 1", "a := 1", "x", "f'{1}'", "1 if", "",
-        "9 ** 9 ** 9", "10 ** 64 * 10 ** 64 * 10 ** 300", "1j", "(-1) ** 0.5", "'a' * 10 ** 9",
-        "sqrt(-1)", "1 / 0", "None", "(" * 299, "1" * 301, "max()", "int('x')", "exp(1000)",
-        "round(1, ndigits=1)", "b'1'", "1 << 99", "10 ** 6 ** 64",
+        "().__class__",
+        "open('x')",
+        "[1][0]",
+        "lambda: 1",
+        "a := 1",
+        "x",
+        "f'{1}'",
+        "1 if",
+        "",
+        "9 ** 9 ** 9",
+        "10 ** 64 * 10 ** 64 * 10 ** 300",
+        "1j",
+        "(-1) ** 0.5",
+        "'a' * 10 ** 9",
+        "sqrt(-1)",
+        "1 / 0",
+        "None",
+        "(" * 299,
+        "1" * 301,
+        "max()",
+        "int('x')",
+        "exp(1000)",
+        "round(1, ndigits=1)",
+        "b'1'",
+        "1 << 99",
+        "10 ** 6 ** 64",
     ],
-)  # fmt: skip
+)
 def test_what_is_no_arithmetic_is_refused(text):
     with pytest.raises(ValueError):
         arithmetic.evaluate(text)
@@ -135,9 +157,18 @@ def test_what_is_no_arithmetic_is_refused(text):
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(4718592, "4,718,592"), (11.3137, "11.3"), (0.00002, "0.00002"), (3.0, "3"), (-0.0, "0"),
-     (9999.5, "10,000"), (0.1 * 3, "0.3"), (-15280, "-15,280"), ("x", "x")],
-)  # fmt: skip
+    [
+        (4718592, "4,718,592"),
+        (11.3137, "11.3"),
+        (0.00002, "0.00002"),
+        (3.0, "3"),
+        (-0.0, "0"),
+        (9999.5, "10,000"),
+        (0.1 * 3, "0.3"),
+        (-15280, "-15,280"),
+        ("x", "x"),
+    ],
+)
 def test_numbers_are_shown_as_the_lessons_write_them(value, text):
     assert arithmetic.show(value) == text
 
@@ -145,18 +176,27 @@ def test_numbers_are_shown_as_the_lessons_write_them(value, text):
 @pytest.mark.parametrize(
     ("line", "right", "wrong"),
     [
-        ("number 12 GB", ["12", "12 GB", "12GB", "12 gb", "12e9 bytes", "3*4", "12 G"],
-         ["13", "12.1", "12 MB", "-12", "0.012"]),
-        ("number 4,718,592", ["4718592", "4,718,592", "3 * 768 * 2048", "3 x 768 x 2,048"],
-         ["4718593", "4.7M"]),
+        (
+            "number 12 GB",
+            ["12", "12 GB", "12GB", "12 gb", "12e9 bytes", "3*4", "12 G"],
+            ["13", "12.1", "12 MB", "-12", "0.012"],
+        ),
+        (
+            "number 4,718,592",
+            ["4718592", "4,718,592", "3 * 768 * 2048", "3 x 768 x 2,048"],
+            ["4718593", "4.7M"],
+        ),
         ("number 0.25", ["0.25", "1/4", ".25", "0.252"], ["0.3", "25"]),
         ("number 40 %", ["40", "40%", "0.4"], ["41", "4"]),
         ("number 8", ["8", "sqrt(64)", "2^3", "8.0"], ["7", "8.1"]),
         ("number 11.3", ["11.31", "sqrt(128)", "11.3"], ["11", "12"]),
         ("number -15,280", ["-15280", "\N{MINUS SIGN}15,280"], ["15280"]),
         ("number 0", ["0", "0.0", "-0"], ["0.1"]),
-        ("list 5, 37", ["5, 37", "5 37", "x[5] and x[37]", "[5, 37]", "[5:37]", "5 to 37"],
-         ["37, 5", "5", "5, 37, 1"]),
+        (
+            "list 5, 37",
+            ["5, 37", "5 37", "x[5] and x[37]", "[5, 37]", "[5:37]", "5 to 37"],
+            ["37, 5", "5", "5, 37, 1"],
+        ),
         ("list -3, -4, 1, 2", ["-3 -4 1 2", "[-3,-4,1,2]"], ["3, 4, 1, 2"]),
         ("list 500, 40", ["500 and 40%", "500, 40 percent"], ["400, 40"]),
         ("shape (B, T, 1)", ["(B, T, 1)", "b,t,1", "[B,T,1]"], ["(B, T)", "(B, 1, T)"]),
@@ -164,7 +204,7 @@ def test_numbers_are_shown_as_the_lessons_write_them(value, text):
         ("choice both of one | both | neither", ["b", "both", "B", "(b)", "bo"], ["a", "c", "one"]),
         ("yes-no no", ["n", "no", "No", "NO"], ["y", "yes"]),
     ],
-)  # fmt: skip
+)
 def test_answers_are_read_as_they_were_meant(line, right, wrong):
     made = accept(line)
     assert [made.holds(typed) for typed in right] == [True] * len(right)

@@ -727,11 +727,13 @@ def activation_bytes_3(n):
         fused = saved_bytes(lambda q=q: F.scaled_dot_product_attention(q, q, q, is_causal=True))
         scores = torch.zeros(1, 2, T, T, requires_grad=True)
         mlp_input = torch.zeros(1, T, 4, requires_grad=True)
-        sizes.append({
-            "softmax": saved_bytes(lambda s=scores: s.softmax(-1)),
-            "log-sum-exp": fused - 2 * q.nbytes,  # q is q, k and v here; and the output
-            "input": saved_bytes(nn.Linear(4, 8), mlp_input),
-        })  # fmt: skip
+        sizes.append(
+            {
+                "softmax": saved_bytes(lambda s=scores: s.softmax(-1)),
+                "log-sum-exp": fused - 2 * q.nbytes,  # q is q, k and v here; and the output
+                "input": saved_bytes(nn.Linear(4, 8), mlp_input),
+            }
+        )
     name = n.what.split()[0]
     return sizes[1][name] / sizes[0][name]
 
@@ -803,8 +805,12 @@ def mfu_2(n):
 def ladder_rung(n) -> dict:
     """Two rungs, A and then B; what a variant does not say takes 1 ms."""
     given = SimpleNamespace(**({"g": 1, "a": 1, "b": 1, "w": 1} | vars(n)))
-    return rung_gains(given.g, {"A": given.a, "B": given.w}, {"A": given.w, "B": given.a},
-                      {"A": given.a, "B": given.b})  # fmt: skip
+    return rung_gains(
+        given.g,
+        {"A": given.a, "B": given.w},
+        {"A": given.w, "B": given.a},
+        {"A": given.a, "B": given.b},
+    )
 
 
 def ladder_rung_2(n):
@@ -821,39 +827,65 @@ def ladder_rung_3(n):
 
 FACTS = {
     "ladder-rung-1": lambda n: ladder_rung(n)["in_place"]["B"],
-    "ladder-rung-2": ladder_rung_2, "ladder-rung-3": ladder_rung_3,
-    "activation-bytes-1": activation_bytes_1, "activation-bytes-2": activation_bytes_2,
-    "activation-bytes-3": activation_bytes_3, "checkpoint-policy-1": checkpoint_policy_1,
-    "checkpoint-policy-2": checkpoint_policy_2, "chunked-loss-1": chunked_loss_1,
+    "ladder-rung-2": ladder_rung_2,
+    "ladder-rung-3": ladder_rung_3,
+    "activation-bytes-1": activation_bytes_1,
+    "activation-bytes-2": activation_bytes_2,
+    "activation-bytes-3": activation_bytes_3,
+    "checkpoint-policy-1": checkpoint_policy_1,
+    "checkpoint-policy-2": checkpoint_policy_2,
+    "chunked-loss-1": chunked_loss_1,
     "chunked-loss-2": chunked_loss_2,
     "chunked-loss-3": lambda n: torch.empty(n.c, n.V, device="meta").nbytes / 1e6,
-    "bytes-1": bytes_1, "bytes-2": bytes_2, "bytes-3": bytes_3,
-    "rmsnorm-1": rmsnorm_1, "rmsnorm-2": rmsnorm_2, "rmsnorm-3": rmsnorm_3, "rmsnorm-4": rmsnorm_4,
-    "rotate-half-1": rotate_half_1, "rotate-half-2": rotate_half_2, "rotate-half-3": rotate_half_3,
-    "apply-rope-1": apply_rope_1, "apply-rope-2": apply_rope_2, "apply-rope-4": apply_rope_4,
+    "bytes-1": bytes_1,
+    "bytes-2": bytes_2,
+    "bytes-3": bytes_3,
+    "rmsnorm-1": rmsnorm_1,
+    "rmsnorm-2": rmsnorm_2,
+    "rmsnorm-3": rmsnorm_3,
+    "rmsnorm-4": rmsnorm_4,
+    "rotate-half-1": rotate_half_1,
+    "rotate-half-2": rotate_half_2,
+    "rotate-half-3": rotate_half_3,
+    "apply-rope-1": apply_rope_1,
+    "apply-rope-2": apply_rope_2,
+    "apply-rope-4": apply_rope_4,
     "swiglu-1": lambda n: sum(p.numel() for p in MLP(n.D, n.F).parameters()),
     "swiglu-2": lambda n: round(F.silu(torch.tensor(float(n.g))).item() * n.u, 1) + 0.0,
     "swiglu-3": swiglu_3,
     "swiglu-4": lambda n: round((F.silu(a := torch.tensor(float(n.a))) - F.silu(-a)).item(), 4),
-    "attention-1": attention_1, "attention-2": attention_2, "attention-3": attention_3,
+    "attention-1": attention_1,
+    "attention-2": attention_2,
+    "attention-3": attention_3,
     "attention-4": attention_4,
-    "init-weights-1": lambda n: yes(n.loss > F.cross_entropy(
-        torch.zeros(1, n.V), torch.tensor([0])).item() + 1),
+    "init-weights-1": lambda n: yes(
+        n.loss > F.cross_entropy(torch.zeros(1, n.V), torch.tensor([0])).item() + 1
+    ),
     "init-weights-2": init_weights_2,
-    "gpt-forward-1": gpt_forward_1, "count-flops-2": count_flops_2,
+    "gpt-forward-1": gpt_forward_1,
+    "count-flops-2": count_flops_2,
     "pretokenize-1": lambda n: int(np.array(n.token).astype(np.int16)),
-    "pretokenize-2": pretokenize_2, "pretokenize-3": pretokenize_3,
-    "get-batch-1": get_batch_1, "get-batch-2": get_batch_2, "get-batch-3": get_batch_3,
+    "pretokenize-2": pretokenize_2,
+    "pretokenize-3": pretokenize_3,
+    "get-batch-1": get_batch_1,
+    "get-batch-2": get_batch_2,
+    "get-batch-3": get_batch_3,
     "shard-batch-1": shard_batch_1,
     "shard-batch-2": lambda n: len(rows_of_rank(np.arange(n.B), rank=0, world_size=n.R)),
-    "adamw-step-1": adamw_step_1, "adamw-step-2": adamw_step_2, "adamw-step-3": adamw_step_3,
+    "adamw-step-1": adamw_step_1,
+    "adamw-step-2": adamw_step_2,
+    "adamw-step-3": adamw_step_3,
     "adamw-step-4": lambda n: moved(float(n.g), n.lr, w=float(n.w), decay=n.decay),
     "param-groups-1": lambda n: moved(0.0, n.lr, w=float(n.w), decay=n.decay),
-    "param-groups-2": param_groups_2, "param-groups-3": param_groups_3,
-    "get-lr-1": lambda n: moved(n.g, n.lr), "get-lr-2": get_lr_2,
-    "get-lr-3": lambda n: [n.M // n.a, round(100 * n.W / (n.M // n.a))], "get-lr-4": get_lr_4,
+    "param-groups-2": param_groups_2,
+    "param-groups-3": param_groups_3,
+    "get-lr-1": lambda n: moved(n.g, n.lr),
+    "get-lr-2": get_lr_2,
+    "get-lr-3": lambda n: [n.M // n.a, round(100 * n.W / (n.M // n.a))],
+    "get-lr-4": get_lr_4,
     "train-step-1": lambda n: np.mean([n.l1] * n.n1 + [n.l2] * n.n2),
-    "train-step-2": train_step_2, "train-step-3": train_step_3,
+    "train-step-2": train_step_2,
+    "train-step-3": train_step_3,
     "grad-scaler-1": grad_scaler_1,
     "grad-scaler-2": lambda n: yes(torch.tensor(n.m * 10.0**-n.k).half() == 0),
     "grad-scaler-3": grad_scaler_3,
@@ -862,42 +894,61 @@ FACTS = {
     "time-it-1": time_it_1,
     "time-it-2": lambda n: [Timing(r := (n.a, n.b, n.c, n.d, n.e)).median, sum(r) / 5],
     "arithmetic-intensity-1": arithmetic_intensity_1,
-    "arithmetic-intensity-2":
-        lambda n: Ceilings(n.P * 1e12, n.b * 1e12).attainable(Cost(n.I, 1)) / 1e12,
-    "mfu-1": mfu_1, "mfu-2": mfu_2,
-    "init-distributed-1": init_distributed_1, "init-distributed-2": init_distributed_2,
-    "init-distributed-3": init_distributed_3, "find-the-hang-1": find_the_hang_1,
-    "find-the-hang-2": find_the_hang_2, "find-the-hang-3": find_the_hang_3,
-    "save-checkpoint-3": save_checkpoint_3, "load-checkpoint-1": load_checkpoint_1,
-    "count-ops-1": count_ops_1, "count-ops-2": count_ops_2,
+    "arithmetic-intensity-2": lambda n: (
+        Ceilings(n.P * 1e12, n.b * 1e12).attainable(Cost(n.I, 1)) / 1e12
+    ),
+    "mfu-1": mfu_1,
+    "mfu-2": mfu_2,
+    "init-distributed-1": init_distributed_1,
+    "init-distributed-2": init_distributed_2,
+    "init-distributed-3": init_distributed_3,
+    "find-the-hang-1": find_the_hang_1,
+    "find-the-hang-2": find_the_hang_2,
+    "find-the-hang-3": find_the_hang_3,
+    "save-checkpoint-3": save_checkpoint_3,
+    "load-checkpoint-1": load_checkpoint_1,
+    "count-ops-1": count_ops_1,
+    "count-ops-2": count_ops_2,
     "fused-rmsnorm-1": lambda n: [B := next_power_of_2(n.D), B - n.D],
-    "fused-rmsnorm-2": fused_rmsnorm_2, "fused-rmsnorm-3": fused_rmsnorm_3,
-    "online-softmax-1": online_softmax_1, "online-softmax-2": online_softmax_2,
-    "flash-forward-1": flash_forward_1, "flash-forward-2": flash_forward_2,
+    "fused-rmsnorm-2": fused_rmsnorm_2,
+    "fused-rmsnorm-3": fused_rmsnorm_3,
+    "online-softmax-1": online_softmax_1,
+    "online-softmax-2": online_softmax_2,
+    "flash-forward-1": flash_forward_1,
+    "flash-forward-2": flash_forward_2,
     "flash-forward-3": flash_forward_3,
-    "flash-backward-1": flash_backward_1, "flash-backward-2": flash_backward_2,
-    "ring-reduce-scatter-1": ring_reduce_scatter_1, "ring-reduce-scatter-2": ring_reduce_scatter_2,
-    "ring-all-gather-1": ring_all_gather_1, "ring-all-gather-2": ring_all_gather_2,
-    "collective-cost-1":
-        lambda n: collectives.collective_cost("all_reduce", n.S, n.R)["bytes"],
-    "collective-cost-2": collective_cost_2, "collective-cost-3": collective_cost_3,
-    "ddp-sync-1": ddp_sync_1, "ddp-sync-2": ddp_sync_2,
-    "ddp-buckets-1": ddp_buckets_1, "ddp-buckets-2": ddp_buckets_2,
+    "flash-backward-1": flash_backward_1,
+    "flash-backward-2": flash_backward_2,
+    "ring-reduce-scatter-1": ring_reduce_scatter_1,
+    "ring-reduce-scatter-2": ring_reduce_scatter_2,
+    "ring-all-gather-1": ring_all_gather_1,
+    "ring-all-gather-2": ring_all_gather_2,
+    "collective-cost-1": lambda n: collectives.collective_cost("all_reduce", n.S, n.R)["bytes"],
+    "collective-cost-2": collective_cost_2,
+    "collective-cost-3": collective_cost_3,
+    "ddp-sync-1": ddp_sync_1,
+    "ddp-sync-2": ddp_sync_2,
+    "ddp-buckets-1": ddp_buckets_1,
+    "ddp-buckets-2": ddp_buckets_2,
     "ddp-buckets-3": lambda n: collective_cost("all_reduce", 4 * n.n, n.R)["bytes"],
     "fsdp-save-checkpoint-1": lambda n: save_checkpoint_3(SimpleNamespace(n=1000 * n.n)) / n.R,
-    "fsdp-load-resharded-1": fsdp_load_resharded_1, "fsdp-load-resharded-2": fsdp_load_resharded_2,
+    "fsdp-load-resharded-1": fsdp_load_resharded_1,
+    "fsdp-load-resharded-2": fsdp_load_resharded_2,
     "fsdp-load-resharded-3": fsdp_load_resharded_3,
     "zero-memory-1": lambda n: sum(zero_memory(n.N * 10**9, n.R, n.s).values()) / 1e9,
-    "zero-memory-2": zero_memory_2, "zero-memory-3": zero_memory_3,
+    "zero-memory-2": zero_memory_2,
+    "zero-memory-3": zero_memory_3,
     "zero1-step-1": lambda n: n.X * zero_traffic(1000, 4, n.s) / zero_traffic(1000, 4, 0),
     "zero1-step-2": zero1_step_2,
     "zero1-step-3": lambda n: collective_cost("all_gather", 4 * n.n, n.R)["bytes"],
     "zero1-step-4": zero1_step_4,
-    "mini-fsdp-1": mini_fsdp_1, "mini-fsdp-3": mini_fsdp_3,
-    "sharding-strategy-1": sharding_strategy_1, "sharding-strategy-2": sharding_strategy_2,
+    "mini-fsdp-1": mini_fsdp_1,
+    "mini-fsdp-3": mini_fsdp_3,
+    "sharding-strategy-1": sharding_strategy_1,
+    "sharding-strategy-2": sharding_strategy_2,
     "mixed-precision-policy-1": mixed_precision_policy_1,
     "mixed-precision-policy-2": mixed_precision_policy_2,
-}  # fmt: skip
+}
 
 
 def test_every_item_is_computed_or_argued():

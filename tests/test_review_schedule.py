@@ -25,13 +25,25 @@ EVERYTHING = {c: 3 for card in registry.exercises().values() for c in card.teach
 
 def check(exercise: str, when: datetime = START, result: str = "pass", **fields) -> dict:
     code = "PASS" if result == "pass" else "SHAPE"
-    return {"v": 1, "t": stamp(when), "kind": "check", "item": exercise, "result": result,
-            "code": code} | fields  # fmt: skip
+    return {
+        "v": 1,
+        "t": stamp(when),
+        "kind": "check",
+        "item": exercise,
+        "result": result,
+        "code": code,
+    } | fields
 
 
 def review(item: str, when: datetime, rating: int = 3, **fields) -> dict:
-    return {"v": 1, "t": stamp(when), "kind": "review", "item": item, "rating": rating,
-            "result": "pass" if rating > 1 else "fail"} | fields  # fmt: skip
+    return {
+        "v": 1,
+        "t": stamp(when),
+        "kind": "review",
+        "item": item,
+        "rating": rating,
+        "result": "pass" if rating > 1 else "fail",
+    } | fields
 
 
 def hint(exercise: str, level: int) -> dict:
@@ -193,8 +205,11 @@ def test_sixty_days(seed):
     counts = Counter(one.item for day in asked for one, _ in day)
     now = START + 60 * DAY
     found = schedule.schedule(events, now)
-    passed_early = [e["item"] for e in events if e["kind"] == "check" and e["result"] == "pass"
-                    and e["t"] < stamp(START + 40 * DAY)]  # fmt: skip
+    passed_early = [
+        e["item"]
+        for e in events
+        if e["kind"] == "check" and e["result"] == "pass" and e["t"] < stamp(START + 40 * DAY)
+    ]
     due_early = [i for i in items().values() if i.exercise in passed_early]
     assert len(due_early) > 30 and all(counts[item.id] for item in due_early), "none is forgotten"
     assert {i: one.reviews for i, one in found.items() if one.reviews} == dict(counts)
@@ -265,12 +280,25 @@ def test_items_of_other_releases_are_named():
 @pytest.mark.parametrize(
     "odd",
     [
-        {"rating": 9}, {"rating": "3"}, {"rating": None}, {"rating": True}, {"rating": 2.5},
-        {"item": 7}, {"item": None}, {"item": ["rmsnorm-1"]}, {"t": "yesterday"}, {"t": 5},
-        {"t": "2026-11-25T09:00:00"}, {"t": "2026-11-25T09:00:00+02:00"}, {"concepts": "x"},
-        {"rating": 0, "result": 4}, {"confidence": "high"}, {"variant": "x"}, {"secs": "long"},
+        {"rating": 9},
+        {"rating": "3"},
+        {"rating": None},
+        {"rating": True},
+        {"rating": 2.5},
+        {"item": 7},
+        {"item": None},
+        {"item": ["rmsnorm-1"]},
+        {"t": "yesterday"},
+        {"t": 5},
+        {"t": "2026-11-25T09:00:00"},
+        {"t": "2026-11-25T09:00:00+02:00"},
+        {"concepts": "x"},
+        {"rating": 0, "result": 4},
+        {"confidence": "high"},
+        {"variant": "x"},
+        {"secs": "long"},
     ],
-)  # fmt: skip
+)
 def test_an_event_edited_by_hand_never_stops_a_sitting(odd):
     events = [check("rmsnorm"), review("rmsnorm-1", START + DAY) | odd]
     now = START + 9 * DAY
@@ -284,10 +312,15 @@ EVENT = st.fixed_dictionaries(
     {"kind": st.sampled_from(["check", "hint", "solution", "review", "session"])},
     optional={
         "t": st.sampled_from([stamp(START + n * DAY) for n in (-9, 0, 3, 400)]) | JUNK,
-        "item": ITEM, "result": st.sampled_from(["pass", "fail"]) | JUNK, "code": JUNK,
-        "rating": st.integers(0, 5) | JUNK, "hint": JUNK, "confidence": JUNK, "v": JUNK,
+        "item": ITEM,
+        "result": st.sampled_from(["pass", "fail"]) | JUNK,
+        "code": JUNK,
+        "rating": st.integers(0, 5) | JUNK,
+        "hint": JUNK,
+        "confidence": JUNK,
+        "v": JUNK,
     },
-)  # fmt: skip
+)
 
 
 @settings(max_examples=100, deadline=None)

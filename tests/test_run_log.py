@@ -45,8 +45,9 @@ def test_other_ranks_write_nothing(tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("name, module", [("tensorboard", "torch.utils.tensorboard"),
-                                          ("wandb", "wandb")])  # fmt: skip
+@pytest.mark.parametrize(
+    "name, module", [("tensorboard", "torch.utils.tensorboard"), ("wandb", "wandb")]
+)
 def test_a_missing_logger_is_said_at_once(tmp_path, monkeypatch, name, module):
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(ValueError, match=f"--{name} needs the package {name}"):

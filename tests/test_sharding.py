@@ -95,11 +95,16 @@ def train(wrap, steps: int = 2, **options):
             dist.all_reduce(losses[-1])
     state = sum(x.nbytes for s in optimizer.state.values() for n, x in s.items() if n != "step")
     return {
-        "losses": torch.stack(losses), "grads": grads, "seen": traffic.seen, "after_forward": after_forward,
-        "peak": held.peak, "dtype": logits.dtype, "state": int(state),
+        "losses": torch.stack(losses),
+        "grads": grads,
+        "seen": traffic.seen,
+        "after_forward": after_forward,
+        "peak": held.peak,
+        "dtype": logits.dtype,
+        "state": int(state),
         "shards": sum(p.numel() for p in model.parameters()),
         "weights": full_parameters(model) if isinstance(model, ShardedModule) else None,
-    }  # fmt: skip
+    }
 
 
 def alone():
@@ -230,8 +235,13 @@ def test_frozen_and_unused_weights_and_accumulation(R, inner):
     model = Odd()
     (model(x.flatten(0, 2)).pow(2).sum() / R).backward()
     layers = [model.inner] if inner else [model.inner, model.unused]
-    flat = torch.cat([(torch.zeros_like(p) if p.grad is None else p.grad).flatten()
-                      for layer in layers for p in layer.parameters()])  # fmt: skip
+    flat = torch.cat(
+        [
+            (torch.zeros_like(p) if p.grad is None else p.grad).flatten()
+            for layer in layers
+            for p in layer.parameters()
+        ]
+    )
     whole = torch.cat([r.value[-1] for r in ranks])[: flat.numel()]
     assert torch.allclose(whole, flat, rtol=1e-5, atol=1e-5)
     if inner:  # nothing that the outer wrapper has was used: no gradient, on any rank
@@ -385,12 +395,14 @@ def shows(wrap, right) -> dict[str, bool]:
     return {
         "gradients": any(not alike_shards(a, b) for (a, _, _), (b, _, _) in pairs),
         "collectives": any(a["seen"] != b["seen"] for (_, a, _), (_, b, _) in pairs),
-        "after forward": any(b["after_forward"] > a["after_forward"] + 4 * BLOCK
-                             for (_, a, _), (_, b, _) in pairs),
-        "bytes held": any(b["shards"] != a["shards"] or b["state"] != a["state"]
-                          for (_, a, _), (_, b, _) in pairs),
+        "after forward": any(
+            b["after_forward"] > a["after_forward"] + 4 * BLOCK for (_, a, _), (_, b, _) in pairs
+        ),
+        "bytes held": any(
+            b["shards"] != a["shards"] or b["state"] != a["state"] for (_, a, _), (_, b, _) in pairs
+        ),
         "bytes in bf16": any(a != b for (_, _, a), (_, _, b) in pairs),
-    }  # fmt: skip
+    }
 
 
 @pytest.mark.parametrize("name", WRONG)

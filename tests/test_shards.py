@@ -74,8 +74,9 @@ def test_the_tokens_come_back_whatever_the_size_of_a_shard(
 ):
     if shard_tokens == 1:
         corpus = Corpus(root=corpus.root, files=corpus.files[:2])
-    found = pretokenize(corpus, tokenizer, tmp_path / "t", shard_tokens=shard_tokens,
-                        progress=False)  # fmt: skip
+    found = pretokenize(
+        corpus, tokenizer, tmp_path / "t", shard_tokens=shard_tokens, progress=False
+    )
     assert found.preload().tolist() == expected(tokenizer, TEXTS[: len(corpus.files)])
     assert len(found) == found.num_tokens == sum(map(len, found.arrays))
     assert {len(a) for a in found.arrays[:-1]} <= {shard_tokens}
@@ -86,8 +87,14 @@ def test_the_tokens_come_back_whatever_the_size_of_a_shard(
 
 def test_several_threads_write_the_same_bytes_as_one(corpus, tokenizer, tmp_path, small_groups):
     for threads in (1, 2, 5):
-        pretokenize(corpus, tokenizer, tmp_path / f"{threads}", shard_tokens=150, threads=threads,
-                    progress=False)  # fmt: skip
+        pretokenize(
+            corpus,
+            tokenizer,
+            tmp_path / f"{threads}",
+            shard_tokens=150,
+            threads=threads,
+            progress=False,
+        )
     assert files_of(tmp_path / "1") == files_of(tmp_path / "2") == files_of(tmp_path / "5")
 
 
@@ -242,8 +249,11 @@ def test_a_spoiled_shard_is_named(corpus, tokenizer, tmp_path, spoil, says):
 def test_a_spoiled_index_or_folder_is_named(corpus, tokenizer, tmp_path):
     folder = tmp_path / "t"
     pretokenize(corpus, tokenizer, folder, progress=False)
-    for text, says in (("no json", "got something else"), ("{}", "not an index"),
-                       ('{"format": 1, "counts": []}', "not an index")):  # fmt: skip
+    for text, says in (
+        ("no json", "got something else"),
+        ("{}", "not an index"),
+        ('{"format": 1, "counts": []}', "not an index"),
+    ):
         (folder / "index.json").write_text(text)
         with pytest.raises(ValueError, match=says):
             TokenStore.open(folder)

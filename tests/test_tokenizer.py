@@ -55,8 +55,10 @@ def test_record_says_what_the_ranks_were_made_from():
 def test_every_token_is_two_older_ones():
     ranks, _ = read_ranks(COURSE_RANKS)
     for token, rank in ranks.items():
-        splits = (max(ranks.get(token[:i], rank), ranks.get(token[i:], rank)) for i in
-                  range(1, len(token)))  # fmt: skip
+        splits = (
+            max(ranks.get(token[:i], rank), ranks.get(token[i:], rank))
+            for i in range(1, len(token))
+        )
         assert rank < 256 or min(splits) < rank, token
 
 
@@ -274,8 +276,14 @@ def test_trainer_equals_the_slow_one():
 
 
 @settings(max_examples=30, deadline=None)  # a busy machine is no failure
-@given(st.dictionaries(st.text("ab", min_size=2, max_size=14).map(str.encode), st.integers(1, 4),
-                       min_size=1, max_size=8))  # fmt: skip
+@given(
+    st.dictionaries(
+        st.text("ab", min_size=2, max_size=14).map(str.encode),
+        st.integers(1, 4),
+        min_size=1,
+        max_size=8,
+    )
+)
 def test_trainer_equals_the_slow_one_on_repeats(words):
     words = Counter(words)
     slow = slow_train(words, 400)

@@ -31,9 +31,25 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def settings(out="unused", **changes) -> TrainConfig:
-    return TrainConfig(**(dict(model_size="tiny", seq_len=32, batch_size=4, max_steps=12, precision="fp32",
-                               warmup_steps=3, eval_every=6, eval_batches=2, save_every=4, out=str(out),
-                               device="cpu", sample_tokens=0) | changes))  # fmt: skip
+    return TrainConfig(
+        **(
+            dict(
+                model_size="tiny",
+                seq_len=32,
+                batch_size=4,
+                max_steps=12,
+                precision="fp32",
+                warmup_steps=3,
+                eval_every=6,
+                eval_batches=2,
+                save_every=4,
+                out=str(out),
+                device="cpu",
+                sample_tokens=0,
+            )
+            | changes
+        )
+    )
 
 
 def trainer(out="unused", **changes) -> DistributedTrainer:
@@ -232,8 +248,9 @@ def program(text, out, *more, launcher=()):
     command = [sys.executable, *launcher, *COMMAND, "--data", text, "--cache", out.parent / "tokens",
                "--valid_fraction", "0.3", "--out", out, *more]  # fmt: skip
     env = os.environ | {"OMP_NUM_THREADS": "1"}
-    return subprocess.Popen(list(map(str, command)), env=env, stdout=subprocess.PIPE,
-                            stderr=subprocess.PIPE, text=True)  # fmt: skip
+    return subprocess.Popen(
+        list(map(str, command)), env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
 
 
 def test_two_ranks_train_as_one_does(text, tmp_path):
@@ -243,8 +260,17 @@ def test_two_ranks_train_as_one_does(text, tmp_path):
     assert one.returncode == 0, errors
     assert "tokens per step" in said and "def " in said
     ranks = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]
-    two = program(text, tmp_path / "two", "--max_steps", 6, "--batch_size", 4, "--global_batch", 8,
-                  launcher=ranks)  # fmt: skip
+    two = program(
+        text,
+        tmp_path / "two",
+        "--max_steps",
+        6,
+        "--batch_size",
+        4,
+        "--global_batch",
+        8,
+        launcher=ranks,
+    )
     said, errors = two.communicate(timeout=300)
     assert two.returncode == 0, errors
     assert said.count("tokens per step") == 1 and "2 cpu ranks" in said, "one rank speaks"

@@ -89,7 +89,9 @@ def test_sixteen_bits(dtype):
     eps = torch.finfo(dtype).eps
     for seed in range(4):
         qkv, grad, options, tiles = drawn(seed, dtype)
-        found = gradients(lambda *x, t=tiles, o=options: triton_attention(*x, tiles=t, **o), qkv, grad)  # fmt: skip
+        found = gradients(
+            lambda *x, t=tiles, o=options: triton_attention(*x, tiles=t, **o), qkv, grad
+        )
         wanted = exact(qkv, grad, options)
         largest = max(x.abs().max().double() for x in (*qkv, grad))
         sums = (grad.double() * wanted[0]).abs().sum(-1).max() * largest
@@ -134,8 +136,11 @@ def test_as_exact_as_torch_on_this_gpu():
         q, k, v, grad = torch.randn(4, 2, 4, 1000, K, device=DEVICE, dtype=torch.bfloat16)
         ours, torchs = (
             gradients(f, (q, k, v), grad)
-            for f in (triton_attention, lambda *x: F.scaled_dot_product_attention(*x, is_causal=True))
-        )  # fmt: skip
+            for f in (
+                triton_attention,
+                lambda *x: F.scaled_dot_product_attention(*x, is_causal=True),
+            )
+        )
         for a, b, c in zip(
             ours, torchs, exact((q, k, v), grad, dict(causal=True, num_keys=None)), strict=True
         ):
@@ -147,9 +152,11 @@ def test_they_compile_for_a_gpu_that_is_not_here():
     """For compute capability 9.0 in bfloat16: products become instructions of the tensor cores."""
     program = "from tests.test_triton_flash import compiled; print(*compiled(64), *compiled(100))"
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True,
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
         env=os.environ | {"TRITON_INTERPRET": "0"},
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stderr
     assert all(int(count) > 0 for count in done.stdout.split()) and len(done.stdout.split()) == 6
 
@@ -177,11 +184,14 @@ def compiled(K: int) -> list[int]:
     return counts
 
 
-@pytest.mark.parametrize("change, words", [
-    (dict(triton=None), "pip install 'course-lib.triton.'"),
-    (dict(triton=object(), _interprets=lambda: False), "TRITON_INTERPRET=1"),
-    (dict(triton=object(), _interprets=lambda: True, double=1), "head size of at most 128"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "change, words",
+    [
+        (dict(triton=None), "pip install 'course-lib.triton.'"),
+        (dict(triton=object(), _interprets=lambda: False), "TRITON_INTERPRET=1"),
+        (dict(triton=object(), _interprets=lambda: True, double=1), "head size of at most 128"),
+    ],
+)
 def test_where_they_cannot_run_it_is_said(change, words, monkeypatch):
     x = torch.zeros(1, 1, 4, 16, dtype=torch.float64 if change.pop("double", 0) else torch.float32)
     for name, value in change.items():

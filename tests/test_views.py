@@ -131,10 +131,9 @@ def test_a_method_becomes_a_subclass_of_the_librarys_class():
         (GOOD.replace("minutes: 1\n", ""), "lacks minutes"),
         (GOOD.replace(", three]", "]"), "three hints"),
         (GOOD.replace(":points: 1\n", ""), "points"),
-        (GOOD.replace("---\n```\n\n```", "---\nx = 1\n```\n\n```", 1),
-         "empty body"),
+        (GOOD.replace("---\n```\n\n```", "---\nx = 1\n```\n\n```", 1), "empty body"),
     ],
-)  # fmt: skip
+)
 def test_a_lesson_that_breaks_the_grammar_fails_the_build(text, message, tmp_path):
     (tmp_path / "book").mkdir()
     (tmp_path / "book/07_x.md").write_text(text)

@@ -52,8 +52,11 @@ def test_a_shard_is_rounded_up_and_settings_count():
 def test_stages_one_and_two_send_as_much_as_plain_data_parallelism():
     psi = 2 * 1000
     assert [zero_traffic(1000, 4, s) for s in range(4)] == [
-        2 * 3 / 4 * psi, 2 * 3 / 4 * psi, 2 * 3 / 4 * psi, 3 * 3 / 4 * psi
-    ]  # fmt: skip
+        2 * 3 / 4 * psi,
+        2 * 3 / 4 * psi,
+        2 * 3 / 4 * psi,
+        3 * 3 / 4 * psi,
+    ]
     assert zero_traffic(1000, 1, 3) == 0
 
 
@@ -89,7 +92,7 @@ def updates(step_function, weights, grads):
             out = step_function(*given, step, **FIXED)
         kept = all(torch.equal(a, b) for a, b in zip(before, given, strict=True))
         full, master, m, v = out
-    return {"weights": full, "shards": (master, m, v), "seen": traffic.seen, "kept": kept}  # fmt: skip
+    return {"weights": full, "shards": (master, m, v), "seen": traffic.seen, "kept": kept}
 
 
 def near(found, expected) -> bool:
@@ -146,8 +149,10 @@ class Toy(nn.Module):
 
 def groups(model):
     params = list(model.parameters())
-    return [{"params": [p for p in params if p.dim() > 1], "weight_decay": 0.1},
-            {"params": [p for p in params if p.dim() < 2], "weight_decay": 0.0}]  # fmt: skip
+    return [
+        {"params": [p for p in params if p.dim() > 1], "weight_decay": 0.1},
+        {"params": [p for p in params if p.dim() < 2], "weight_decay": 0.0},
+    ]
 
 
 def train(make, *, data_parallel: bool, R: int, ranks, steps: int = 4):
@@ -172,8 +177,9 @@ def test_training_equals_adamw_of_one_process_and_torchs_sharded_one(R):
 
     def both():
         mine = slice(dist.get_rank(), dist.get_rank() + 1)
-        ours, optimizer = train(lambda m: ShardedAdamW(groups(m), **kinds), data_parallel=False,
-                                R=R, ranks=mine)  # fmt: skip
+        ours, optimizer = train(
+            lambda m: ShardedAdamW(groups(m), **kinds), data_parallel=False, R=R, ranks=mine
+        )
         held = sum(g[k].nbytes for g in optimizer.param_groups for k in ("master", "m", "v"))
 
         def torchs(model):
@@ -187,8 +193,9 @@ def test_training_equals_adamw_of_one_process_and_torchs_sharded_one(R):
         same, _ = train(ours_plain, data_parallel=False, R=R, ranks=mine)
         return ours, held, theirs, same
 
-    expected, _ = train(lambda m: torch.optim.AdamW(groups(m), **kinds), data_parallel=False,
-                        R=R, ranks=slice(None))  # fmt: skip
+    expected, _ = train(
+        lambda m: torch.optim.AdamW(groups(m), **kinds), data_parallel=False, R=R, ranks=slice(None)
+    )
     sizes = [7 * 5 + 3 * 7, 7]  # matrices, biases
     for rank in local_ranks.run(both, [()] * R):
         ours, held, theirs, same = rank.value
@@ -299,15 +306,20 @@ def shows(wrong, R: int = 3) -> dict[str, bool]:
     return {
         "shape": any(f["weights"].shape != (N,) for f in found),
         "values": any(not torch.allclose(f["weights"][:N], expected, atol=1e-6) for f in found)
-        or any(not near(f["shards"][1][:2], x[:2])
-               for f, x in zip(found, pad_to_multiple(m, R).chunk(R), strict=True)),
+        or any(
+            not near(f["shards"][1][:2], x[:2])
+            for f, x in zip(found, pad_to_multiple(m, R).chunk(R), strict=True)
+        ),
         "bytes held": any(s.numel() != shard for f in found for s in f["shards"]),
-        "traffic": any(sent_bytes(f["seen"], R) != zero_traffic(shard * R, R, 1, param_bytes=4,
-                                                                grad_bytes=4) for f in found),
-        "traffic in 16 bits": any(sent_bytes(f["seen"], R) != zero_traffic(shard * R, R, 1)
-                                  for f in thin),
+        "traffic": any(
+            sent_bytes(f["seen"], R) != zero_traffic(shard * R, R, 1, param_bytes=4, grad_bytes=4)
+            for f in found
+        ),
+        "traffic in 16 bits": any(
+            sent_bytes(f["seen"], R) != zero_traffic(shard * R, R, 1) for f in thin
+        ),
         "input": not all(f["kept"] for f in found),
-    }  # fmt: skip
+    }
 
 
 @pytest.mark.parametrize("wrong", WRONG, ids=lambda w: w.__name__)

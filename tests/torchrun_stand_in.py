@@ -30,10 +30,13 @@ def start(words: list[str]) -> list[subprocess.Popen]:
     ranks = []
     for rank in range(count):
         own = {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(count)}
-        ranks.append(subprocess.Popen(
-            [sys.executable, "-u", *module, *words], start_new_session=True,
-            env=os.environ | own | {"TORCHELASTIC_RUN_ID": "stand-in"},
-        ))  # fmt: skip
+        ranks.append(
+            subprocess.Popen(
+                [sys.executable, "-u", *module, *words],
+                start_new_session=True,
+                env=os.environ | own | {"TORCHELASTIC_RUN_ID": "stand-in"},
+            )
+        )
     return ranks
 
 
@@ -68,8 +71,10 @@ def main() -> None:
         close(ranks, signalled.args[0], int(os.environ["TORCH_ELASTIC_SHUTDOWN_TIMEOUT"]))
     for number, rank in enumerate(ranks):
         if rank.returncode:
-            print(f"  rank      : {number} (local_rank: {number})\n"
-                  f"  exitcode  : {rank.returncode} (pid: {rank.pid})")  # fmt: skip
+            print(
+                f"  rank      : {number} (local_rank: {number})\n"
+                f"  exitcode  : {rank.returncode} (pid: {rank.pid})"
+            )
     sys.exit(1)
 
 

@@ -55,7 +55,9 @@ def _errors(device: str, dtype: torch.dtype, K: int, causal: bool, dry: bool) ->
         out = way(*x)
         return [out, *torch.autograd.grad(out, x, g)]
 
-    exact = run(lambda *x: flash_attention(*x, causal=causal), [x.double() for x in qkv], grad.double())  # fmt: skip
+    exact = run(
+        lambda *x: flash_attention(*x, causal=causal), [x.double() for x in qkv], grad.double()
+    )
     found = {}
     for name, way in (
         ("triton", lambda *x: triton_attention(*x, causal=causal)),
@@ -103,9 +105,16 @@ def rmsnorm(dry: bool) -> dict:
     }
     times = side_by_side(functions, warmup=3, rounds=3 if dry else 30, device=device)
     least = {"forward": 2 * x.nbytes, "step": 5 * x.nbytes}  # x and out; then x, grad and dx again
-    return {"rows": [
-        {"name": name, "ms": 1e3 * timing.median, "spread_ms": [1e3 * s for s in timing.spread],
-         "least_gb_per_s": least[name.split()[1]] / timing.median / 1e9,
-         "difference": (ways[name.split()[0]](x).double() - exact).abs().max().item()}
-        for name, timing in times.items()
-    ], "shape": f"{N} x {D} {str(dtype)[6:]}"}  # fmt: skip
+    return {
+        "rows": [
+            {
+                "name": name,
+                "ms": 1e3 * timing.median,
+                "spread_ms": [1e3 * s for s in timing.spread],
+                "least_gb_per_s": least[name.split()[1]] / timing.median / 1e9,
+                "difference": (ways[name.split()[0]](x).double() - exact).abs().max().item(),
+            }
+            for name, timing in times.items()
+        ],
+        "shape": f"{N} x {D} {str(dtype)[6:]}",
+    }

@@ -46,8 +46,15 @@ TINY = Sizes("tiny", 2, 16, 97, 1, 1, "cpu")
 
 def config(sizes: Sizes, kind: type[TrainConfig] = TrainConfig, **changes) -> TrainConfig:
     """The settings of a run that is measured."""
-    return kind(model_size=sizes.preset, batch_size=sizes.batch, seq_len=sizes.seq_len,
-                device=sizes.device, max_steps=10**6, out="unused", **changes)  # fmt: skip
+    return kind(
+        model_size=sizes.preset,
+        batch_size=sizes.batch,
+        seq_len=sizes.seq_len,
+        device=sizes.device,
+        max_steps=10**6,
+        out="unused",
+        **changes,
+    )
 
 
 def trainer(sizes: Sizes, kind=DistributedTrainer, world: World | None = None, **changes):
@@ -85,10 +92,20 @@ def in_turns(functions: dict[str, Callable], sizes: Sizes, made) -> dict:
     rows = []
     for name, found in seconds.items():
         middle = float(np.median(found))
-        share = {f"mfu_{how}": tokens / middle * flops_per_token(model, sizes.seq_len, how) / peak
-                 for how in ("matmul", "all")}  # fmt: skip
-        rows.append({"name": name, "ms": 1e3 * middle, "turns_ms": [1e3 * s for s in found],
-                     "tokens_per_s": tokens / middle, **share, "peak_gb_all_held": peaks[name]})  # fmt: skip
+        share = {
+            f"mfu_{how}": tokens / middle * flops_per_token(model, sizes.seq_len, how) / peak
+            for how in ("matmul", "all")
+        }
+        rows.append(
+            {
+                "name": name,
+                "ms": 1e3 * middle,
+                "turns_ms": [1e3 * s for s in found],
+                "tokens_per_s": tokens / middle,
+                **share,
+                "peak_gb_all_held": peaks[name],
+            }
+        )
     shape = dataclasses.asdict(sizes)
     return {"rows": rows, "shape": shape, "peak_flops": source, "dtype": str(made.dtype)[6:]}
 
@@ -96,8 +113,10 @@ def in_turns(functions: dict[str, Callable], sizes: Sizes, made) -> dict:
 def step(dry: bool) -> dict:
     """Whole steps at equal shapes: ours as it trains, variants of it, and nanoGPT's recipe compiled."""
     sizes = TINY if dry else FULL
-    made = {name: trainer(sizes, compile=not dry, prefetch=name != "ours")
-            for name in ("ours", "ours, prefetched")}  # fmt: skip
+    made = {
+        name: trainer(sizes, compile=not dry, prefetch=name != "ours")
+        for name in ("ours", "ours, prefetched")
+    }
     functions = {name: lambda t=t: t.train_step(t.next_batches()) for name, t in made.items()}
     functions["recipe"] = recipe(sizes, made["ours"], compiled=not dry)
     with float32_products(tf32=True):  # as nanoGPT has it; for both
@@ -157,8 +176,11 @@ def wrappers(dry: bool) -> dict:
     sizes = TINY if dry else dataclasses.replace(FULL, batch=16)
     bare = trainer(sizes)
     world = World.of_group(sizes.device)
-    made = {"bare": bare, "ddp": trainer(sizes, world=world),
-            "fsdp": trainer(sizes, FSDPTrainer, world)}  # fmt: skip
+    made = {
+        "bare": bare,
+        "ddp": trainer(sizes, world=world),
+        "fsdp": trainer(sizes, FSDPTrainer, world),
+    }
     functions = {name: lambda t=t: t.train_step(t.next_batches()) for name, t in made.items()}
     figures = in_turns(functions, sizes, bare)
     world.close()

@@ -53,8 +53,10 @@ def read_index(path: Path) -> dict[str, Tensor]:
     try:
         with path.open("rb") as stream:
             found = _Unpickler(stream).load().state_dict_metadata
-        return {name: torch.empty(entry.size, dtype=entry.properties.dtype, device="meta")
-                for name, entry in found.items()}  # fmt: skip
+        return {
+            name: torch.empty(entry.size, dtype=entry.properties.dtype, device="meta")
+            for name, entry in found.items()
+        }
     except CheckpointError as error:
         raise CheckpointError(f"{path.parent.name}/{path.name}: {error}: not used") from None
     except Exception as error:  # a damaged pickle raises many kinds

@@ -43,12 +43,18 @@ class SavedState:
         Its optimizer counts parameters; `names` is theirs in that order. No collective: each rank
         has the whole state and copies its own parts.
         """
-        parts = {"model": plain_names(state["model"]),
-                 "optimizer": named(state["optimizer"], names)}  # fmt: skip
+        parts = {
+            "model": plain_names(state["model"]),
+            "optimizer": named(state["optimizer"], names),
+        }
         tensors = flatten(parts)
         shapes = {name: torch.empty_like(t, device="meta") for name, t in tensors.items()}
-        return cls(path, state | without_tensors(parts), shapes,
-                   lambda _, targets: copy_parts(tensors, targets))  # fmt: skip
+        return cls(
+            path,
+            state | without_tensors(parts),
+            shapes,
+            lambda _, targets: copy_parts(tensors, targets),
+        )
 
     @classmethod
     def of_file(cls, path: Path, names: list[str]) -> "SavedState":
@@ -96,8 +102,11 @@ def flatten(state: dict[str, Any], prefix: str = "") -> dict[str, Tensor]:
 
 def without_tensors(state: dict[str, Any]) -> dict[str, Any]:
     """Nested dicts without the tensors in them."""
-    return {k: without_tensors(v) if isinstance(v, dict) else v for k, v in state.items()
-            if not isinstance(v, Tensor)}  # fmt: skip
+    return {
+        k: without_tensors(v) if isinstance(v, dict) else v
+        for k, v in state.items()
+        if not isinstance(v, Tensor)
+    }
 
 
 def nested(plain: dict[str, Any], tensors: dict[str, Tensor]) -> dict[str, Any]:

@@ -173,8 +173,9 @@ class ShardedCheckpoints:
             files = manifest.describe(part, [PLAIN, INDEX])
             for found in told:
                 files |= found
-            manifest.publish(part, target, files, world_size=self.world.world_size,
-                             torch=torch.__version__)  # fmt: skip
+            manifest.publish(
+                part, target, files, world_size=self.world.world_size, torch=torch.__version__
+            )
         except OSError:
             shutil.rmtree(part, ignore_errors=True)  # a full disk gets its space back
             raise

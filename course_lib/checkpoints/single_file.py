@@ -67,8 +67,9 @@ def load(path: str | Path, *, check: bool = True) -> dict:
     """
     path = Path(path)
     if path.is_dir():
-        raise CheckpointError(f"{path.name} is a folder of shards: read it with "
-                              f"course_lib.checkpoints.whole.load")
+        raise CheckpointError(
+            f"{path.name} is a folder of shards: read it with course_lib.checkpoints.whole.load"
+        )
     kept = _memory.get(str(path.parent), {}).get(path.name)
     if kept is None and not path.is_file():
         raise CheckpointError(f"no checkpoint at {path}: pass the path of a .pt file")

@@ -38,8 +38,10 @@ def whole_state(path: str | Path) -> dict:
     """
     path = Path(path)
     manifest.compare(path, manifest.read(path)["files"])
-    tensors = {name: torch.empty_like(like, device="cpu")
-               for name, like in read_index(path / INDEX).items()}  # fmt: skip
+    tensors = {
+        name: torch.empty_like(like, device="cpu")
+        for name, like in read_index(path / INDEX).items()
+    }
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "torch.distributed is disabled")  # as it should be
         dcp.load(tensors, storage_reader=dcp.FileSystemReader(path), no_dist=True)

@@ -26,39 +26,84 @@ class Case:
 
     def __init__(self, subject: Subject, draw: Draw, *, fast: bool = True, size: int = 4):
         self.config = GPTConfig(
-            vocab_size=draw.size(137, 151), max_seq_len=64, num_layers=draw.size(3, 6), num_heads=2,
-            d_model=draw.size(24, 28), d_hidden=draw.size(44, 52), fast_attention=fast,
-        )  # fmt: skip
+            vocab_size=draw.size(137, 151),
+            max_seq_len=64,
+            num_layers=draw.size(3, 6),
+            num_heads=2,
+            d_model=draw.size(24, 28),
+            d_hidden=draw.size(44, 52),
+            fast_attention=fast,
+        )
         self.B, self.T, self.size = draw.size(5, 8), 17, size
         self.N, self.H = self.B * self.T, self.config.num_heads
         self.D, self.F = self.config.d_model, self.config.d_hidden
         self.L, self.V = self.config.num_layers, self.config.vocab_size
-        self.tried = (f"L {self.L}, D {self.D}, H {self.H}, F {self.F}, V {self.V}; B {self.B}, "
-                      f"T {self.T}; {'fused' if fast else 'explicit'}, {size} bytes a number")  # fmt: skip
+        self.tried = (
+            f"L {self.L}, D {self.D}, H {self.H}, F {self.F}, V {self.V}; B {self.B}, "
+            f"T {self.T}; {'fused' if fast else 'explicit'}, {size} bytes a number"
+        )
         out = subject.call(self.config, self.B, self.T, dtype_bytes=size)
         self.found = _four_ints(out, self.tried)
 
-    def expect(self, part: str, right: int, one: int, params: int,
-               patterns: Iterable[tuple[str, int, str, str, str]]) -> None:  # fmt: skip
+    def expect(
+        self,
+        part: str,
+        right: int,
+        one: int,
+        params: int,
+        patterns: Iterable[tuple[str, int, str, str, str]],
+    ) -> None:
         """`part` is `right`. `one`: its value for one sequence; `params`: weights of the part."""
         s = self.size
         general = [
-            ("BATCH", one, "one sequence is counted, not the batch", "the value for B = 1",
-             "`batch`: how many tokens are there?"),
-            ("ELEMENTS", right // 4, "numbers are counted, not bytes", "a quarter: float32 has 4 bytes",
-             "`dtype_bytes`, and what is always float32."),
-            ("PARAMETERS", right + s * params, "the parameters are counted too",
-             f"{s * params:,} more, the bytes of this part's weights",
-             "weights are there anyway: the docstring leaves them out."),
-        ]  # fmt: skip
+            (
+                "BATCH",
+                one,
+                "one sequence is counted, not the batch",
+                "the value for B = 1",
+                "`batch`: how many tokens are there?",
+            ),
+            (
+                "ELEMENTS",
+                right // 4,
+                "numbers are counted, not bytes",
+                "a quarter: float32 has 4 bytes",
+                "`dtype_bytes`, and what is always float32.",
+            ),
+            (
+                "PARAMETERS",
+                right + s * params,
+                "the parameters are counted too",
+                f"{s * params:,} more, the bytes of this part's weights",
+                "weights are there anyway: the docstring leaves them out.",
+            ),
+        ]
         if part in ("attention", "mlp"):
-            general.append(("LAYERS", right // self.L, "one layer is counted", "one of L layers",
-                            "`num_layers`."))  # fmt: skip
-        expect.integer(self.found[part], right, [
-            Pattern(code=f"ACT-{code}", value=value, finding=f"{part}: {finding}", fits=f"{fits}.",
-                    look=look, preset="activations:logits" if part == "head" else PRESET)
-            for code, value, finding, fits, look in [*patterns, *general]
-        ], tried=f"{part}: {self.tried}")  # fmt: skip
+            general.append(
+                (
+                    "LAYERS",
+                    right // self.L,
+                    "one layer is counted",
+                    "one of L layers",
+                    "`num_layers`.",
+                )
+            )
+        expect.integer(
+            self.found[part],
+            right,
+            [
+                Pattern(
+                    code=f"ACT-{code}",
+                    value=value,
+                    finding=f"{part}: {finding}",
+                    fits=f"{fits}.",
+                    look=look,
+                    preset="activations:logits" if part == "head" else PRESET,
+                )
+                for code, value, finding, fits, look in [*patterns, *general]
+            ],
+            tried=f"{part}: {self.tried}",
+        )
 
 
 def norms(subject: Subject, draw: Draw) -> None:
@@ -66,22 +111,66 @@ def norms(subject: Subject, draw: Draw) -> None:
     c = Case(subject, draw)
     N, D, n = c.N, c.D, 2 * c.L + 1
     kept = 4 * (2 * N * D + N)
-    c.expect("norms", n * kept, n * kept // c.B, n * D, [
-        *(("LAYERS", few * kept, "one layer is counted", f"{few} norms",
-           "how many norms does the whole model have?") for few in (1, 2, 3)),
-        ("NORM-FINAL", 2 * c.L * kept, "the norm before the head is missing", "2 L norms",
-         "how many norms does the whole model have?"),
-        ("NORM-COPIES", n * 4 * (N * D + N), "one tensor of each norm is missing", "N D + N numbers",
-         "w * (x * r): what do the gradients of w and of x need?"),
-        ("NORM-COPIES", n * 4 * N * D, "two tensors of each norm are missing", "N D numbers",
-         "w * (x * r): what do the gradients of w and of x need?"),
-        ("NORM-RMS", n * 4 * 2 * N * D, "the inverse rms is missing", "2 N D numbers",
-         "w * (x * r): by what is the gradient of x multiplied?"),
-        ("TWICE", n * 4 * (3 * N * D + N), "the output is counted here too", "3 N D + N numbers",
-         "the docstring: a norm's output is the next part's input."),
-        ("NORM-RMS-WIDE", n * 4 * 3 * N * D, "the inverse rms is counted D times", "3 N D numbers",
-         "`keepdim=True`: how many numbers does one token have there?"),
-    ])  # fmt: skip
+    c.expect(
+        "norms",
+        n * kept,
+        n * kept // c.B,
+        n * D,
+        [
+            *(
+                (
+                    "LAYERS",
+                    few * kept,
+                    "one layer is counted",
+                    f"{few} norms",
+                    "how many norms does the whole model have?",
+                )
+                for few in (1, 2, 3)
+            ),
+            (
+                "NORM-FINAL",
+                2 * c.L * kept,
+                "the norm before the head is missing",
+                "2 L norms",
+                "how many norms does the whole model have?",
+            ),
+            (
+                "NORM-COPIES",
+                n * 4 * (N * D + N),
+                "one tensor of each norm is missing",
+                "N D + N numbers",
+                "w * (x * r): what do the gradients of w and of x need?",
+            ),
+            (
+                "NORM-COPIES",
+                n * 4 * N * D,
+                "two tensors of each norm are missing",
+                "N D numbers",
+                "w * (x * r): what do the gradients of w and of x need?",
+            ),
+            (
+                "NORM-RMS",
+                n * 4 * 2 * N * D,
+                "the inverse rms is missing",
+                "2 N D numbers",
+                "w * (x * r): by what is the gradient of x multiplied?",
+            ),
+            (
+                "TWICE",
+                n * 4 * (3 * N * D + N),
+                "the output is counted here too",
+                "3 N D + N numbers",
+                "the docstring: a norm's output is the next part's input.",
+            ),
+            (
+                "NORM-RMS-WIDE",
+                n * 4 * 3 * N * D,
+                "the inverse rms is counted D times",
+                "3 N D numbers",
+                "`keepdim=True`: how many numbers does one token have there?",
+            ),
+        ],
+    )
 
 
 def fused_attention(subject: Subject, draw: Draw) -> None:
@@ -119,25 +208,71 @@ def explicit_attention(subject: Subject, draw: Draw) -> None:
     head, mask = 4 * c.B * c.T**2, c.T**2
     right = L * (5 * wide + c.H * head + mask)
     seen = "what does the gradient of the softmax need?"
-    c.expect("attention", right, L * ((5 * wide + c.H * head) // c.B + mask), L * 4 * c.D**2, [
-        ("NO-SQUARE", L * 5 * wide, "the T x T softmax is missing", "5 N D alone", seen),
-        ("NO-SQUARE", L * (5 * wide + mask), "the T x T softmax is missing", "5 N D and a mask", seen),
-        ("NO-SQUARE", L * (5 * wide + lse), "the explicit attention is counted like the fused",
-         "5 N D and a log-sum-exp", "`config.fast_attention`."),
-        ("ONE-HEAD", L * (5 * wide + head + mask), "one head's softmax is counted", "B T T numbers",
-         "each of H heads has a T x T matrix."),
-        ("NO-MASK", L * (5 * wide + c.H * head), "the mask is missing", "the softmax alone",
-         "masked_fill's gradient is 0 where the mask is set: it is kept."),
-        ("MASK-WIDE", L * (5 * wide + c.H * head + 4 * mask), "the mask has bytes, not floats",
-         "4 bytes an entry", "the dtype of the mask: torch.bool."),
-        ("MASK-WIDE", L * (5 * wide + c.H * head + c.B * c.H * mask),
-         "the mask is counted for every head and row", "B H T T entries",
-         "one (T, T) mask broadcasts over all."),
-        ("SCORES", L * (5 * wide + 2 * c.H * head + mask), "scores and softmax are both counted",
-         "8 B H T T bytes", "the softmax's gradient needs its output, not its input."),
-        ("INPUT-TWICE", L * (7 * wide + c.H * head + mask), "the input is counted for q, k and v each",
-         "7 N D", "what storage do the three projections share?"),
-    ])  # fmt: skip
+    c.expect(
+        "attention",
+        right,
+        L * ((5 * wide + c.H * head) // c.B + mask),
+        L * 4 * c.D**2,
+        [
+            ("NO-SQUARE", L * 5 * wide, "the T x T softmax is missing", "5 N D alone", seen),
+            (
+                "NO-SQUARE",
+                L * (5 * wide + mask),
+                "the T x T softmax is missing",
+                "5 N D and a mask",
+                seen,
+            ),
+            (
+                "NO-SQUARE",
+                L * (5 * wide + lse),
+                "the explicit attention is counted like the fused",
+                "5 N D and a log-sum-exp",
+                "`config.fast_attention`.",
+            ),
+            (
+                "ONE-HEAD",
+                L * (5 * wide + head + mask),
+                "one head's softmax is counted",
+                "B T T numbers",
+                "each of H heads has a T x T matrix.",
+            ),
+            (
+                "NO-MASK",
+                L * (5 * wide + c.H * head),
+                "the mask is missing",
+                "the softmax alone",
+                "masked_fill's gradient is 0 where the mask is set: it is kept.",
+            ),
+            (
+                "MASK-WIDE",
+                L * (5 * wide + c.H * head + 4 * mask),
+                "the mask has bytes, not floats",
+                "4 bytes an entry",
+                "the dtype of the mask: torch.bool.",
+            ),
+            (
+                "MASK-WIDE",
+                L * (5 * wide + c.H * head + c.B * c.H * mask),
+                "the mask is counted for every head and row",
+                "B H T T entries",
+                "one (T, T) mask broadcasts over all.",
+            ),
+            (
+                "SCORES",
+                L * (5 * wide + 2 * c.H * head + mask),
+                "scores and softmax are both counted",
+                "8 B H T T bytes",
+                "the softmax's gradient needs its output, not its input.",
+            ),
+            (
+                "INPUT-TWICE",
+                L * (7 * wide + c.H * head + mask),
+                "the input is counted for q, k and v each",
+                "7 N D",
+                "what storage do the three projections share?",
+            ),
+        ],
+    )
 
 
 def mlp(subject: Subject, draw: Draw) -> None:
@@ -146,15 +281,43 @@ def mlp(subject: Subject, draw: Draw) -> None:
     wide, hidden, L = 4 * c.N * c.D, 4 * c.N * c.F, c.L
     look = "write the gradient of silu(g) * u, then of down_proj: which factors occur?"
     right = L * (wide + 4 * hidden)
-    c.expect("mlp", right, right // c.B, L * 3 * c.D * c.F, [
-        ("THREE-HIDDEN", L * (wide + 3 * hidden), "one hidden tensor is missing", "3 N F", look),
-        ("THREE-HIDDEN", L * (wide + 2 * hidden), "two hidden tensors are missing", "2 N F", look),
-        ("INPUT-TWICE", L * (2 * wide + 4 * hidden), "the input is counted for gate and up", "2 N D",
-         "what storage do gate_proj and up_proj share?"),
-        ("NO-INPUT", L * 4 * hidden, "the input is missing", "4 N F alone",
-         "what does the weight gradient of gate_proj need?"),
-        ("FIVE-HIDDEN", L * (wide + 5 * hidden), "one hidden tensor too many", "5 N F", look),
-    ])  # fmt: skip
+    c.expect(
+        "mlp",
+        right,
+        right // c.B,
+        L * 3 * c.D * c.F,
+        [
+            (
+                "THREE-HIDDEN",
+                L * (wide + 3 * hidden),
+                "one hidden tensor is missing",
+                "3 N F",
+                look,
+            ),
+            (
+                "THREE-HIDDEN",
+                L * (wide + 2 * hidden),
+                "two hidden tensors are missing",
+                "2 N F",
+                look,
+            ),
+            (
+                "INPUT-TWICE",
+                L * (2 * wide + 4 * hidden),
+                "the input is counted for gate and up",
+                "2 N D",
+                "what storage do gate_proj and up_proj share?",
+            ),
+            (
+                "NO-INPUT",
+                L * 4 * hidden,
+                "the input is missing",
+                "4 N F alone",
+                "what does the weight gradient of gate_proj need?",
+            ),
+            ("FIVE-HIDDEN", L * (wide + 5 * hidden), "one hidden tensor too many", "5 N F", look),
+        ],
+    )
 
 
 def head(subject: Subject, draw: Draw) -> None:
@@ -162,17 +325,43 @@ def head(subject: Subject, draw: Draw) -> None:
     c = Case(subject, draw)
     wide, logits = 4 * c.N * c.D, 4 * c.N * c.V
     look = "the gradient of the loss is softmax - one-hot: what is it computed from?"
-    c.expect("head", wide + logits, (wide + logits) // c.B, c.D * c.V, [
-        ("NO-LOGSOFTMAX", wide, "the log-softmax is missing", "N D alone", look),
-        ("NO-INPUT", logits, "the head's input is missing", "N V alone",
-         "what does the head's weight gradient need?"),
-        ("LOGITS-TWICE", wide + 2 * logits, "logits and log-softmax are both counted", "2 N V",
-         "the gradient is made from one of the two."),
-        ("LAST-TOKEN", wide + logits // c.T, "one position's logits are counted", "B V numbers",
-         "in training every position predicts."),
-        ("LAYERS", c.L * (wide + logits), "the head is counted for every layer", "L heads",
-         "a model has one head."),
-    ])  # fmt: skip
+    c.expect(
+        "head",
+        wide + logits,
+        (wide + logits) // c.B,
+        c.D * c.V,
+        [
+            ("NO-LOGSOFTMAX", wide, "the log-softmax is missing", "N D alone", look),
+            (
+                "NO-INPUT",
+                logits,
+                "the head's input is missing",
+                "N V alone",
+                "what does the head's weight gradient need?",
+            ),
+            (
+                "LOGITS-TWICE",
+                wide + 2 * logits,
+                "logits and log-softmax are both counted",
+                "2 N V",
+                "the gradient is made from one of the two.",
+            ),
+            (
+                "LAST-TOKEN",
+                wide + logits // c.T,
+                "one position's logits are counted",
+                "B V numbers",
+                "in training every position predicts.",
+            ),
+            (
+                "LAYERS",
+                c.L * (wide + logits),
+                "the head is counted for every layer",
+                "L heads",
+                "a model has one head.",
+            ),
+        ],
+    )
 
 
 def sixteen_bits(subject: Subject, draw: Draw) -> None:
@@ -180,32 +369,100 @@ def sixteen_bits(subject: Subject, draw: Draw) -> None:
     c = Case(subject, draw, fast=False, size=2)
     N, D, V, L = c.N, c.D, c.V, c.L
     where = "the docstring: what is in float32 there?"
-    c.expect("head", 2 * N * D + 4 * N * V, (2 * N * D + 4 * N * V) // c.B, D * V, [
-        ("LOGITS-16", 2 * N * D + 2 * N * V, "the log-softmax is counted in 16 bits", "2 N V bytes",
-         where),
-        ("LOGITS-16", 2 * N * D + 6 * N * V, "the 16-bit logits are counted as well", "6 N V bytes",
-         "float() makes the copy that is kept; who needs the other?"),
-        ("DTYPE", 4 * N * D + 4 * N * V, "the dtype has no effect", "4 bytes everywhere",
-         "`dtype_bytes`."),
-    ])  # fmt: skip
+    c.expect(
+        "head",
+        2 * N * D + 4 * N * V,
+        (2 * N * D + 4 * N * V) // c.B,
+        D * V,
+        [
+            (
+                "LOGITS-16",
+                2 * N * D + 2 * N * V,
+                "the log-softmax is counted in 16 bits",
+                "2 N V bytes",
+                where,
+            ),
+            (
+                "LOGITS-16",
+                2 * N * D + 6 * N * V,
+                "the 16-bit logits are counted as well",
+                "6 N V bytes",
+                "float() makes the copy that is kept; who needs the other?",
+            ),
+            (
+                "DTYPE",
+                4 * N * D + 4 * N * V,
+                "the dtype has no effect",
+                "4 bytes everywhere",
+                "`dtype_bytes`.",
+            ),
+        ],
+    )
     n, one = 2 * L + 1, 4 * (2 * N * D + N)
-    c.expect("norms", n * (one + 4 * D), n * (one // c.B + 4 * D), n * D, [
-        *(("NORM-16", n * (kept + gain), "the norms are counted in 16 bits", "2 bytes a number", where)
-          for kept in (one // 2, 2 * (2 * N * D + 2 * N)) for gain in (0, 2 * D, 4 * D)),
-        ("NORM-GAIN", n * one, "the float32 copy of the gain is missing", "the value of float32", where),
-    ])  # fmt: skip
+    c.expect(
+        "norms",
+        n * (one + 4 * D),
+        n * (one // c.B + 4 * D),
+        n * D,
+        [
+            *(
+                (
+                    "NORM-16",
+                    n * (kept + gain),
+                    "the norms are counted in 16 bits",
+                    "2 bytes a number",
+                    where,
+                )
+                for kept in (one // 2, 2 * (2 * N * D + 2 * N))
+                for gain in (0, 2 * D, 4 * D)
+            ),
+            (
+                "NORM-GAIN",
+                n * one,
+                "the float32 copy of the gain is missing",
+                "the value of float32",
+                where,
+            ),
+        ],
+    )
     square, mask, wide = c.B * c.H * c.T**2, c.T**2, 2 * N * D
-    c.expect("attention", L * (5 * wide + 6 * square + mask), L * ((5 * wide + 6 * square) // c.B + mask),
-             L * 4 * D * D, [
-        ("SOFTMAX-16", L * (5 * wide + 2 * square + mask), "the softmax is counted in 16 bits alone",
-         "2 bytes an entry", where),
-        ("SOFTMAX-16", L * (5 * wide + 4 * square + mask), "the softmax is counted once",
-         "4 bytes an entry", "softmax keeps its output; the product with v keeps what it was given."),
-    ])  # fmt: skip
-    c.expect("mlp", L * (wide + 8 * N * c.F), L * (wide + 8 * N * c.F) // c.B, L * 3 * D * c.F, [
-        ("DTYPE", L * (4 * N * D + 16 * N * c.F), "the dtype has no effect", "4 bytes everywhere",
-         "`dtype_bytes`."),
-    ])  # fmt: skip
+    c.expect(
+        "attention",
+        L * (5 * wide + 6 * square + mask),
+        L * ((5 * wide + 6 * square) // c.B + mask),
+        L * 4 * D * D,
+        [
+            (
+                "SOFTMAX-16",
+                L * (5 * wide + 2 * square + mask),
+                "the softmax is counted in 16 bits alone",
+                "2 bytes an entry",
+                where,
+            ),
+            (
+                "SOFTMAX-16",
+                L * (5 * wide + 4 * square + mask),
+                "the softmax is counted once",
+                "4 bytes an entry",
+                "softmax keeps its output; the product with v keeps what it was given.",
+            ),
+        ],
+    )
+    c.expect(
+        "mlp",
+        L * (wide + 8 * N * c.F),
+        L * (wide + 8 * N * c.F) // c.B,
+        L * 3 * D * c.F,
+        [
+            (
+                "DTYPE",
+                L * (4 * N * D + 16 * N * c.F),
+                "the dtype has no effect",
+                "4 bytes everywhere",
+                "`dtype_bytes`.",
+            ),
+        ],
+    )
 
 
 def as_autograd_counts(subject: Subject, draw: Draw) -> None:
@@ -221,18 +478,34 @@ def as_autograd_counts(subject: Subject, draw: Draw) -> None:
 def _four_ints(out: Any, tried: str) -> dict[str, int]:
     """`out`, if it is a dict of the four parts with whole numbers."""
     if out is None:
-        raise Wrong("NONE", "the answer returned None", tried=tried, expected="a dict of four numbers",
-                    got="None", look="the last line: is there a `return`?")  # fmt: skip
+        raise Wrong(
+            "NONE",
+            "the answer returned None",
+            tried=tried,
+            expected="a dict of four numbers",
+            got="None",
+            look="the last line: is there a `return`?",
+        )
     if not isinstance(out, dict) or set(out) != set(PARTS):
         got = f"keys {sorted(map(str, out))}" if isinstance(out, dict) else type(out).__name__
-        raise Wrong("ACT-PARTS", "the result is not the four parts by name", tried=tried,
-                    expected='a dict with "norms", "attention", "mlp" and "head"', got=got[:76],
-                    look="the first line of the docstring.")  # fmt: skip
+        raise Wrong(
+            "ACT-PARTS",
+            "the result is not the four parts by name",
+            tried=tried,
+            expected='a dict with "norms", "attention", "mlp" and "head"',
+            got=got[:76],
+            look="the first line of the docstring.",
+        )
     for part in PARTS:
         if isinstance(out[part], bool) or not isinstance(out[part], int):
-            raise Wrong("TYPE", f"{part} is a {type(out[part]).__name__}", tried=tried,
-                        expected="a whole number of bytes, an int", got=f"{out[part]!r}"[:60],
-                        look="`/` makes a float, `//` keeps an int.")  # fmt: skip
+            raise Wrong(
+                "TYPE",
+                f"{part} is a {type(out[part]).__name__}",
+                tried=tried,
+                expected="a whole number of bytes, an int",
+                got=f"{out[part]!r}"[:60],
+                look="`/` makes a float, `//` keeps an int.",
+            )
     return out
 
 

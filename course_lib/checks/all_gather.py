@@ -39,13 +39,22 @@ def order(subject: Subject, draw: Draw) -> None:
 def _refuse_other_shapes(value: object, R: int, tried: str) -> None:
     facts = dict(tried=tried, expected=f"one tensor of shape ({R * ROWS},)")
     if isinstance(value, (list, tuple)):
-        raise Wrong("TYPE", f"the answer returned a {type(value).__name__}", **facts,
-                    got=f"a {type(value).__name__} of {len(value)}",
-                    look="what puts the shards one behind the other.")  # fmt: skip
+        raise Wrong(
+            "TYPE",
+            f"the answer returned a {type(value).__name__}",
+            **facts,
+            got=f"a {type(value).__name__} of {len(value)}",
+            look="what puts the shards one behind the other.",
+        )
     if isinstance(value, Tensor) and tuple(value.shape) == (R, ROWS):
-        raise Wrong("GATHER-STACKED", "the shards stand in a dimension of their own", **facts,
-                    got=f"shape {tuple(value.shape)}", fits="`stack` in place of `cat`.",
-                    look="the shape that the docstring promises.")  # fmt: skip
+        raise Wrong(
+            "GATHER-STACKED",
+            "the shards stand in a dimension of their own",
+            **facts,
+            got=f"shape {tuple(value.shape)}",
+            fits="`stack` in place of `cat`.",
+            look="the shape that the docstring promises.",
+        )
 
 
 def _one_tensor(value: object, shape: tuple[int, ...], dtype: torch.dtype, tried: str) -> None:
@@ -57,30 +66,55 @@ def _one_tensor(value: object, shape: tuple[int, ...], dtype: torch.dtype, tried
 def _named(done: Done, rank: int, shards: Sequence[Tensor], tried: str) -> Wrong:
     R, places = len(shards), done.value.view(len(shards), ROWS)
     whose = [next((r for r, s in enumerate(shards) if torch.equal(p, s)), None) for p in places]
-    facts = dict(tried=tried, expected=f"rank {rank}: {vector(torch.cat(shards))}",
-                 got=f"rank {rank}: {vector(done.value)}")  # fmt: skip
+    facts = dict(
+        tried=tried,
+        expected=f"rank {rank}: {vector(torch.cat(shards))}",
+        got=f"rank {rank}: {vector(done.value)}",
+    )
     names = [name for name, _ in done.seen]
     if not names:
         return Wrong("RING-ALONE", "nothing is exchanged", look="`pass_on`.", **facts)
     if set(names) <= {"send", "recv"} and len(done.sends) < R - 1:
-        return Wrong("RING-STEPS", f"a place stays empty on rank {rank}", **facts,
-                     fits=f"steps made by rank {rank}: {len(done.sends)}.",
-                     look="how many shards arrive at a rank.", preset="ring:steps")  # fmt: skip
+        return Wrong(
+            "RING-STEPS",
+            f"a place stays empty on rank {rank}",
+            **facts,
+            fits=f"steps made by rank {rank}: {len(done.sends)}.",
+            look="how many shards arrive at a rank.",
+            preset="ring:steps",
+        )
     if whose == [(rank - i) % R for i in range(R)]:
-        return Wrong("GATHER-ARRIVAL", "the shards stand in the order in which they arrive", **facts,
-                     fits=f"rank {rank}'s own first, then that of the rank before it.",
-                     hides="the order differs by rank: each holds another tensor.",
-                     look="whose shard it is that arrives in step s.", preset="ring:arrival")  # fmt: skip
+        return Wrong(
+            "GATHER-ARRIVAL",
+            "the shards stand in the order in which they arrive",
+            **facts,
+            fits=f"rank {rank}'s own first, then that of the rank before it.",
+            hides="the order differs by rank: each holds another tensor.",
+            look="whose shard it is that arrives in step s.",
+            preset="ring:arrival",
+        )
     if sorted(w for w in whose if w is not None) == list(range(R)):
-        return Wrong("GATHER-ORDER", "the shards stand in another order", **facts,
-                     fits=f"places with the shards of ranks {', '.join(map(str, whose))}.",
-                     look="the place of the shard that arrives in step s.")  # fmt: skip
+        return Wrong(
+            "GATHER-ORDER",
+            "the shards stand in another order",
+            **facts,
+            fits=f"places with the shards of ranks {', '.join(map(str, whose))}.",
+            look="the place of the shard that arrives in step s.",
+        )
     if (rank - 1) % R in [w for i, w in enumerate(whose) if w != i]:
-        return Wrong("GATHER-REPEATS", "a shard stands in more than one place", **facts,
-                     fits="the own shard sent in every step, not what arrived last.",
-                     look="what is passed on from the second step on.")  # fmt: skip
-    return Wrong("OTHER", "some places hold other numbers", **facts,
-                 look="one place at a time: who writes it, in which step.")  # fmt: skip
+        return Wrong(
+            "GATHER-REPEATS",
+            "a shard stands in more than one place",
+            **facts,
+            fits="the own shard sent in every step, not what arrived last.",
+            look="what is passed on from the second step on.",
+        )
+    return Wrong(
+        "OTHER",
+        "some places hold other numbers",
+        **facts,
+        look="one place at a time: who writes it, in which step.",
+    )
 
 
 def cost(subject: Subject, draw: Draw) -> None:
@@ -97,9 +131,11 @@ def cost(subject: Subject, draw: Draw) -> None:
 def numbers(subject: Subject, draw: Draw) -> None:
     """Two ranks: rows of several numbers, int64, bfloat16; to the bit, for nothing is added."""
     n = draw.size(3, 4, 5)
-    cases = [[draw.randn(n, 2, 3) for _ in range(2)],
-             [draw.randint(0, 2**60, (n,)) for _ in range(2)],
-             [draw.randn(n, dtype=torch.bfloat16) for _ in range(2)]]  # fmt: skip
+    cases = [
+        [draw.randn(n, 2, 3) for _ in range(2)],
+        [draw.randint(0, 2**60, (n,)) for _ in range(2)],
+        [draw.randn(n, dtype=torch.bfloat16) for _ in range(2)],
+    ]
     found = ring.on_ranks(subject, list(zip(*cases, strict=True)))
     for shards, done in zip(cases, found, strict=True):
         x = shards[0]
@@ -112,9 +148,14 @@ def _all_equal(done: Sequence[Done], shards: Sequence[Tensor], tried: str) -> No
     for rank, d in enumerate(done):
         expect.tensor(d.value, shape=whole.shape, dtype=whole.dtype, tried=tried)
         if not torch.equal(d.value, whole):
-            raise Wrong("OTHER", f"rank {rank} has other numbers", tried=tried,
-                        expected=vector(whole.flatten(), 3), got=vector(d.value.flatten(), 3),
-                        look="the place of each shard, and the dtype on the way.")  # fmt: skip
+            raise Wrong(
+                "OTHER",
+                f"rank {rank} has other numbers",
+                tried=tried,
+                expected=vector(whole.flatten(), 3),
+                got=vector(d.value.flatten(), 3),
+                look="the place of each shard, and the dtype on the way.",
+            )
 
 
 def groups(subject: Subject, draw: Draw) -> None:
@@ -131,8 +172,14 @@ def alone(subject: Subject, draw: Draw) -> None:
     x = draw.randn(4)
     (done,) = ring.on_ranks(subject, [[x]])
     expect.tensor(done[0].value, shape=(4,), dtype=torch.float32, tried="one rank, 4 numbers")
-    expect.values(done[0].value, x, rtol=0, atol=0, tried="one rank, 4 numbers",
-                  look="what the loop does when there is nobody to send to.")  # fmt: skip
+    expect.values(
+        done[0].value,
+        x,
+        rtol=0,
+        atol=0,
+        tried="one rank, 4 numbers",
+        look="what the loop does when there is nobody to send to.",
+    )
     ring.refuse_changed(done, "one rank, 4 numbers")
 
 
@@ -140,9 +187,14 @@ def refusal(subject: Subject, draw: Draw) -> None:
     """A single number has no dim 0 to stand behind another."""
 
     def wrong(got: str) -> Wrong:
-        return Wrong("GATHER-NUMBER", "a single number is not refused with ValueError", got=got,
-                     tried="one rank, a shard of shape ()", expected="ValueError",
-                     look="the last sentence of the docstring.")  # fmt: skip
+        return Wrong(
+            "GATHER-NUMBER",
+            "a single number is not refused with ValueError",
+            got=got,
+            tried="one rank, a shard of shape ()",
+            expected="ValueError",
+            look="the last sentence of the docstring.",
+        )
 
     ring.refuses(subject, [torch.tensor(1.0)], wrong)
 

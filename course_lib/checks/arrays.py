@@ -15,15 +15,32 @@ Known = tuple[str, Any, str, str, str]
 def array(out: Any, *, shape: tuple[int, ...] | None, tried: str = "") -> np.ndarray:
     """`out`, if it is an array of that shape; `shape` None asks for one dimension."""
     if out is None:
-        raise Wrong("NONE", "the answer returned None", tried=tried, expected="a NumPy array",
-                    got="None", look="the last line: is there a `return`?")  # fmt: skip
+        raise Wrong(
+            "NONE",
+            "the answer returned None",
+            tried=tried,
+            expected="a NumPy array",
+            got="None",
+            look="the last line: is there a `return`?",
+        )
     if not isinstance(out, np.ndarray):
-        raise Wrong("TYPE", f"the answer returned a {type(out).__name__}", tried=tried,
-                    expected="a NumPy array", got=named(out), look="what stands after `return`.")  # fmt: skip
+        raise Wrong(
+            "TYPE",
+            f"the answer returned a {type(out).__name__}",
+            tried=tried,
+            expected="a NumPy array",
+            got=named(out),
+            look="what stands after `return`.",
+        )
     if out.ndim != 1 or (shape is not None and out.shape != shape):
-        raise Wrong("SHAPE", "the shape is another one", tried=tried, got=f"shape {out.shape}",
-                    expected=f"shape {shape or 'of one dimension: one row of ids'}",
-                    look="how the parts are joined, or cut.")  # fmt: skip
+        raise Wrong(
+            "SHAPE",
+            "the shape is another one",
+            tried=tried,
+            got=f"shape {out.shape}",
+            expected=f"shape {shape or 'of one dimension: one row of ids'}",
+            look="how the parts are joined, or cut.",
+        )
     return out
 
 
@@ -39,8 +56,9 @@ def compare(out: Any, reference: list[int], known: list[Known], *, tried: str) -
     raise Wrong("OTHER", "the ids differ", look="one document at a time.", **facts)
 
 
-def refused(call: Callable[[], Any], code: str, finding: str, *, tried: str, fits: str,
-             look: str) -> None:  # fmt: skip
+def refused(
+    call: Callable[[], Any], code: str, finding: str, *, tried: str, fits: str, look: str
+) -> None:
     """The call raises ValueError; `code`, or `code`-ERROR when it raises something else."""
     facts = dict(tried=tried, expected="a ValueError", look=look)
     try:
@@ -48,8 +66,9 @@ def refused(call: Callable[[], Any], code: str, finding: str, *, tried: str, fit
     except AnswerError as failure:
         if isinstance(failure.error, ValueError):
             return
-        raise Wrong(f"{code}-ERROR", "refused with another error", got=said(failure),
-                    **facts) from None  # fmt: skip
+        raise Wrong(
+            f"{code}-ERROR", "refused with another error", got=said(failure), **facts
+        ) from None
     raise Wrong(code, finding, got=named(out), fits=fits, **facts)
 
 

@@ -24,7 +24,7 @@ from course_lib.checks.masks import (
     slope,
     small,
     weights_of,
-)  # fmt: skip
+)
 from course_lib.checks.report import Wrong, number, vector
 from course_lib.checks.subject import Subject
 from course_lib.checks.suite import Draw, Suite

@@ -24,8 +24,17 @@ SUM_16 = 0.006
 class Case:
     """Inputs, the answer's three results, and torch's on the whole matrix."""
 
-    def __init__(self, subject: Subject, draw: Draw, chunk: int, *, N: int = 12, ignored=(),
-                 dtype: torch.dtype = torch.float32, scale: float = 1.0):  # fmt: skip
+    def __init__(
+        self,
+        subject: Subject,
+        draw: Draw,
+        chunk: int,
+        *,
+        N: int = 12,
+        ignored=(),
+        dtype: torch.dtype = torch.float32,
+        scale: float = 1.0,
+    ):
         V, D = draw.size(9, 11), draw.size(5, 6)
         self.x, self.weight = draw.randn(N, D, dtype=dtype), scale * draw.randn(V, D, dtype=dtype)
         self.targets = draw.randint(0, V, (N,))
@@ -44,8 +53,14 @@ class Case:
     def _three(self, out: Any) -> list[Tensor]:
         if not isinstance(out, (tuple, list)) or len(out) != 3:
             got = f"{len(out)} values" if isinstance(out, (tuple, list)) else type(out).__name__
-            raise Wrong("CHUNK-TRIPLE", "the answer did not return three tensors", tried=self.tried,
-                        expected="(loss, dx, dweight)", got=got, look="the last line.")  # fmt: skip
+            raise Wrong(
+                "CHUNK-TRIPLE",
+                "the answer did not return three tensors",
+                tried=self.tried,
+                expected="(loss, dx, dweight)",
+                got=got,
+                look="the last line.",
+            )
         for name, x, like in zip(
             ("loss", "dx", "dweight"), out, (None, self.x, self.weight), strict=True
         ):
@@ -54,15 +69,21 @@ class Case:
             if empty and tuple(x.shape) == tuple(shape) and bool((~self.counts).any()):
                 raise self._empty(name)
             # rows of a gradient that nobody wrote hold anything, nan too: the loss comes first
-            expect.tensor(x, shape=shape, dtype=dtype, tried=f"{name}: {self.tried}",
-                          finite=name == "loss")  # fmt: skip
+            expect.tensor(
+                x, shape=shape, dtype=dtype, tried=f"{name}: {self.tried}", finite=name == "loss"
+            )
         return list(out)
 
     def _empty(self, name: str) -> Wrong:
-        return Wrong("CHUNK-EMPTY", f"{name} is nan: one chunk counts no target", tried=self.tried,
-                     expected="finite: other chunks count targets", got="nan",
-                     fits="0 / 0: a chunk divided by its own count.",
-                     look="what a chunk's sum is divided by.")  # fmt: skip
+        return Wrong(
+            "CHUNK-EMPTY",
+            f"{name} is nan: one chunk counts no target",
+            tried=self.tried,
+            expected="finite: other chunks count targets",
+            got="nan",
+            fits="0 / 0: a chunk divided by its own count.",
+            look="what a chunk's sum is divided by.",
+        )
 
     def mean(self, rows) -> float:
         """The mean loss of some tokens, in float64."""
@@ -77,9 +98,16 @@ class Case:
 
     def expect_loss(self, patterns: list[Pattern]) -> None:
         """The loss is torch's."""
-        expect.values(self.found[0].view(1), torch.tensor([self.loss]), patterns, rtol=RTOL, atol=1e-5,
-                      tried=f"loss: {self.tried}", finding="the loss differs",
-                      look="what is summed, and what the sum is divided by.")  # fmt: skip
+        expect.values(
+            self.found[0].view(1),
+            torch.tensor([self.loss]),
+            patterns,
+            rtol=RTOL,
+            atol=1e-5,
+            tried=f"loss: {self.tried}",
+            finding="the loss differs",
+            look="what is summed, and what the sum is divided by.",
+        )
 
     def expect_gradients(self, patterns) -> None:
         """dx and dweight are torch's. `patterns(dlogits -> gradient)` gives the known mistakes."""
@@ -93,22 +121,46 @@ class Case:
             ),
         ):
             expect.not_finite(found, tried=f"{name}: {self.tried}")
-            expect.values(found, right.float(), patterns(through), rtol=RTOL, atol=ATOL,
-                          tried=f"{name}: {self.tried}", finding=f"{name} differs",
-                          look="softmax - one-hot, divided by the count, then the two products.")  # fmt: skip
+            expect.values(
+                found,
+                right.float(),
+                patterns(through),
+                rtol=RTOL,
+                atol=ATOL,
+                tried=f"{name}: {self.tried}",
+                finding=f"{name} differs",
+                look="softmax - one-hot, divided by the count, then the two products.",
+            )
 
 
 def one_chunk(subject: Subject, draw: Draw) -> None:
     """All tokens in one chunk: the usual loss."""
     c = Case(subject, draw, 64)
-    c.expect_loss([
-        Pattern(code="CHUNK-SUM", value=12 * c.loss, finding="the loss is a sum",
-                fits="12 times the mean.", look="the number of targets that count."),
-        Pattern(code="CHUNK-SIGN", value=-c.loss, finding="the loss has the wrong sign",
-                fits="minus the loss.", look="a log-probability is negative."),
-        Pattern(code="CHUNK-BY-CHUNK", value=12 * c.loss / 64, finding="the loss is divided by the chunk",
-                fits="the sum over 64, not over the 12 targets.", look="what the sum is divided by."),
-    ])  # fmt: skip
+    c.expect_loss(
+        [
+            Pattern(
+                code="CHUNK-SUM",
+                value=12 * c.loss,
+                finding="the loss is a sum",
+                fits="12 times the mean.",
+                look="the number of targets that count.",
+            ),
+            Pattern(
+                code="CHUNK-SIGN",
+                value=-c.loss,
+                finding="the loss has the wrong sign",
+                fits="minus the loss.",
+                look="a log-probability is negative.",
+            ),
+            Pattern(
+                code="CHUNK-BY-CHUNK",
+                value=12 * c.loss / 64,
+                finding="the loss is divided by the chunk",
+                fits="the sum over 64, not over the 12 targets.",
+                look="what the sum is divided by.",
+            ),
+        ]
+    )
 
 
 def any_chunk(subject: Subject, draw: Draw) -> None:
@@ -116,24 +168,52 @@ def any_chunk(subject: Subject, draw: Draw) -> None:
     for chunk in (5, 1):
         c = Case(subject, draw, chunk)
         parts = [c.mean(slice(at, at + chunk)) for at in range(0, 12, chunk)]
-        c.expect_loss([
-            Pattern(code="CHUNK-MEANS", value=sum(parts) / len(parts), finding="it is a mean of chunk means",
+        c.expect_loss(
+            [
+                Pattern(
+                    code="CHUNK-MEANS",
+                    value=sum(parts) / len(parts),
+                    finding="it is a mean of chunk means",
                     fits="the mean of each chunk, averaged: the short last chunk weighs as much.",
-                    look="what each chunk's sum is divided by."),
-            Pattern(code="CHUNK-MEANS", value=sum(parts), finding="each chunk is divided by its own count",
-                    fits="the sum of the chunks' means.", look="what each chunk's sum is divided by."),
-            Pattern(code="CHUNK-REST", value=c.mean(slice(0, 12 // chunk * chunk)),
-                    finding="the last, shorter chunk is left out", fits="10 of 12 tokens.",
-                    look="how many chunks there are."),
-            Pattern(code="CHUNK-REST", value=c.mean(slice(0, 10)) * 10 / 12,
-                    finding="the last, shorter chunk is left out", fits="the sum of 10 of 12 tokens.",
-                    look="how many chunks there are."),
-            Pattern(code="CHUNK-LAST", value=parts[-1], finding="only the last chunk is left in the loss",
-                    fits="its mean.", look="`=` and `+=` in the loop."),
-            Pattern(code="CHUNK-LAST", value=parts[-1] * (12 % chunk or chunk) / 12,
+                    look="what each chunk's sum is divided by.",
+                ),
+                Pattern(
+                    code="CHUNK-MEANS",
+                    value=sum(parts),
+                    finding="each chunk is divided by its own count",
+                    fits="the sum of the chunks' means.",
+                    look="what each chunk's sum is divided by.",
+                ),
+                Pattern(
+                    code="CHUNK-REST",
+                    value=c.mean(slice(0, 12 // chunk * chunk)),
+                    finding="the last, shorter chunk is left out",
+                    fits="10 of 12 tokens.",
+                    look="how many chunks there are.",
+                ),
+                Pattern(
+                    code="CHUNK-REST",
+                    value=c.mean(slice(0, 10)) * 10 / 12,
+                    finding="the last, shorter chunk is left out",
+                    fits="the sum of 10 of 12 tokens.",
+                    look="how many chunks there are.",
+                ),
+                Pattern(
+                    code="CHUNK-LAST",
+                    value=parts[-1],
                     finding="only the last chunk is left in the loss",
-                    fits="its share of the sum.", look="`=` and `+=` in the loop."),
-        ])  # fmt: skip
+                    fits="its mean.",
+                    look="`=` and `+=` in the loop.",
+                ),
+                Pattern(
+                    code="CHUNK-LAST",
+                    value=parts[-1] * (12 % chunk or chunk) / 12,
+                    finding="only the last chunk is left in the loss",
+                    fits="its share of the sum.",
+                    look="`=` and `+=` in the loop.",
+                ),
+            ]
+        )
 
 
 def gradients(subject: Subject, draw: Draw) -> None:
@@ -146,23 +226,58 @@ def gradients(subject: Subject, draw: Draw) -> None:
 
     def patterns(through):
         return [
-            Pattern(code=f"CHUNK-{code}", value=through(d), finding=f"the gradient {finding}",
-                    fits=f"{fits}.", look=look)
-            for code, d, finding, fits, look in (
-                ("NO-ONE-HOT", soft * share, "lacks the one-hot", "softmax alone",
-                 "the derivative by the target's own logit: what is subtracted there?"),
-                ("GRAD-SIGN", (hot - soft) * share, "points the other way", "one-hot - softmax",
-                 "the sign of the target's entry."),
-                ("GRAD-SUM", soft - hot, "is that of the sum", "12 times the mean's",
-                 "the loss is divided by a count; its gradient too."),
-                ("GRAD-MEANS", (soft - hot) / sizes, "is divided by each chunk's own count",
-                 "the sum of the chunks' means", "what each chunk is divided by."),
-                ("GRAD-MEANS", (soft - hot) / sizes / 3, "is divided by each chunk's own count",
-                 "the mean of the chunks' means", "what each chunk is divided by."),
-                ("LAST", (soft - hot) * share * last, "holds the last chunk alone", "tokens 10 and 11",
-                 "`=` and `+=` in the loop."),
+            Pattern(
+                code=f"CHUNK-{code}",
+                value=through(d),
+                finding=f"the gradient {finding}",
+                fits=f"{fits}.",
+                look=look,
             )
-        ]  # fmt: skip
+            for code, d, finding, fits, look in (
+                (
+                    "NO-ONE-HOT",
+                    soft * share,
+                    "lacks the one-hot",
+                    "softmax alone",
+                    "the derivative by the target's own logit: what is subtracted there?",
+                ),
+                (
+                    "GRAD-SIGN",
+                    (hot - soft) * share,
+                    "points the other way",
+                    "one-hot - softmax",
+                    "the sign of the target's entry.",
+                ),
+                (
+                    "GRAD-SUM",
+                    soft - hot,
+                    "is that of the sum",
+                    "12 times the mean's",
+                    "the loss is divided by a count; its gradient too.",
+                ),
+                (
+                    "GRAD-MEANS",
+                    (soft - hot) / sizes,
+                    "is divided by each chunk's own count",
+                    "the sum of the chunks' means",
+                    "what each chunk is divided by.",
+                ),
+                (
+                    "GRAD-MEANS",
+                    (soft - hot) / sizes / 3,
+                    "is divided by each chunk's own count",
+                    "the mean of the chunks' means",
+                    "what each chunk is divided by.",
+                ),
+                (
+                    "LAST",
+                    (soft - hot) * share * last,
+                    "holds the last chunk alone",
+                    "tokens 10 and 11",
+                    "`=` and `+=` in the loop.",
+                ),
+            )
+        ]
 
     c.expect_gradients(patterns)
 
@@ -179,38 +294,93 @@ def ignored(subject: Subject, draw: Draw) -> None:
         )  # -100 as an index: from the end
         per = [c.mean(slice(a, a + 5)) for a in (0, 5, 10) if c.counts[a : a + 5].any()]
         n = int(c.counts.sum())
-        c.expect_loss([
-            Pattern(code=f"CHUNK-{code}", value=float(value), finding=finding, fits=f"{fits}.", look=look)
-            for code, value, finding, fits, look in (
-                ("IGNORED", zero.mean(), "ignored targets count", "-100 read as token 0, all 12 counted",
-                 "targets of IGNORED: in the sum, and in the count."),
-                ("IGNORED", zero.sum() / n, "ignored targets are in the sum", "-100 read as token 0",
-                 "targets of IGNORED in the sum."),
-                ("IGNORED", end, "ignored targets are in the sum", "-100 read from the end",
-                 "targets of IGNORED in the sum."),
-                ("COUNT-ALL", c.loss * n / 12, "ignored targets are in the count", "the sum over 12",
-                 "what the sum is divided by."),
-                ("MEANS", sum(per) / 3, "it is a mean of chunk means", "three means, averaged",
-                 "what each chunk's sum is divided by."),
-                ("MEANS", sum(per), "each chunk is divided by its own count", "the sum of the means",
-                 "what each chunk's sum is divided by."),
-            )
-        ])  # fmt: skip
+        c.expect_loss(
+            [
+                Pattern(
+                    code=f"CHUNK-{code}",
+                    value=float(value),
+                    finding=finding,
+                    fits=f"{fits}.",
+                    look=look,
+                )
+                for code, value, finding, fits, look in (
+                    (
+                        "IGNORED",
+                        zero.mean(),
+                        "ignored targets count",
+                        "-100 read as token 0, all 12 counted",
+                        "targets of IGNORED: in the sum, and in the count.",
+                    ),
+                    (
+                        "IGNORED",
+                        zero.sum() / n,
+                        "ignored targets are in the sum",
+                        "-100 read as token 0",
+                        "targets of IGNORED in the sum.",
+                    ),
+                    (
+                        "IGNORED",
+                        end,
+                        "ignored targets are in the sum",
+                        "-100 read from the end",
+                        "targets of IGNORED in the sum.",
+                    ),
+                    (
+                        "COUNT-ALL",
+                        c.loss * n / 12,
+                        "ignored targets are in the count",
+                        "the sum over 12",
+                        "what the sum is divided by.",
+                    ),
+                    (
+                        "MEANS",
+                        sum(per) / 3,
+                        "it is a mean of chunk means",
+                        "three means, averaged",
+                        "what each chunk's sum is divided by.",
+                    ),
+                    (
+                        "MEANS",
+                        sum(per),
+                        "each chunk is divided by its own count",
+                        "the sum of the means",
+                        "what each chunk's sum is divided by.",
+                    ),
+                )
+            ]
+        )
 
         def patterns(through, soft=soft, hot=hot, share=share, c=c, n=n):
             none = (~c.counts).double().unsqueeze(-1)
             return [
-                Pattern(code=f"CHUNK-{code}", value=through(d), finding=finding, fits=f"{fits}.",
-                        look="rows of the logits' gradient whose target is IGNORED.")
-                for code, d, finding, fits in (
-                    ("GRAD-IGNORED", (soft - hot) / n, "ignored targets pull at the weights",
-                     "-100 read as token 0"),
-                    ("GRAD-IGNORED", (soft - hot) * share + none * soft / n,
-                     "ignored targets pull at the weights", "softmax alone where nothing counts"),
-                    ("COUNT-ALL", (soft - hot) * share * n / 12, "ignored targets are in the count",
-                     "the gradient divided by 12"),
+                Pattern(
+                    code=f"CHUNK-{code}",
+                    value=through(d),
+                    finding=finding,
+                    fits=f"{fits}.",
+                    look="rows of the logits' gradient whose target is IGNORED.",
                 )
-            ]  # fmt: skip
+                for code, d, finding, fits in (
+                    (
+                        "GRAD-IGNORED",
+                        (soft - hot) / n,
+                        "ignored targets pull at the weights",
+                        "-100 read as token 0",
+                    ),
+                    (
+                        "GRAD-IGNORED",
+                        (soft - hot) * share + none * soft / n,
+                        "ignored targets pull at the weights",
+                        "softmax alone where nothing counts",
+                    ),
+                    (
+                        "COUNT-ALL",
+                        (soft - hot) * share * n / 12,
+                        "ignored targets are in the count",
+                        "the gradient divided by 12",
+                    ),
+                )
+            ]
 
         c.expect_gradients(patterns)
 
@@ -230,10 +400,15 @@ def sixteen_bits(subject: Subject, draw: Draw) -> None:
         if abs(found - right) > 1e-4 * right + 1e-5:
             narrow = -torch.log_softmax(logits.bfloat16(), -1)[0, target.item()].item()
             fits = "a log-softmax in 16 bits." if abs(found - narrow) < 1e-6 else ""
-            raise Wrong("CHUNK-16", "the loss is not taken in float32", fits=fits,
-                        tried="bfloat16, 1 token; logits that are exact in 16 bits",
-                        expected=f"{right:.6f}", got=f"{found:.6f}",
-                        look="where the logits become float32.")  # fmt: skip
+            raise Wrong(
+                "CHUNK-16",
+                "the loss is not taken in float32",
+                fits=fits,
+                tried="bfloat16, 1 token; logits that are exact in 16 bits",
+                expected=f"{right:.6f}",
+                got=f"{found:.6f}",
+                look="where the logits become float32.",
+            )
 
 
 def sum_over_chunks(subject: Subject, draw: Draw) -> None:
@@ -242,11 +417,15 @@ def sum_over_chunks(subject: Subject, draw: Draw) -> None:
     error = ((c.found[2].double() - c.gradients[1]).norm() / c.gradients[1].norm()).item()
     # gradients of logits rounded to 8 bits: 0.002 measured; a sum rounded 768 times: 0.015 and more
     if error > SUM_16:
-        raise Wrong("CHUNK-SUM-16", "dweight is far from exact", tried=f"bfloat16, {c.tried}",
-                    expected=f"within {SUM_16} of its length", got=f"{number(error)} of its length",
-                    fits="a sum over chunks whose every step is rounded to 8 bits."
-                    if error < 0.3 else "",
-                    look="the dtype of the tensor that dweight is added up in.")  # fmt: skip
+        raise Wrong(
+            "CHUNK-SUM-16",
+            "dweight is far from exact",
+            tried=f"bfloat16, {c.tried}",
+            expected=f"within {SUM_16} of its length",
+            got=f"{number(error)} of its length",
+            fits="a sum over chunks whose every step is rounded to 8 bits." if error < 0.3 else "",
+            look="the dtype of the tensor that dweight is added up in.",
+        )
 
 
 def one_chunk_of_logits(subject: Subject, draw: Draw) -> None:
@@ -257,21 +436,32 @@ def one_chunk_of_logits(subject: Subject, draw: Draw) -> None:
     whole = 4 * N * V
     # one chunk is 1/32 of all logits: six copies of it, gradients and int64 one-hots stay below a half
     if peak > whole / 2:
-        raise Wrong("CHUNK-ALL-LOGITS", "logits of more than one chunk are held",
-                    tried=f"{N} tokens, chunk {chunk}, V {V}",
-                    expected=f"well below {whole // 2:,} bytes: one chunk's logits are {4 * chunk * V:,}",
-                    got=f"{peak:,} bytes at the most", fits="all logits are there at one time."
-                    if peak < 8 * whole else "", look="what is made before the loop, and what a list keeps.",
-                    preset="activations:logits")  # fmt: skip
+        raise Wrong(
+            "CHUNK-ALL-LOGITS",
+            "logits of more than one chunk are held",
+            tried=f"{N} tokens, chunk {chunk}, V {V}",
+            expected=f"well below {whole // 2:,} bytes: one chunk's logits are {4 * chunk * V:,}",
+            got=f"{peak:,} bytes at the most",
+            fits="all logits are there at one time." if peak < 8 * whole else "",
+            look="what is made before the loop, and what a list keeps.",
+            preset="activations:logits",
+        )
 
 
 SUITES = (
     Suite(
         "chunked-loss",
-        (one_chunk, any_chunk, gradients, ignored, sixteen_bits, sum_over_chunks,
-         one_chunk_of_logits),
+        (
+            one_chunk,
+            any_chunk,
+            gradients,
+            ignored,
+            sixteen_bits,
+            sum_over_chunks,
+            one_chunk_of_logits,
+        ),
         proved="equal to torch's loss and gradients over all logits, with one chunk of them in memory.",
         remember="the gradient of a logit is softmax - one-hot: known as soon as the loss is.",
         next_step="run it with chunk 1 and chunk N: what does each cost in time?",
     ),
-)  # fmt: skip
+)

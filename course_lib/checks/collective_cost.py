@@ -32,23 +32,52 @@ def _asked(subject: Subject, name: str, num_bytes: int, R: int, **link) -> tuple
     found = subject.call(name, num_bytes, R, **link)
     wanted = f"a dict with {', '.join(KEYS)}"
     if found is None:
-        raise Wrong("NONE", "the answer returned None", tried=tried, expected=wanted, got="None",
-                    look="the last line: is there a `return`?")  # fmt: skip
+        raise Wrong(
+            "NONE",
+            "the answer returned None",
+            tried=tried,
+            expected=wanted,
+            got="None",
+            look="the last line: is there a `return`?",
+        )
     if not isinstance(found, dict) or set(found) != set(KEYS):
         got = ", ".join(map(str, found))[:60] if isinstance(found, dict) else type(found).__name__
-        raise Wrong("COST-KEYS", "the answer has another form", tried=tried, expected=wanted,
-                    got=got or "an empty dict", look="the docstring: the three names.")  # fmt: skip
+        raise Wrong(
+            "COST-KEYS",
+            "the answer has another form",
+            tried=tried,
+            expected=wanted,
+            got=got or "an empty dict",
+            look="the docstring: the three names.",
+        )
     for key in KEYS:
         if not isinstance(found[key], (int, float)) or isinstance(found[key], bool):
-            raise Wrong("TYPE", f'"{key}" is not a number', tried=tried, expected="three numbers",
-                        got=f"{key}: a {type(found[key]).__name__}", look="what stands there.")  # fmt: skip
+            raise Wrong(
+                "TYPE",
+                f'"{key}" is not a number',
+                tried=tried,
+                expected="three numbers",
+                got=f"{key}: a {type(found[key]).__name__}",
+                look="what stands there.",
+            )
         if not math.isfinite(found[key]):
-            raise Wrong("NAN", f'"{key}" is no finite number', tried=tried, got=str(found[key]),
-                        expected="0 seconds on a link without latency and limit",
-                        look="divisions, and what infinity is multiplied with.")  # fmt: skip
+            raise Wrong(
+                "NAN",
+                f'"{key}" is no finite number',
+                tried=tried,
+                got=str(found[key]),
+                expected="0 seconds on a link without latency and limit",
+                look="divisions, and what infinity is multiplied with.",
+            )
     if not isinstance(found["messages"], int):
-        raise Wrong("TYPE", "messages is not a whole number", tried=tried, expected="an int",
-                    got=f"{found['messages']!r}"[:40], look="what messages are made of.")  # fmt: skip
+        raise Wrong(
+            "TYPE",
+            "messages is not a whole number",
+            tried=tried,
+            expected="an int",
+            got=f"{found['messages']!r}"[:40],
+            look="what messages are made of.",
+        )
     return found, tried
 
 
@@ -82,26 +111,50 @@ def one_ring(subject: Subject, draw: Draw) -> None:
     for name in ("reduce_scatter", "all_gather"):
         found, tried = _asked(subject, name, N, R)
         right = _ring(name, N, R, 0.0, math.inf)
-        _compare("bytes", found, right["bytes"], tried, (
-            (N * (R - 1), "COST-R-1", f"{R} times too many bytes",
-             "R - 1 messages of the whole tensor, or the bytes of all ranks together."),
-            (2 * right["bytes"], "COST-TWICE", "the ring is counted twice", "an all-reduce."),
-            (N, "COST-WHOLE", "the whole tensor is counted", "R chunks: a rank sends one less."),
-            (N / R, "COST-ONE-STEP", "one step is counted", "one chunk, sent once."),
-        ), "how many steps there are, and what is sent in one.")  # fmt: skip
+        _compare(
+            "bytes",
+            found,
+            right["bytes"],
+            tried,
+            (
+                (
+                    N * (R - 1),
+                    "COST-R-1",
+                    f"{R} times too many bytes",
+                    "R - 1 messages of the whole tensor, or the bytes of all ranks together.",
+                ),
+                (2 * right["bytes"], "COST-TWICE", "the ring is counted twice", "an all-reduce."),
+                (
+                    N,
+                    "COST-WHOLE",
+                    "the whole tensor is counted",
+                    "R chunks: a rank sends one less.",
+                ),
+                (N / R, "COST-ONE-STEP", "one step is counted", "one chunk, sent once."),
+            ),
+            "how many steps there are, and what is sent in one.",
+        )
         _messages(found, right["messages"], R, 1, tried)
 
 
 def _messages(found: dict, right: int, R: int, rings: int, tried: str) -> None:
     off, once = "the number of messages is another", "one ring of messages is counted"
-    _compare("messages", found, right, tried, (
-        (right / 2, "COST-ONCE", once, "one of the two rings.") if rings == 2 else
-        (right * 2, "COST-TWICE", "the ring is counted twice", "an all-reduce."),
-        (rings * R, "COST-MESSAGES", off, "a step for every rank, the rank itself too."),
-        (right * R, "COST-MESSAGES", off, "the messages of all ranks together."),
-        (rings * math.ceil(math.log2(R)), "COST-MESSAGES", off, "the steps of a tree."),
-        (rings, "COST-MESSAGES", off, "one message for a whole ring."),
-    ), "the steps of the ring.")  # fmt: skip
+    _compare(
+        "messages",
+        found,
+        right,
+        tried,
+        (
+            (right / 2, "COST-ONCE", once, "one of the two rings.")
+            if rings == 2
+            else (right * 2, "COST-TWICE", "the ring is counted twice", "an all-reduce."),
+            (rings * R, "COST-MESSAGES", off, "a step for every rank, the rank itself too."),
+            (right * R, "COST-MESSAGES", off, "the messages of all ranks together."),
+            (rings * math.ceil(math.log2(R)), "COST-MESSAGES", off, "the steps of a tree."),
+            (rings, "COST-MESSAGES", off, "one message for a whole ring."),
+        ),
+        "the steps of the ring.",
+    )
 
 
 def both_rings(subject: Subject, draw: Draw) -> None:
@@ -110,11 +163,28 @@ def both_rings(subject: Subject, draw: Draw) -> None:
     N = 1000 * R
     found, tried = _asked(subject, "all_reduce", N, R)
     right = _ring("all_reduce", N, R, 0.0, math.inf)
-    _compare("bytes", found, right["bytes"], tried, (
-        (right["bytes"] / 2, "COST-ONCE", "the all-reduce is counted once", "one of the two rings."),
-        (2 * N * (R - 1), "COST-R-1", f"{R} times too many bytes", "messages of the whole tensor."),
-        (2 * N, "COST-WHOLE", "two whole tensors are counted", "the limit for many ranks."),
-    ), "the two parts of an all-reduce.")  # fmt: skip
+    _compare(
+        "bytes",
+        found,
+        right["bytes"],
+        tried,
+        (
+            (
+                right["bytes"] / 2,
+                "COST-ONCE",
+                "the all-reduce is counted once",
+                "one of the two rings.",
+            ),
+            (
+                2 * N * (R - 1),
+                "COST-R-1",
+                f"{R} times too many bytes",
+                "messages of the whole tensor.",
+            ),
+            (2 * N, "COST-WHOLE", "two whole tensors are counted", "the limit for many ranks."),
+        ),
+        "the two parts of an all-reduce.",
+    )
     _messages(found, right["messages"], R, 2, tried)
 
 
@@ -125,17 +195,37 @@ def seconds(subject: Subject, draw: Draw) -> None:
         found, tried = _asked(subject, name, N, R, latency_s=latency, bytes_per_s=rate)
         right = _ring(name, N, R, latency, rate)
         m, sent = right["messages"], right["bytes"]
-        _compare("seconds", found, right["seconds"], tried, (
-            (latency + sent / rate, "COST-LATENCY", "the latency is paid once", "one message."),
-            (sent / rate, "COST-LATENCY", "no latency is paid", "bytes over bandwidth alone."),
-            (m * latency, "COST-BANDWIDTH", "the bytes take no time", "latency alone."),
-            (m * latency + sent * rate, "COST-BANDWIDTH", "bytes times bandwidth", "`*` for `/`."),
-            (m * (latency + N / rate), "COST-R-1", "each message takes the time of a whole tensor",
-             "num_bytes in place of a chunk."),
-            (m * (latency + sent / rate), "COST-R-1", "each message takes the time of all of them",
-             "all bytes of the rank, once per message."),
-            (m * (latency + 8 * N / R / rate), "COST-BITS", "eight times the bytes", "bits."),
-        ), "the time of one message, and how many there are.")  # fmt: skip
+        _compare(
+            "seconds",
+            found,
+            right["seconds"],
+            tried,
+            (
+                (latency + sent / rate, "COST-LATENCY", "the latency is paid once", "one message."),
+                (sent / rate, "COST-LATENCY", "no latency is paid", "bytes over bandwidth alone."),
+                (m * latency, "COST-BANDWIDTH", "the bytes take no time", "latency alone."),
+                (
+                    m * latency + sent * rate,
+                    "COST-BANDWIDTH",
+                    "bytes times bandwidth",
+                    "`*` for `/`.",
+                ),
+                (
+                    m * (latency + N / rate),
+                    "COST-R-1",
+                    "each message takes the time of a whole tensor",
+                    "num_bytes in place of a chunk.",
+                ),
+                (
+                    m * (latency + sent / rate),
+                    "COST-R-1",
+                    "each message takes the time of all of them",
+                    "all bytes of the rank, once per message.",
+                ),
+                (m * (latency + 8 * N / R / rate), "COST-BITS", "eight times the bytes", "bits."),
+            ),
+            "the time of one message, and how many there are.",
+        )
     found, tried = _asked(subject, "all_reduce", N, R)
     _compare("seconds", found, 0.0, tried, (), "what latency_s and bytes_per_s are by default.")
 
@@ -145,11 +235,15 @@ def alone(subject: Subject, draw: Draw) -> None:
     for name in NAMES:
         found, tried = _asked(subject, name, 1000, 1, latency_s=1.0, bytes_per_s=10.0)
         if any(found[key] != 0 for key in KEYS):
-            raise Wrong("COST-ALONE", "one rank alone is charged", tried=tried,
-                        expected="messages 0, bytes 0, seconds 0",
-                        got=", ".join(f"{key} {_said(found[key])}" for key in KEYS),
-                        hides="programs run on one rank too, without a group.",
-                        look="how many others there are to send to.")  # fmt: skip
+            raise Wrong(
+                "COST-ALONE",
+                "one rank alone is charged",
+                tried=tried,
+                expected="messages 0, bytes 0, seconds 0",
+                got=", ".join(f"{key} {_said(found[key])}" for key in KEYS),
+                hides="programs run on one rank too, without a group.",
+                look="how many others there are to send to.",
+            )
 
 
 def many(subject: Subject, draw: Draw) -> None:
@@ -159,11 +253,18 @@ def many(subject: Subject, draw: Draw) -> None:
         found, tried = _asked(subject, name, N, R)
         right = _ring(name, N, R, 0.0, math.inf)
         m = right["messages"]
-        _compare("bytes", found, right["bytes"], tried, (
-            (m * (N // R), "COST-ROUNDED", "the chunk is rounded", "`//`."),
-            (m * -(-N // R), "COST-ROUNDED", "the chunk is rounded", "a chunk rounded up."),
-            (m * N // R, "COST-ROUNDED", "the bytes are rounded", "`//`, or `int`."),
-        ), "the bytes of a chunk: R equal ones, so a float.")  # fmt: skip
+        _compare(
+            "bytes",
+            found,
+            right["bytes"],
+            tried,
+            (
+                (m * (N // R), "COST-ROUNDED", "the chunk is rounded", "`//`."),
+                (m * -(-N // R), "COST-ROUNDED", "the chunk is rounded", "a chunk rounded up."),
+                (m * N // R, "COST-ROUNDED", "the bytes are rounded", "`//`, or `int`."),
+            ),
+            "the bytes of a chunk: R equal ones, so a float.",
+        )
 
 
 def refusals(subject: Subject, draw: Draw) -> None:
@@ -181,8 +282,14 @@ def refusals(subject: Subject, draw: Draw) -> None:
             if isinstance(failure.error, ValueError):
                 continue
             got = str(failure)[:60]
-        raise Wrong(code, f"{what} is not refused", tried=tried, expected="ValueError", got=got,
-                    look="the last sentence of the docstring.")  # fmt: skip
+        raise Wrong(
+            code,
+            f"{what} is not refused",
+            tried=tried,
+            expected="ValueError",
+            got=got,
+            look="the last sentence of the docstring.",
+        )
 
 
 SUITES = (

@@ -20,30 +20,51 @@ def one_row(subject: Subject, draw: Draw) -> None:
     out = subject.call(["ab", "c"], SMALL)
     arrays.array(out, shape=None, tried='["ab", "c"], one id a character')
     if out.dtype.kind == "f":
-        raise Wrong("TOK-FLOAT", "the ids are floating-point numbers", expected="uint16",
-                    got=f"{out.dtype}: {arrays.row(out)}", look="the dtype of every part that is joined.",
-                    fits="an empty array in front, which is float64 unless it is told otherwise.")  # fmt: skip
+        raise Wrong(
+            "TOK-FLOAT",
+            "the ids are floating-point numbers",
+            expected="uint16",
+            got=f"{out.dtype}: {arrays.row(out)}",
+            look="the dtype of every part that is joined.",
+            fits="an empty array in front, which is float64 unless it is told otherwise.",
+        )
 
 
 def sixteen_bits(subject: Subject, draw: Draw) -> None:
     """Two bytes an id, without a sign: 50,256 stays 50,256."""
     texts = ["ab", "c"]
     out = arrays.array(subject.call(texts, LARGE), shape=None)
-    facts = dict(tried="ids from 40,000 on, of a vocabulary of 50,257",
-                 expected=f"uint16: {arrays.row(_ids(texts, LARGE))}",
-                 got=f"{out.dtype}: {arrays.row(out)}")  # fmt: skip
+    facts = dict(
+        tried="ids from 40,000 on, of a vocabulary of 50,257",
+        expected=f"uint16: {arrays.row(_ids(texts, LARGE))}",
+        got=f"{out.dtype}: {arrays.row(out)}",
+    )
     if out.dtype == np.uint16:
         return
     if out.dtype == np.int16:
-        raise Wrong("TOK-INT16", "the ids turned negative", look="the dtype.",
-                    fits="int16, whose largest number is 32,767.",
-                    hides="in a small vocabulary nothing happens: ids below 32,768 fit.", **facts)  # fmt: skip
+        raise Wrong(
+            "TOK-INT16",
+            "the ids turned negative",
+            look="the dtype.",
+            fits="int16, whose largest number is 32,767.",
+            hides="in a small vocabulary nothing happens: ids below 32,768 fit.",
+            **facts,
+        )
     if out.dtype == np.uint8:
-        raise Wrong("TOK-UINT8", "the ids lost their upper half", look="the dtype.",
-                    fits="uint8, whose largest number is 255.", **facts)  # fmt: skip
-    raise Wrong("TOK-WIDE", f"each id takes {out.dtype.itemsize} bytes, not 2", look="the dtype "
-                "of the end of text, and of lists that become arrays.", fits="one wider part makes "
-                "the whole row wide when they are joined.", **facts)  # fmt: skip
+        raise Wrong(
+            "TOK-UINT8",
+            "the ids lost their upper half",
+            look="the dtype.",
+            fits="uint8, whose largest number is 255.",
+            **facts,
+        )
+    raise Wrong(
+        "TOK-WIDE",
+        f"each id takes {out.dtype.itemsize} bytes, not 2",
+        look="the dtype of the end of text, and of lists that become arrays.",
+        fits="one wider part makes the whole row wide when they are joined.",
+        **facts,
+    )
 
 
 def ends(subject: Subject, draw: Draw) -> None:
@@ -55,51 +76,127 @@ def ends(subject: Subject, draw: Draw) -> None:
     joined = sum(bare, [])
     first = [id for ids in bare for id in (end, *ids)]
     tried = f"{texts}, end of text {end}"
-    arrays.compare(out, reference, [
-        ("TOK-NO-END", joined, "the documents run into each other", "no end of text at all.",
-         "`tokenizer.end_of_text`."),
-        ("TOK-END-BETWEEN", reference[:-1], "the last document has no end", "an end between "
-         "documents only.", "what follows the last document."),
-        ("TOK-END-ONCE", [*joined, end], "one end for all documents", "the end of text added once, "
-         "after everything.", "whether the end stands inside the loop."),
-        ("TOK-END-FIRST", first, "the end stands in front of each document", "the end joined "
-         "before the text.", "the order inside the loop."),
-        ("TOK-END-ID", [end + 1 if id == end else id for id in reference], "the end of text has "
-         "another id", "`vocab_size`, which is one beyond the highest id.",
-         "`tokenizer.end_of_text`."),
-        ("TOK-END-ID", [0 if id == end else id for id in reference], "the end of text has "
-         "another id", "0 as the end.", "`tokenizer.end_of_text`."),
-        ("TOK-END-AS-TEXT", _ids([t + "<|endoftext|>" for t in texts], SMALL, end=False),
-         "the end of text came out as its thirteen letters", "the text of the end encoded like "
-         "any other text.", "`tokenizer.end_of_text` is an id already."),
-        ("TOK-LAST-ONLY", _ids(texts[-1:], SMALL), "one document is left of all", "a row that each "
-         "document overwrites.", "what the loop collects."),
-        ("TOK-FIRST-ONLY", _ids(texts[:1], SMALL), "one document is left of all", "a `return` "
-         "inside the loop.", "the indentation of `return`."),
-        ("TOK-REVERSED", _ids(texts[::-1], SMALL), "the documents changed their order",
-         "the last document first.", "the order of joining."),
-    ], tried=tried)  # fmt: skip
+    arrays.compare(
+        out,
+        reference,
+        [
+            (
+                "TOK-NO-END",
+                joined,
+                "the documents run into each other",
+                "no end of text at all.",
+                "`tokenizer.end_of_text`.",
+            ),
+            (
+                "TOK-END-BETWEEN",
+                reference[:-1],
+                "the last document has no end",
+                "an end between documents only.",
+                "what follows the last document.",
+            ),
+            (
+                "TOK-END-ONCE",
+                [*joined, end],
+                "one end for all documents",
+                "the end of text added once, after everything.",
+                "whether the end stands inside the loop.",
+            ),
+            (
+                "TOK-END-FIRST",
+                first,
+                "the end stands in front of each document",
+                "the end joined before the text.",
+                "the order inside the loop.",
+            ),
+            (
+                "TOK-END-ID",
+                [end + 1 if id == end else id for id in reference],
+                "the end of text has another id",
+                "`vocab_size`, which is one beyond the highest id.",
+                "`tokenizer.end_of_text`.",
+            ),
+            (
+                "TOK-END-ID",
+                [0 if id == end else id for id in reference],
+                "the end of text has another id",
+                "0 as the end.",
+                "`tokenizer.end_of_text`.",
+            ),
+            (
+                "TOK-END-AS-TEXT",
+                _ids([t + "<|endoftext|>" for t in texts], SMALL, end=False),
+                "the end of text came out as its thirteen letters",
+                "the text of the end encoded like any other text.",
+                "`tokenizer.end_of_text` is an id already.",
+            ),
+            (
+                "TOK-LAST-ONLY",
+                _ids(texts[-1:], SMALL),
+                "one document is left of all",
+                "a row that each document overwrites.",
+                "what the loop collects.",
+            ),
+            (
+                "TOK-FIRST-ONLY",
+                _ids(texts[:1], SMALL),
+                "one document is left of all",
+                "a `return` inside the loop.",
+                "the indentation of `return`.",
+            ),
+            (
+                "TOK-REVERSED",
+                _ids(texts[::-1], SMALL),
+                "the documents changed their order",
+                "the last document first.",
+                "the order of joining.",
+            ),
+        ],
+        tried=tried,
+    )
 
 
 def empty(subject: Subject, draw: Draw) -> None:
     """A document without text is its end alone; no documents are an empty row."""
     out, reference = subject.call(["", "a", ""], SMALL), _ids(["", "a", ""], SMALL)
-    arrays.compare(out, reference, [
-        ("TOK-SKIPS-EMPTY", _ids(["a"], SMALL), "empty documents vanished", "a document without "
-         "ids that also loses its end.", "the condition around the end of text."),
-    ], tried='["", "a", ""]')  # fmt: skip
-    facts = dict(tried="no documents: []", expected="an empty row, uint16, shape (0,)",
-                 look="what the joining does with nothing.")  # fmt: skip
+    arrays.compare(
+        out,
+        reference,
+        [
+            (
+                "TOK-SKIPS-EMPTY",
+                _ids(["a"], SMALL),
+                "empty documents vanished",
+                "a document without ids that also loses its end.",
+                "the condition around the end of text.",
+            ),
+        ],
+        tried='["", "a", ""]',
+    )
+    facts = dict(
+        tried="no documents: []",
+        expected="an empty row, uint16, shape (0,)",
+        look="what the joining does with nothing.",
+    )
     try:
         out = subject.call([], SMALL)
     except AnswerError as failure:
         if isinstance(failure.error, NotImplementedError):
             raise
-        raise Wrong("TOK-NO-DOCUMENTS", "no documents are an error", got=arrays.said(failure),
-                    fits="`np.concatenate` or `max` of an empty list.", **facts) from None  # fmt: skip
+        raise Wrong(
+            "TOK-NO-DOCUMENTS",
+            "no documents are an error",
+            got=arrays.said(failure),
+            fits="`np.concatenate` or `max` of an empty list.",
+            **facts,
+        ) from None
     if not isinstance(out, np.ndarray) or (out.dtype, out.shape) != (np.uint16, (0,)):
-        raise Wrong("TOK-NO-DOCUMENTS", "no documents are no row of uint16", got=arrays.named(out),
-                    fits="an array made from an empty list: float64.", **facts)  # fmt: skip
+        raise Wrong(
+            "TOK-NO-DOCUMENTS",
+            "no documents are no row of uint16",
+            got=arrays.named(out),
+            fits="an array made from an empty list: float64.",
+            **facts,
+        )
 
 
 def refuses_wide(subject: Subject, draw: Draw) -> None:
@@ -108,17 +205,24 @@ def refuses_wide(subject: Subject, draw: Draw) -> None:
     try:
         out = subject.call(["ab"], full)
     except AnswerError as failure:
-        raise Wrong("TOK-TOO-STRICT", "a vocabulary that fits is refused", got=arrays.said(failure),
-                    tried="vocab_size 65,536: ids 0..65,535", expected=arrays.row(_ids(["ab"], full)),
-                    look="the comparison with 65,536.") from None  # fmt: skip
+        raise Wrong(
+            "TOK-TOO-STRICT",
+            "a vocabulary that fits is refused",
+            got=arrays.said(failure),
+            tried="vocab_size 65,536: ids 0..65,535",
+            expected=arrays.row(_ids(["ab"], full)),
+            look="the comparison with 65,536.",
+        ) from None
     arrays.compare(out, _ids(["ab"], full), [], tried="vocab_size 65,536: ids 0..65,535")
     wide = CharTokenizer(vocab_size=100_277, first=70_000)
     arrays.refused(
-        lambda: subject.call(["ab"], wide), "TOK-WRAPS", "ids beyond 65,535 wrapped around",
+        lambda: subject.call(["ab"], wide),
+        "TOK-WRAPS",
+        "ids beyond 65,535 wrapped around",
         tried=f"vocab_size 100,277; the ids of the text are {wide.encode('ab')}",
         fits="a cast to uint16, which keeps the lower 16 bits and says nothing.",
         look="the end of the docstring.",
-    )  # fmt: skip
+    )
 
 
 def _ids(texts: list[str], tokenizer: CharTokenizer, *, end: bool = True) -> list[int]:

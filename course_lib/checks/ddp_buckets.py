@@ -34,10 +34,14 @@ def two_ranks(subject: Subject, draw: Draw) -> None:
             raise _stale(tried, "the second update's gradients are others")
         _overlap(first["seen"], tried)
         if rank["kept"] > 64:
-            raise Wrong("BUCKETS-KEEPS", "buckets stay in memory", tried=tried,
-                        expected="after finish() the gradients alone",
-                        got=f"{rank['kept']} bytes more than those",
-                        look="who still has the flat tensors: `start_over`.")  # fmt: skip
+            raise Wrong(
+                "BUCKETS-KEEPS",
+                "buckets stay in memory",
+                tried=tried,
+                expected="after finish() the gradients alone",
+                got=f"{rank['kept']} bytes more than those",
+                look="who still has the flat tensors: `start_over`.",
+            )
 
 
 def nobody(subject: Subject, draw: Draw) -> None:
@@ -58,11 +62,16 @@ def one_of_two(subject: Subject, draw: Draw) -> None:
     for rank in facts:
         for update, grads in zip(rank["updates"], expected, strict=True):
             if found := gradients_differ(update["grads"], grads):
-                raise Wrong("BUCKETS-ORDER", "a bucket leaves too early", tried=tried,
-                            expected=found[0], got=found[1],
-                            fits="a bucket that starts before its turn, or before it is complete.",
-                            hides="buckets of two layers are added; with other sizes the ranks hang, or abort.",
-                            look="which bucket is the next one, and whose gradients it needs.")  # fmt: skip
+                raise Wrong(
+                    "BUCKETS-ORDER",
+                    "a bucket leaves too early",
+                    tried=tried,
+                    expected=found[0],
+                    got=found[1],
+                    fits="a bucket that starts before its turn, or before it is complete.",
+                    hides="buckets of two layers are added; with other sizes the ranks hang, or abort.",
+                    look="which bucket is the next one, and whose gradients it needs.",
+                )
 
 
 def accumulated(subject: Subject, draw: Draw) -> None:
@@ -90,14 +99,24 @@ def one_rank(subject: Subject, draw: Draw) -> None:
     _gradients(facts[0]["updates"][0], expected[0], tried, 1)
     found = facts[0]["errors"]
     if found["no_room"] != "ValueError":
-        raise Wrong("BUCKETS-LIMIT", "a limit that makes no sense is taken", tried="bucket_bytes=0",
-                    expected="ValueError", got=found["no_room"],
-                    look="the docstring of fill_buckets.")  # fmt: skip
+        raise Wrong(
+            "BUCKETS-LIMIT",
+            "a limit that makes no sense is taken",
+            tried="bucket_bytes=0",
+            expected="ValueError",
+            got=found["no_room"],
+            look="the docstring of fill_buckets.",
+        )
     if found["twice"] != "ValueError":
-        raise Wrong("BUCKETS-TWICE", "a second backward pass goes unnoticed",
-                    tried="two backward passes, no finish() between them", expected="ValueError",
-                    got=found["twice"], hides="what the second adds to p.grad is overwritten by finish().",
-                    look="the docstring of gradient_ready.")  # fmt: skip
+        raise Wrong(
+            "BUCKETS-TWICE",
+            "a second backward pass goes unnoticed",
+            tried="two backward passes, no finish() between them",
+            expected="ValueError",
+            got=found["twice"],
+            hides="what the second adds to p.grad is overwritten by finish().",
+            look="the docstring of gradient_ready.",
+        )
 
 
 def _rehearse(
@@ -125,11 +144,15 @@ def _started_equal(facts: list[dict], tried: str) -> None:
     for name, value in facts[0]["start"].items():
         other = facts[1]["start"][name]
         if not torch.equal(value, other):
-            raise Wrong("BUCKETS-NO-BROADCAST", "the copies do not begin equal", tried=tried,
-                        expected=f"{name} of rank 0 everywhere: {vector(value.view(-1), 3)}",
-                        got=f"on rank 1 {vector(other.view(-1), 3)}",
-                        hides="equal gradients never make different weights equal.",
-                        look="`attach`, and what `broadcast_state` does.")  # fmt: skip
+            raise Wrong(
+                "BUCKETS-NO-BROADCAST",
+                "the copies do not begin equal",
+                tried=tried,
+                expected=f"{name} of rank 0 everywhere: {vector(value.view(-1), 3)}",
+                got=f"on rank 1 {vector(other.view(-1), 3)}",
+                hides="equal gradients never make different weights equal.",
+                look="`attach`, and what `broadcast_state` does.",
+            )
 
 
 def _traffic(seen: list[tuple[str, int]], tried: str) -> None:
@@ -138,19 +161,39 @@ def _traffic(seen: list[tuple[str, int]], tried: str) -> None:
     others = {name for name, _ in seen} - {"allreduce", "ready", "waits", "backward ended"}
     facts = dict(tried=tried, expected=f"all-reduces of {due} bytes", got=f"{sent} bytes")
     if others:
-        raise Wrong("BUCKETS-OTHER", "another collective than all-reduce", fits=", ".join(others),
-                    look="`start_bucket` sends all that there is to send.", **facts)  # fmt: skip
+        raise Wrong(
+            "BUCKETS-OTHER",
+            "another collective than all-reduce",
+            fits=", ".join(others),
+            look="`start_bucket` sends all that there is to send.",
+            **facts,
+        )
     if len(sent) >= 6:
-        raise Wrong("BUCKETS-EACH", "an all-reduce for every parameter", preset="timeline:single",
-                    look="who calls all_reduce: `start_bucket` alone.", **facts)  # fmt: skip
+        raise Wrong(
+            "BUCKETS-EACH",
+            "an all-reduce for every parameter",
+            preset="timeline:single",
+            look="who calls all_reduce: `start_bucket` alone.",
+            **facts,
+        )
     if sent != due:
-        raise Wrong("BUCKETS-BYTES", "the buckets do not travel once each", **facts,
-                    look="where `start_bucket` is called.")  # fmt: skip
+        raise Wrong(
+            "BUCKETS-BYTES",
+            "the buckets do not travel once each",
+            **facts,
+            look="where `start_bucket` is called.",
+        )
     if sum(name == "waits" for name, _ in seen) < len(sent):
-        raise Wrong("BUCKETS-NO-WAIT", "the sums are not waited for", tried=tried,
-                    expected="3 sums waited for before they are used", got=f"{_waits(seen)} waited for",
-                    hides="whoever reads too early reads this rank's own numbers; on a quiet\n"
-                    "machine that may go well for days.", look="what stands in `self.started`.")  # fmt: skip
+        raise Wrong(
+            "BUCKETS-NO-WAIT",
+            "the sums are not waited for",
+            tried=tried,
+            expected="3 sums waited for before they are used",
+            got=f"{_waits(seen)} waited for",
+            hides="whoever reads too early reads this rank's own numbers; on a quiet\n"
+            "machine that may go well for days.",
+            look="what stands in `self.started`.",
+        )
 
 
 def _waits(seen: list[tuple[str, int]]) -> int:
@@ -163,11 +206,19 @@ def _gradients(update: dict, expected: dict[str, Tensor], tried: str, world_size
         return
     facts = dict(tried=tried, expected=found[0], got=found[1])
     if not gradients_differ(update["grads"], {n: g * world_size for n, g in expected.items()}):
-        raise Wrong("BUCKETS-SUM", f"the gradients are {world_size} times too long",
-                    fits="the sum over ranks, not divided.",
-                    look="what becomes of a bucket that has arrived.", **facts)  # fmt: skip
-    raise Wrong("OTHER", "the gradients are not the mean over the ranks", **facts,
-                look="the way back: which part of a bucket belongs to which parameter.")  # fmt: skip
+        raise Wrong(
+            "BUCKETS-SUM",
+            f"the gradients are {world_size} times too long",
+            fits="the sum over ranks, not divided.",
+            look="what becomes of a bucket that has arrived.",
+            **facts,
+        )
+    raise Wrong(
+        "OTHER",
+        "the gradients are not the mean over the ranks",
+        **facts,
+        look="the way back: which part of a bucket belongs to which parameter.",
+    )
 
 
 def _unused(update: dict, expected: dict[str, Tensor], tried: str) -> None:
@@ -175,45 +226,76 @@ def _unused(update: dict, expected: dict[str, Tensor], tried: str) -> None:
     if not found:
         return
     missing = next((n for n in expected if n not in update["grads"]), None)
-    raise Wrong("BUCKETS-UNUSED", f"{missing} has no gradient" if missing
-                else "gradients behind an unused layer are not averaged", tried=tried,
-                expected=f"{missing}: zeros" if missing else found[0],
-                got="None" if missing else found[1],
-                fits="" if missing else "buckets that never started, left as they were.",
-                look="`finish()`, and what is still to do there.")  # fmt: skip
+    raise Wrong(
+        "BUCKETS-UNUSED",
+        f"{missing} has no gradient"
+        if missing
+        else "gradients behind an unused layer are not averaged",
+        tried=tried,
+        expected=f"{missing}: zeros" if missing else found[0],
+        got="None" if missing else found[1],
+        fits="" if missing else "buckets that never started, left as they were.",
+        look="`finish()`, and what is still to do there.",
+    )
 
 
 def _overlap(seen: list[tuple[str, int]], tried: str) -> None:
     """Every bucket starts as soon as it can, and nothing waits in backward."""
     ready, due = ready_at(seen), [2, 4, 6]
-    facts = dict(tried=tried, expected=f"a bucket starts after gradient {due} of 6",
-                 got=f"after gradient {ready}")  # fmt: skip
+    facts = dict(
+        tried=tried,
+        expected=f"a bucket starts after gradient {due} of 6",
+        got=f"after gradient {ready}",
+    )
     if ready[0] == 6:
-        raise Wrong("BUCKETS-LATE", "the first all-reduce comes after the last gradient", **facts,
-                    hides="the values are right: only the order tells.", preset="timeline:late",
-                    look="`gradient_ready`: when does a bucket start?")  # fmt: skip
+        raise Wrong(
+            "BUCKETS-LATE",
+            "the first all-reduce comes after the last gradient",
+            **facts,
+            hides="the values are right: only the order tells.",
+            preset="timeline:late",
+            look="`gradient_ready`: when does a bucket start?",
+        )
     if ready != due:
-        raise Wrong("BUCKETS-DELAYED", "a full bucket is kept back", **facts,
-                    look="`gradient_ready`: what is asked, before or after p is taken off?")  # fmt: skip
+        raise Wrong(
+            "BUCKETS-DELAYED",
+            "a full bucket is kept back",
+            **facts,
+            look="`gradient_ready`: what is asked, before or after p is taken off?",
+        )
     ends = [name for name, _ in seen].index("backward ended")
     if _waits(seen[:ends]):
-        raise Wrong("BUCKETS-WAITS", "backward stops for a sum", tried=tried,
-                    expected="waiting in finish() alone",
-                    got=f"{_waits(seen[:ends])} waits before backward has ended",
-                    hides="the order is right, and nothing is hidden behind anything.",
-                    look="`work.wait()`, `async_op`.")  # fmt: skip
+        raise Wrong(
+            "BUCKETS-WAITS",
+            "backward stops for a sum",
+            tried=tried,
+            expected="waiting in finish() alone",
+            got=f"{_waits(seen[:ends])} waits before backward has ended",
+            hides="the order is right, and nothing is hidden behind anything.",
+            look="`work.wait()`, `async_op`.",
+        )
 
 
 def _stale(tried: str, got: str) -> Wrong:
-    return Wrong("BUCKETS-STALE", "an update leaves something over for the next", tried=tried,
-                 expected="after finish() no gradient counts as ready", got=got,
-                 look="the end of `finish()`.")  # fmt: skip
+    return Wrong(
+        "BUCKETS-STALE",
+        "an update leaves something over for the next",
+        tried=tried,
+        expected="after finish() no gradient counts as ready",
+        got=got,
+        look="the end of `finish()`.",
+    )
 
 
 def _not_synced(tried: str, got: str) -> Wrong:
-    return Wrong("BUCKETS-NO-SYNC", "gradients travel inside no_sync", tried=tried,
-                 expected="one round of buckets, in the last backward pass", got=got,
-                 look="`self.syncing`.")  # fmt: skip
+    return Wrong(
+        "BUCKETS-NO-SYNC",
+        "gradients travel inside no_sync",
+        tried=tried,
+        expected="one round of buckets, in the last backward pass",
+        got=got,
+        look="`self.syncing`.",
+    )
 
 
 def _whole() -> int:
@@ -245,11 +327,13 @@ def gradients_differ(found: dict, expected: dict[str, Tensor]) -> tuple[str, str
 
 SUITES = (
     Suite(
-        "ddp-buckets", (layout, two_ranks, nobody, one_of_two, accumulated, one_rank),
+        "ddp-buckets",
+        (layout, two_ranks, nobody, one_of_two, accumulated, one_rank),
         proved="1 to 4 ranks have the gradients of one process with the whole batch, and\n"
         "the first bucket leaves while most of backward is still to come.",
         remember="last layer first: the order of buckets is that of backward.",
         next_step="the figure timeline: which bucket size ends the step soonest?",
-        ranks=4, limit_s=12.0,
+        ranks=4,
+        limit_s=12.0,
     ),
-)  # fmt: skip
+)

@@ -22,8 +22,12 @@ def layout(subject: Subject, draw: Draw) -> None:
     except AnswerError as failure:
         if "require gradient" not in str(failure.error):
             raise
-        raise Wrong("BUCKETS-FROZEN", "a hook for a frozen parameter", got=str(failure.error)[:76],
-                    look="which parameters `fill_buckets` takes: `p.requires_grad`.") from None  # fmt: skip
+        raise Wrong(
+            "BUCKETS-FROZEN",
+            "a hook for a frozen parameter",
+            got=str(failure.error)[:76],
+            look="which parameters `fill_buckets` takes: `p.requires_grad`.",
+        ) from None
     found, wanted = rank.value, filled(shapes, cap)
     if found == wanted:
         return
@@ -31,36 +35,67 @@ def layout(subject: Subject, draw: Draw) -> None:
     sizes = [n * (2 if kind == "half" else 4) for n, kind in shapes]
     facts = dict(
         tried=f"parameters 0 to 8 of {', '.join(map(str, sizes))} bytes; 1 frozen, 3 bfloat16; at most {cap}",
-        expected=str(wanted), got=str(found)[:150],
-    )  # fmt: skip
+        expected=str(wanted),
+        got=str(found)[:150],
+    )
     flat = [i for bucket in found or [] for i in bucket]
     if sorted(flat) == sorted([*used, 1]):
-        raise Wrong("BUCKETS-FROZEN", "a frozen parameter has a place in a bucket", **facts,
-                    hides="its gradient never comes, so its bucket starts in finish(), late.",
-                    look="`p.requires_grad`.")  # fmt: skip
+        raise Wrong(
+            "BUCKETS-FROZEN",
+            "a frozen parameter has a place in a bucket",
+            **facts,
+            hides="its gradient never comes, so its bucket starts in finish(), late.",
+            look="`p.requires_grad`.",
+        )
     if sorted(flat) != used:
-        raise Wrong("BUCKETS-PARAMS", "not every parameter is in one bucket", **facts,
-                    look="the bucket that is open when the loop ends.")  # fmt: skip
+        raise Wrong(
+            "BUCKETS-PARAMS",
+            "not every parameter is in one bucket",
+            **facts,
+            look="the bucket that is open when the loop ends.",
+        )
     if flat == used and len(used) > 1:
-        raise Wrong("BUCKETS-FRONT", "the first layers come first", preset="timeline:front", **facts,
-                    hides="backward reaches them last, and no bucket may overtake another.",
-                    look="the order in which the parameters are taken.")  # fmt: skip
+        raise Wrong(
+            "BUCKETS-FRONT",
+            "the first layers come first",
+            preset="timeline:front",
+            **facts,
+            hides="backward reaches them last, and no bucket may overtake another.",
+            look="the order in which the parameters are taken.",
+        )
     if all(len(bucket) == 1 for bucket in found):
-        raise Wrong("BUCKETS-EACH", "every parameter has a bucket of its own", **facts,
-                    hides="a collective takes time to start, however small.",
-                    preset="timeline:single", look="when a new bucket begins.")  # fmt: skip
+        raise Wrong(
+            "BUCKETS-EACH",
+            "every parameter has a bucket of its own",
+            **facts,
+            hides="a collective takes time to start, however small.",
+            preset="timeline:single",
+            look="when a new bucket begins.",
+        )
     if len(found) == 1:
-        raise Wrong("BUCKETS-ONE", "there is one bucket", preset="timeline:default", **facts,
-                    hides="it is full when backward ends, and nothing is left to hide it behind.",
-                    look="`bucket_bytes`, and what is compared with it.")  # fmt: skip
+        raise Wrong(
+            "BUCKETS-ONE",
+            "there is one bucket",
+            preset="timeline:default",
+            **facts,
+            hides="it is full when backward ends, and nothing is left to hide it behind.",
+            look="`bucket_bytes`, and what is compared with it.",
+        )
     if any(len({shapes[i][1] for i in bucket}) > 1 for bucket in found):
-        raise Wrong("BUCKETS-DTYPE", "float32 and bfloat16 share a bucket", **facts,
-                    hides="torch.cat makes float32 of both: more bytes.",
-                    look="the dtype of the parameter before.")  # fmt: skip
+        raise Wrong(
+            "BUCKETS-DTYPE",
+            "float32 and bfloat16 share a bucket",
+            **facts,
+            hides="torch.cat makes float32 of both: more bytes.",
+            look="the dtype of the parameter before.",
+        )
     if any(len(b) > 1 and sum(sizes[i] for i in b) > cap for b in found):
-        raise Wrong("BUCKETS-OVER", "a bucket is larger than bucket_bytes", **facts,
-                    look="whether a parameter still fits is asked before it is put in; the unit\n"
-                    "is bytes.")  # fmt: skip
+        raise Wrong(
+            "BUCKETS-OVER",
+            "a bucket is larger than bucket_bytes",
+            **facts,
+            look="whether a parameter still fits is asked before it is put in; the unit\nis bytes.",
+        )
     raise Wrong("OTHER", "the buckets are others", **facts, look="the docstring of fill_buckets.")
 
 

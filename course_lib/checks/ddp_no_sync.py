@@ -20,32 +20,58 @@ def context(subject: Subject, draw: Draw) -> None:
     (rank,) = subject.run_ranks([()], probe=PROBE + "flags")
     found = rank.value
     tried = "with copy.no_sync(): on one rank"
-    facts = dict(tried=tried, expected="copy.syncing False inside, True behind it",
-                 got=f"{found['inside']} inside, {found['after']} behind it")  # fmt: skip
+    facts = dict(
+        tried=tried,
+        expected="copy.syncing False inside, True behind it",
+        got=f"{found['inside']} inside, {found['after']} behind it",
+    )
     if found["inside"]:
-        raise Wrong("NOSYNC-NOTHING", "the context changes nothing", **facts,
-                    hides="the first backward pass starts the buckets, the next one is refused.",
-                    look="`self.syncing`, and when it is set.")  # fmt: skip
+        raise Wrong(
+            "NOSYNC-NOTHING",
+            "the context changes nothing",
+            **facts,
+            hides="the first backward pass starts the buckets, the next one is refused.",
+            look="`self.syncing`, and when it is set.",
+        )
     if not found["after"]:
-        raise Wrong("NOSYNC-STAYS", "gradients stay at home for ever", **facts,
-                    hides="`finish()` still sends what is left, so the values are right: after\n"
-                    "backward, with nothing beside it.", preset="timeline:late",
-                    look="what stands behind the `yield`.")  # fmt: skip
+        raise Wrong(
+            "NOSYNC-STAYS",
+            "gradients stay at home for ever",
+            **facts,
+            hides="`finish()` still sends what is left, so the values are right: after\n"
+            "backward, with nothing beside it.",
+            preset="timeline:late",
+            look="what stands behind the `yield`.",
+        )
     if found["between"]:
-        raise Wrong("NOSYNC-NESTED", "an inner context ends the outer one",
-                    tried="one no_sync inside another", expected="False between the two ends",
-                    got="True between the two ends", fits="`self.syncing = True` at the end.",
-                    look="what it was before, and who remembers that.")  # fmt: skip
+        raise Wrong(
+            "NOSYNC-NESTED",
+            "an inner context ends the outer one",
+            tried="one no_sync inside another",
+            expected="False between the two ends",
+            got="True between the two ends",
+            fits="`self.syncing = True` at the end.",
+            look="what it was before, and who remembers that.",
+        )
     if found["error"] != "KeyError":
-        raise Wrong("NOSYNC-SWALLOWS", "an error inside disappears", tried="a KeyError inside",
-                    expected="KeyError outside too", got=found["error"],
-                    look="`return` in a `finally`, or an `except`.")  # fmt: skip
+        raise Wrong(
+            "NOSYNC-SWALLOWS",
+            "an error inside disappears",
+            tried="a KeyError inside",
+            expected="KeyError outside too",
+            got=found["error"],
+            look="`return` in a `finally`, or an `except`.",
+        )
     if not found["after error"]:
-        raise Wrong("NOSYNC-ERROR", "an error inside leaves it switched off",
-                    tried="a KeyError inside, caught outside", expected="syncing True after it",
-                    got="syncing False after it",
-                    hides="from then on every update sends after backward.",
-                    look="`try`, `finally`.")  # fmt: skip
+        raise Wrong(
+            "NOSYNC-ERROR",
+            "an error inside leaves it switched off",
+            tried="a KeyError inside, caught outside",
+            expected="syncing True after it",
+            got="syncing False after it",
+            hides="from then on every update sends after backward.",
+            look="`try`, `finally`.",
+        )
 
 
 def two_ranks(subject: Subject, draw: Draw) -> None:
@@ -55,8 +81,11 @@ def two_ranks(subject: Subject, draw: Draw) -> None:
 
 def other_layers(subject: Subject, draw: Draw) -> None:
     """Three ranks; what a micro-batch used, the last one need not."""
-    plan = [["left right", "left", "left right"], ["right", "left right", "left right"],
-            ["left", "right", "left right"]]  # fmt: skip
+    plan = [
+        ["left right", "left", "left right"],
+        ["right", "left right", "left right"],
+        ["left", "right", "left right"],
+    ]
     _updates(subject, draw, [[p] for p in plan])
 
 
@@ -68,9 +97,14 @@ def _updates(subject: Subject, draw: Draw, plans: Sequence[ddp_twin.Plan]) -> No
     except AnswerError as failure:
         if "finish" not in str(failure.error):
             raise
-        raise Wrong("NOSYNC-SENDS", "buckets leave before the last micro-batch", tried=tried,
-                    expected="no bucket starts inside, nor at its end", got=str(failure.error)[:76],
-                    look="everything in no_sync but `self.syncing`.") from None  # fmt: skip
+        raise Wrong(
+            "NOSYNC-SENDS",
+            "buckets leave before the last micro-batch",
+            tried=tried,
+            expected="no bucket starts inside, nor at its end",
+            got=str(failure.error)[:76],
+            look="everything in no_sync but `self.syncing`.",
+        ) from None
     expected, _ = ddp_twin.alone(seed, plans)
     due = all_reduces(ranks[0].value["updates"][-1]["seen"])
     whole = sum(p.nbytes for p in ddp_twin.made(seed).parameters() if p.requires_grad)
@@ -78,31 +112,50 @@ def _updates(subject: Subject, draw: Draw, plans: Sequence[ddp_twin.Plan]) -> No
         for rank in ranks:
             update = rank.value["updates"][number]
             sent = sum(all_reduces(update["seen"]))
-            facts = dict(tried=tried, expected=f"{whole} bytes, in the last backward pass",
-                         got=f"{sent} bytes in {len(all_reduces(update['seen']))} all-reduces")  # fmt: skip
+            facts = dict(
+                tried=tried,
+                expected=f"{whole} bytes, in the last backward pass",
+                got=f"{sent} bytes in {len(all_reduces(update['seen']))} all-reduces",
+            )
             if sent > whole:
-                raise Wrong("NOSYNC-SENDS", f"{sent / whole:.3g} times the bytes are sent",
-                            fits="a finish() for every micro-batch.",
-                            hides="the gradients are right: only the count tells.",
-                            look="everything in no_sync but `self.syncing`.", **facts)  # fmt: skip
+                raise Wrong(
+                    "NOSYNC-SENDS",
+                    f"{sent / whole:.3g} times the bytes are sent",
+                    fits="a finish() for every micro-batch.",
+                    hides="the gradients are right: only the count tells.",
+                    look="everything in no_sync but `self.syncing`.",
+                    **facts,
+                )
             if found := gradients_differ(update["grads"], grads):
-                raise Wrong("NOSYNC-LOSES", "a part of the sum is gone", tried=tried,
-                            expected=found[0], got=found[1],
-                            fits="gradients cleared, or never computed, inside no_sync.",
-                            look="everything in no_sync but `self.syncing`.")  # fmt: skip
+                raise Wrong(
+                    "NOSYNC-LOSES",
+                    "a part of the sum is gone",
+                    tried=tried,
+                    expected=found[0],
+                    got=found[1],
+                    fits="gradients cleared, or never computed, inside no_sync.",
+                    look="everything in no_sync but `self.syncing`.",
+                )
             if due and ready_at(update["seen"])[0] >= 6 * k:
-                raise Wrong("NOSYNC-STAYS", "the last micro-batch sends after backward", **facts,
-                            preset="timeline:late", look="`self.syncing` behind the context.")  # fmt: skip
+                raise Wrong(
+                    "NOSYNC-STAYS",
+                    "the last micro-batch sends after backward",
+                    **facts,
+                    preset="timeline:late",
+                    look="`self.syncing` behind the context.",
+                )
 
 
 SUITES = (
     Suite(
-        "ddp-no-sync", (context, two_ranks, other_layers),
+        "ddp-no-sync",
+        (context, two_ranks, other_layers),
         proved="k micro-batches cost the bytes of one, leave with the last backward pass,\n"
         "and lose nothing, after an error too.",
         remember="without no_sync an update of k micro-batches sends k times as much.",
         next_step="in the lesson's own run, take no_sync away: the gradients stay, the\n"
         "bytes do not.",
-        ranks=3, limit_s=12.0,
+        ranks=3,
+        limit_s=12.0,
     ),
-)  # fmt: skip
+)

@@ -27,10 +27,14 @@ def alone(subject: Subject, draw: Draw) -> None:
     except AnswerError as failure:
         if "process group" not in str(failure.error):
             raise
-        raise Wrong("SYNC-NO-GROUP", "a collective where there is no group", tried=tried,
-                    expected="no collective: the mean over one rank is the gradient",
-                    got=str(failure.error)[:70],
-                    look="`dist.is_initialized()`.") from None  # fmt: skip
+        raise Wrong(
+            "SYNC-NO-GROUP",
+            "a collective where there is no group",
+            tried=tried,
+            expected="no collective: the mean over one rank is the gradient",
+            got=str(failure.error)[:70],
+            look="`dist.is_initialized()`.",
+        ) from None
     _tensors(means, params, tried + ", last gradient None")
     _values(means, [*grads[:3], torch.zeros(3)], tried)
 
@@ -83,20 +87,44 @@ def _several(subject: Subject, draw: Draw, world_size: int) -> list[dict]:
         _tensors(found["means"], params, tried)
         own = by_rank[rank]
         total = [m * world_size for m in expected]
-        _values(found["means"], expected, f"{tried}, on rank {rank}", [
-            ("SYNC-SUM", f"the gradients are {world_size} times too long", total,
-             "the sum over ranks, not divided.", "what `all_reduce` computes, and what a mean is."),
-            ("SYNC-TWO", "the mean is right for two ranks only", [t / 2 for t in total],
-             "the sum divided by 2.", "the number that divides the sum."),
-            ("SYNC-RANK-0", "every rank has the gradient of rank 0", by_rank[0],
-             "a broadcast.", "the collective: one of them adds."),
-            *_own(found["seen"], own, world_size),
-        ])  # fmt: skip
+        _values(
+            found["means"],
+            expected,
+            f"{tried}, on rank {rank}",
+            [
+                (
+                    "SYNC-SUM",
+                    f"the gradients are {world_size} times too long",
+                    total,
+                    "the sum over ranks, not divided.",
+                    "what `all_reduce` computes, and what a mean is.",
+                ),
+                (
+                    "SYNC-TWO",
+                    "the mean is right for two ranks only",
+                    [t / 2 for t in total],
+                    "the sum divided by 2.",
+                    "the number that divides the sum.",
+                ),
+                (
+                    "SYNC-RANK-0",
+                    "every rank has the gradient of rank 0",
+                    by_rank[0],
+                    "a broadcast.",
+                    "the collective: one of them adds.",
+                ),
+                *_own(found["seen"], own, world_size),
+            ],
+        )
         if not found["kept"]:
-            raise Wrong("INPLACE", "the gradients that were given are changed", tried=tried,
-                        expected="new tensors; `grads` as it was",
-                        got="other numbers in `grads` after the call",
-                        look="which tensor `all_reduce` writes into.")  # fmt: skip
+            raise Wrong(
+                "INPLACE",
+                "the gradients that were given are changed",
+                tried=tried,
+                expected="new tensors; `grads` as it was",
+                got="other numbers in `grads` after the call",
+                look="which tensor `all_reduce` writes into.",
+            )
     return facts
 
 
@@ -138,25 +166,54 @@ def _means(params: list[Tensor], by_rank: list[Grads]) -> list[Tensor]:
 def _tensors(means, params: list[Tensor], tried: str) -> None:
     wanted = f"a list of {len(params)} tensors"
     if means is None:
-        raise Wrong("NONE", "the answer returned None", tried=tried, expected=wanted, got="None",
-                    look="the last line: is there a `return`?")  # fmt: skip
+        raise Wrong(
+            "NONE",
+            "the answer returned None",
+            tried=tried,
+            expected=wanted,
+            got="None",
+            look="the last line: is there a `return`?",
+        )
     if not isinstance(means, (list, tuple)):
-        raise Wrong("TYPE", f"the answer returned a {type(means).__name__}", tried=tried,
-                    expected=wanted, got=str(means)[:60], look="what stands after `return`.")  # fmt: skip
+        raise Wrong(
+            "TYPE",
+            f"the answer returned a {type(means).__name__}",
+            tried=tried,
+            expected=wanted,
+            got=str(means)[:60],
+            look="what stands after `return`.",
+        )
     if not _complete(means, len(params)):
         raise _left_out(tried, f"{sum(m is not None for m in means)} tensors")
     for i, (mean, p) in enumerate(zip(means, params, strict=False)):
         if not isinstance(mean, Tensor):
-            raise Wrong("TYPE", f"element {i} is a {type(mean).__name__}", tried=tried,
-                        expected=wanted, got=str(mean)[:60], look="what is appended.")  # fmt: skip
+            raise Wrong(
+                "TYPE",
+                f"element {i} is a {type(mean).__name__}",
+                tried=tried,
+                expected=wanted,
+                got=str(mean)[:60],
+                look="what is appended.",
+            )
         if mean.shape != p.shape:
-            raise Wrong("SHAPE", f"gradient {i} has another shape", tried=tried,
-                        expected=f"{tuple(p.shape)}", got=f"{tuple(mean.shape)}",
-                        look="the shape in which it travels, and the way back.")  # fmt: skip
+            raise Wrong(
+                "SHAPE",
+                f"gradient {i} has another shape",
+                tried=tried,
+                expected=f"{tuple(p.shape)}",
+                got=f"{tuple(mean.shape)}",
+                look="the shape in which it travels, and the way back.",
+            )
         if mean.dtype != p.dtype:
-            raise Wrong("DTYPE", f"gradient {i} is {mean.dtype}", tried=tried, expected=f"{p.dtype}",
-                        got=f"{mean.dtype}", hides="twice the bytes on the wire.",
-                        look="where tensors of two dtypes meet.")  # fmt: skip
+            raise Wrong(
+                "DTYPE",
+                f"gradient {i} is {mean.dtype}",
+                tried=tried,
+                expected=f"{p.dtype}",
+                got=f"{mean.dtype}",
+                hides="twice the bytes on the wire.",
+                look="where tensors of two dtypes meet.",
+            )
 
 
 def _values(means: list[Tensor], expected: list[Tensor], tried: str, patterns=()) -> None:
@@ -164,8 +221,11 @@ def _values(means: list[Tensor], expected: list[Tensor], tried: str, patterns=()
     if _same(means, expected):
         return
     i = next(i for i, (m, e) in enumerate(zip(means, expected, strict=True)) if not _near(m, e))
-    facts = dict(tried=tried, expected=f"gradient {i}: {vector(expected[i].view(-1))}",
-                 got=f"gradient {i}: {vector(means[i].view(-1))}")  # fmt: skip
+    facts = dict(
+        tried=tried,
+        expected=f"gradient {i}: {vector(expected[i].view(-1))}",
+        got=f"gradient {i}: {vector(means[i].view(-1))}",
+    )
     for code, finding, value, fits, look in patterns:
         if _same(means, value):
             raise Wrong(code, finding, fits=fits, look=look, **facts)
@@ -177,41 +237,69 @@ def _unused(means, expected: list[Tensor], rank: int, tried: str) -> None:
     if not isinstance(means, (list, tuple)) or not _complete(means, len(expected)):
         raise _left_out(tried, f"{len(means or ())} gradients on rank {rank}, some missing")
     i = next(i for i, (m, e) in enumerate(zip(means, expected, strict=True)) if not _near(m, e))
-    facts = dict(tried=tried, expected=f"gradient {i}: {vector(expected[i].view(-1))}",
-                 got=f"gradient {i}: {vector(means[i].view(-1))}")  # fmt: skip
+    facts = dict(
+        tried=tried,
+        expected=f"gradient {i}: {vector(expected[i].view(-1))}",
+        got=f"gradient {i}: {vector(means[i].view(-1))}",
+    )
     if _near(means[i], 2 * expected[i]):
-        raise Wrong("SYNC-USERS", "divided by the ranks that used the parameter",
-                    fits="a mean over the gradients that are not None.",
-                    hides="one process with the whole batch would divide by all rows.",
-                    look="the number that divides the sum.", **facts)  # fmt: skip
-    raise Wrong("SYNC-UNUSED", "a rank without a gradient stays out of the sum",
-                fits="no collective for a None: the next one meets another parameter's.",
-                hides="here two parameters are added; with other shapes ranks hang, or abort.",
-                look="what a rank without a gradient contributes.", **facts)  # fmt: skip
+        raise Wrong(
+            "SYNC-USERS",
+            "divided by the ranks that used the parameter",
+            fits="a mean over the gradients that are not None.",
+            hides="one process with the whole batch would divide by all rows.",
+            look="the number that divides the sum.",
+            **facts,
+        )
+    raise Wrong(
+        "SYNC-UNUSED",
+        "a rank without a gradient stays out of the sum",
+        fits="no collective for a None: the next one meets another parameter's.",
+        hides="here two parameters are added; with other shapes ranks hang, or abort.",
+        look="what a rank without a gradient contributes.",
+        **facts,
+    )
 
 
 def _left_out(tried: str, got: str) -> Wrong:
-    return Wrong("SYNC-UNUSED", "a parameter without a gradient is left out", tried=tried,
-                 expected="a mean for every parameter: None counts as zeros", got=got,
-                 hides="another rank may have used it, and waits for this one's part.",
-                 look="what happens where `grad is None`.")  # fmt: skip
+    return Wrong(
+        "SYNC-UNUSED",
+        "a parameter without a gradient is left out",
+        tried=tried,
+        expected="a mean for every parameter: None counts as zeros",
+        got=got,
+        hides="another rank may have used it, and waits for this one's part.",
+        look="what happens where `grad is None`.",
+    )
 
 
 def _sent(seen: list[tuple[str, int]], params: list[Tensor], tried: str) -> None:
     """All-reduces of the gradients' own bytes, and nothing else."""
     seen = [(name, b) for name, b in seen if name != "waits"]
     total, due = sum(b for _, b in seen), sum(p.nbytes for p in params)
-    facts = dict(tried=tried, expected=f"all-reduces of {due} bytes together",
-                 got=", ".join(f"{name} {b}" for name, b in seen)[:70] or "no collective")  # fmt: skip
+    facts = dict(
+        tried=tried,
+        expected=f"all-reduces of {due} bytes together",
+        got=", ".join(f"{name} {b}" for name, b in seen)[:70] or "no collective",
+    )
     others = [name for name, _ in seen if name != "allreduce"]
     if others:
-        raise Wrong("SYNC-GATHERS", "the right mean by another way", fits=f"{others[0]}.",
-                    hides="every rank receives and holds the gradients of all the others.",
-                    look="the collective that adds on the way.", **facts)  # fmt: skip
+        raise Wrong(
+            "SYNC-GATHERS",
+            "the right mean by another way",
+            fits=f"{others[0]}.",
+            hides="every rank receives and holds the gradients of all the others.",
+            look="the collective that adds on the way.",
+            **facts,
+        )
     if total != due:
-        raise Wrong("SYNC-BYTES", f"{number(total / due)} times the bytes are sent",
-                    fits="a second round, or a wider dtype.",
-                    look="how often, and as what, each gradient travels.", **facts)  # fmt: skip
+        raise Wrong(
+            "SYNC-BYTES",
+            f"{number(total / due)} times the bytes are sent",
+            fits="a second round, or a wider dtype.",
+            look="how often, and as what, each gradient travels.",
+            **facts,
+        )
 
 
 def _complete(means: Sequence, num_params: int) -> bool:
@@ -230,11 +318,13 @@ def _near(a: Tensor, b: Tensor) -> bool:
 
 SUITES = (
     Suite(
-        "ddp-sync", (alone, two_ranks, unused, more_ranks, half),
+        "ddp-sync",
+        (alone, two_ranks, unused, more_ranks, half),
         proved="1 to 4 ranks end with one gradient, that of the whole batch, whatever\n"
         "each of them used, and send each byte of it once.",
         remember="a collective that one rank leaves out meets the next one of the others.",
         next_step="divide before the all-reduce: which dtype would care?",
-        ranks=4, limit_s=12.0,
+        ranks=4,
+        limit_s=12.0,
     ),
-)  # fmt: skip
+)

@@ -32,23 +32,42 @@ def tensor(
 ) -> Tensor:
     """`out`, if it is a tensor of that shape and dtype, `finite` unless told; otherwise `Wrong`."""
     if out is None:
-        raise Wrong("NONE", "the answer returned None", tried=tried,
-                    expected=f"a tensor of shape {tuple(shape)}", got="None",
-                    look="the last line: is there a `return`?")  # fmt: skip
+        raise Wrong(
+            "NONE",
+            "the answer returned None",
+            tried=tried,
+            expected=f"a tensor of shape {tuple(shape)}",
+            got="None",
+            look="the last line: is there a `return`?",
+        )
     if not isinstance(out, Tensor):
-        raise Wrong("TYPE", f"the answer returned a {type(out).__name__}", tried=tried,
-                    expected=f"a torch.Tensor of shape {tuple(shape)}",
-                    got=f"{type(out).__name__}: {str(out)[:60]}",
-                    look="what stands after `return`.")  # fmt: skip
+        raise Wrong(
+            "TYPE",
+            f"the answer returned a {type(out).__name__}",
+            tried=tried,
+            expected=f"a torch.Tensor of shape {tuple(shape)}",
+            got=f"{type(out).__name__}: {str(out)[:60]}",
+            look="what stands after `return`.",
+        )
     if tuple(out.shape) != tuple(shape):
-        raise Wrong("SHAPE", "the shape is another one", tried=tried,
-                    expected=f"shape {tuple(shape)}", got=f"shape {tuple(out.shape)}",
-                    look="`dim=`, `keepdim=`, and the order of dimensions.")  # fmt: skip
+        raise Wrong(
+            "SHAPE",
+            "the shape is another one",
+            tried=tried,
+            expected=f"shape {tuple(shape)}",
+            got=f"shape {tuple(out.shape)}",
+            look="`dim=`, `keepdim=`, and the order of dimensions.",
+        )
     if out.dtype != dtype:
-        raise Wrong("DTYPE", f"the dtype is {_name(out.dtype)}", tried=tried,
-                    expected=f"{_name(dtype)}, the dtype that came in", got=_name(out.dtype),
-                    hides="the next layer then runs in another precision, or refuses.",
-                    look="the last step before `return`: `.to(...)`, `.type_as(...)`.")  # fmt: skip
+        raise Wrong(
+            "DTYPE",
+            f"the dtype is {_name(out.dtype)}",
+            tried=tried,
+            expected=f"{_name(dtype)}, the dtype that came in",
+            got=_name(out.dtype),
+            hides="the next layer then runs in another precision, or refuses.",
+            look="the last step before `return`: `.to(...)`, `.type_as(...)`.",
+        )
     if finite:
         not_finite(out, tried=tried)
     return out
@@ -58,17 +77,28 @@ def not_finite(out: Tensor, *, tried: str = "") -> None:
     """`Wrong` NAN when a float tensor holds NaN or infinity."""
     if out.is_floating_point() and not torch.isfinite(out).all():
         index = tuple(int(i) for i in (~torch.isfinite(out)).nonzero()[0])
-        raise Wrong("NAN", "the output holds NaN or infinity", tried=tried,
-                    expected="finite numbers for finite inputs",
-                    got=f"{out[index].item()} at index {index}; "
-                    f"{int((~torch.isfinite(out)).sum())} of {out.numel()} are not finite",
-                    look="divisions by zero, and exp or squares of large numbers.")  # fmt: skip
+        raise Wrong(
+            "NAN",
+            "the output holds NaN or infinity",
+            tried=tried,
+            expected="finite numbers for finite inputs",
+            got=f"{out[index].item()} at index {index}; "
+            f"{int((~torch.isfinite(out)).sum())} of {out.numel()} are not finite",
+            look="divisions by zero, and exp or squares of large numbers.",
+        )
 
 
 def values(
-    out: Tensor, reference: Tensor, patterns: Iterable[Pattern] = (), *, rtol: float, atol: float,
-    tried: str = "", finding: str = "the values differ", look: str = "",
-) -> None:  # fmt: skip
+    out: Tensor,
+    reference: Tensor,
+    patterns: Iterable[Pattern] = (),
+    *,
+    rtol: float,
+    atol: float,
+    tried: str = "",
+    finding: str = "the values differ",
+    look: str = "",
+) -> None:
     """`out` equals `reference` within the tolerance; else the pattern that fits best, or OTHER."""
     if torch.allclose(out, reference, rtol=rtol, atol=atol):
         return
@@ -80,31 +110,64 @@ def values(
             fitting.append((_distance(out, value), len(fitting), pattern))
     if fitting:
         pattern = min(fitting)[2]
-        raise Wrong(pattern.code, pattern.finding, tried=tried, expected=expected, got=got,
-                    fits=pattern.fits, hides=pattern.hides, look=pattern.look,
-                    preset=pattern.preset)  # fmt: skip
+        raise Wrong(
+            pattern.code,
+            pattern.finding,
+            tried=tried,
+            expected=expected,
+            got=got,
+            fits=pattern.fits,
+            hides=pattern.hides,
+            look=pattern.look,
+            preset=pattern.preset,
+        )
     raise Wrong("OTHER", finding, tried=tried, expected=expected, got=got, look=look)
 
 
 def integer(out: Any, reference: int, patterns: Iterable[Pattern] = (), *, tried: str = "") -> None:
     """`out` is the whole number `reference`; a float of that value is told apart by TYPE."""
     if out is None:
-        raise Wrong("NONE", "the answer returned None", tried=tried, expected=f"{reference:,}",
-                    got="None", look="the last line: is there a `return`?")  # fmt: skip
+        raise Wrong(
+            "NONE",
+            "the answer returned None",
+            tried=tried,
+            expected=f"{reference:,}",
+            got="None",
+            look="the last line: is there a `return`?",
+        )
     if isinstance(out, bool) or not isinstance(out, int):
-        raise Wrong("TYPE", f"the answer returned a {type(out).__name__}", tried=tried,
-                    expected=f"an int: {reference:,}", got=f"{out!r}"[:60],
-                    look="`/` makes a float, `//` keeps an int.")  # fmt: skip
+        raise Wrong(
+            "TYPE",
+            f"the answer returned a {type(out).__name__}",
+            tried=tried,
+            expected=f"an int: {reference:,}",
+            got=f"{out!r}"[:60],
+            look="`/` makes a float, `//` keeps an int.",
+        )
     if out == reference:
         return
     for pattern in patterns:
         if out == pattern.value:
-            raise Wrong(pattern.code, pattern.finding, tried=tried, expected=f"{reference:,}",
-                        got=f"{out:,}", fits=pattern.fits, look=pattern.look,
-                        hides=pattern.hides, preset=pattern.preset)  # fmt: skip
+            raise Wrong(
+                pattern.code,
+                pattern.finding,
+                tried=tried,
+                expected=f"{reference:,}",
+                got=f"{out:,}",
+                fits=pattern.fits,
+                look=pattern.look,
+                hides=pattern.hides,
+                preset=pattern.preset,
+            )
     ratio = f", {number(out / reference)} times the expected" if reference else ""
-    raise Wrong("OTHER", "the count differs", tried=tried, expected=f"{reference:,}",
-                got=f"{out:,}{ratio}", look="one term at a time, for this input.")  # fmt: skip
+    raise Wrong(
+        "OTHER",
+        "the count differs",
+        tried=tried,
+        expected=f"{reference:,}",
+        got=f"{out:,}{ratio}",
+        look="one term at a time, for this input.",
+    )
 
 
 def _distance(out: Tensor, value: Tensor) -> float:

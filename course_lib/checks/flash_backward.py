@@ -31,9 +31,14 @@ def given(draw: Draw, T: int, may: Tensor, **options) -> list[Tensor]:
 
 
 def gradients(
-    tensors: list[Tensor], may: Tensor, *, scale: float = 1.0, weight: Tensor | None = None,
-    row_sums: bool = True, transposed: bool = True,
-) -> tuple[Tensor, ...]:  # fmt: skip
+    tensors: list[Tensor],
+    may: Tensor,
+    *,
+    scale: float = 1.0,
+    weight: Tensor | None = None,
+    row_sums: bool = True,
+    transposed: bool = True,
+) -> tuple[Tensor, ...]:
     """(dq, dk, dv) in float64; `scale` is a factor on the right one, the others make mistakes."""
     g, q, k, v, out, lse = (x.double() for x in tensors)
     if weight is None:
@@ -49,12 +54,24 @@ def _answer(subject: Subject, tensors: list[Tensor], tried: str, **options) -> t
     """(dq, dk, dv) of the shape and dtype of q; nan is for the caller to explain."""
     q, out = tensors[1], subject.call(*tensors, **options)
     if out is None:
-        raise Wrong("NONE", "the answer returned None", tried=tried, got="None",
-                    expected="(dq, dk, dv)", look="the last line: is there a `return`?")  # fmt: skip
+        raise Wrong(
+            "NONE",
+            "the answer returned None",
+            tried=tried,
+            got="None",
+            expected="(dq, dk, dv)",
+            look="the last line: is there a `return`?",
+        )
     if not isinstance(out, (tuple, list)) or len(out) != 3:
         got = f"{len(out)} values" if isinstance(out, (tuple, list)) else type(out).__name__
-        raise Wrong("FLASH-TRIPLE", "the answer is not three tensors", tried=tried, got=got,
-                    expected="(dq, dk, dv)", look="what stands after `return`.")  # fmt: skip
+        raise Wrong(
+            "FLASH-TRIPLE",
+            "the answer is not three tensors",
+            tried=tried,
+            got=got,
+            expected="(dq, dk, dv)",
+            look="what stands after `return`.",
+        )
     for name, value in zip(NAMES, out, strict=True):
         plain = torch.zeros_like(value) if isinstance(value, Tensor) else value
         expect.tensor(plain, shape=q.shape, dtype=q.dtype, tried=f"{tried}; {name}")
@@ -62,8 +79,15 @@ def _answer(subject: Subject, tensors: list[Tensor], tried: str, **options) -> t
 
 
 def _values(name: str, got: Tensor, right: Tensor, patterns: list[Pattern], tried: str) -> None:
-    expect.values(got, right.to(got.dtype), patterns, **CLOSE, tried=tried,
-                  finding=f"{name} differs", look=f"the line that adds to {name}.")  # fmt: skip
+    expect.values(
+        got,
+        right.to(got.dtype),
+        patterns,
+        **CLOSE,
+        tried=tried,
+        finding=f"{name} differs",
+        look=f"the line that adds to {name}.",
+    )
 
 
 def triple(subject: Subject, draw: Draw) -> None:
@@ -75,9 +99,14 @@ def triple(subject: Subject, draw: Draw) -> None:
     right = gradients(tensors, everyone(TILE))
     for order in ((1, 0, 2), (2, 0, 1), (2, 1, 0), (0, 2, 1), (1, 2, 0)):
         if all(torch.allclose(found[i], right[n], **CLOSE) for i, n in enumerate(order)):
-            raise Wrong("FLASH-ORDER", "the gradients are in another order", tried=tried,
-                        expected="(dq, dk, dv)", got=f"({', '.join(NAMES[n] for n in order)})",
-                        look="the `return`.")  # fmt: skip
+            raise Wrong(
+                "FLASH-ORDER",
+                "the gradients are in another order",
+                tried=tried,
+                expected="(dq, dk, dv)",
+                got=f"({', '.join(NAMES[n] for n in order)})",
+                look="the `return`.",
+            )
 
 
 def values_first(subject: Subject, draw: Draw) -> None:
@@ -88,8 +117,11 @@ def values_first(subject: Subject, draw: Draw) -> None:
     tried = f"T = {TILE} in one tile, causal=False; dv"
     found = _answer(subject, tensors, tried, tile=TILE, causal=False)[2]
     scores = q.double() @ k.double().mT / 2
-    undivided = dict(code="FLASH-NOT-DIVIDED", finding="the weights of a row do not sum to 1",
-                     look="what is subtracted from the scores in exp.")  # fmt: skip
+    undivided = dict(
+        code="FLASH-NOT-DIVIDED",
+        finding="the weights of a row do not sum to 1",
+        look="what is subtracted from the scores in exp.",
+    )
 
     def dv(weight: Tensor) -> Tensor:
         return gradients(tensors, may, weight=weight)[2]
@@ -135,9 +167,14 @@ def queries_and_keys(subject: Subject, draw: Draw) -> None:
         ]
         if n:
             patterns += [
-                Pattern(code="FLASH-NO-TRANSPOSE", value=crossed[1], fits="ds @ q.",
-                        finding="dk adds up over keys, not over queries",
-                        look="which of two dimensions the sum runs over.")]  # fmt: skip
+                Pattern(
+                    code="FLASH-NO-TRANSPOSE",
+                    value=crossed[1],
+                    fits="ds @ q.",
+                    finding="dk adds up over keys, not over queries",
+                    look="which of two dimensions the sum runs over.",
+                )
+            ]
         _values(name, found[n], right[n], patterns, f"T = {TILE} in one tile, causal=False; {name}")
 
 
@@ -151,13 +188,20 @@ def many_tiles(subject: Subject, draw: Draw) -> None:
     right = gradients(tensors, may)
     for n, name in ((2, "dv"), (1, "dk"), (0, "dq")):
         side = "queries" if n else "keys"
-        cut = [may & (token == tile) if n == 0 else may & (token == tile).unsqueeze(-1)
-               for tile in (token.max(), 0)]  # fmt: skip
+        cut = [
+            may & (token == tile) if n == 0 else may & (token == tile).unsqueeze(-1)
+            for tile in (token.max(), 0)
+        ]
         patterns = [
-            Pattern(code="FLASH-LAST-TILE", value=gradients(tensors, part)[n], look="`=` and `+=`.",
-                    finding=f"{name} holds one tile of {side} only", fits=f"the {which} tile of {side}.")
+            Pattern(
+                code="FLASH-LAST-TILE",
+                value=gradients(tensors, part)[n],
+                look="`=` and `+=`.",
+                finding=f"{name} holds one tile of {side} only",
+                fits=f"the {which} tile of {side}.",
+            )
             for part, which in zip(cut, ("last", "first"), strict=True)
-        ]  # fmt: skip
+        ]
         _values(name, found[n], right[n], patterns, f"{tried}; {name}")
 
 
@@ -200,12 +244,16 @@ def above(subject: Subject, draw: Draw) -> None:
     tried = f"T = {T}, tile = {TILE}, causal=True; v of token {T - 2} is infinite; dq"
     early = _answer(subject, tensors, tried, tile=TILE)[0][:, :, : T - TILE]
     if not early.isfinite().all():
-        raise Wrong("FLASH-ABOVE", "the infinity reaches queries of tiles before its own", tried=tried,
-                    expected=f"finite gradients of queries 0 to {T - TILE - 1}",
-                    got=f"{int((~early.isfinite()).any(-1)[0, 0].sum())} of these {T - TILE} are nan",
-                    fits="a tile above the diagonal, computed with weights of 0.",
-                    hides="nearly half of all tiles are above it: work for nothing.",
-                    look="where the inner loop ends for the queries of one tile.")  # fmt: skip
+        raise Wrong(
+            "FLASH-ABOVE",
+            "the infinity reaches queries of tiles before its own",
+            tried=tried,
+            expected=f"finite gradients of queries 0 to {T - TILE - 1}",
+            got=f"{int((~early.isfinite()).any(-1)[0, 0].sum())} of these {T - TILE} are nan",
+            fits="a tile above the diagonal, computed with weights of 0.",
+            hides="nearly half of all tiles are above it: work for nothing.",
+            look="where the inner loop ends for the queries of one tile.",
+        )
     _values("dq", early, right[:, :, : T - TILE], [], tried)
 
 
@@ -218,14 +266,26 @@ def large_scores(subject: Subject, draw: Draw) -> None:
     tried = f"scores up to {number((q @ k.mT).abs().max() / 2)}, T = 6, tile = {TILE}"
     found = _answer(subject, tensors, tried, tile=TILE)
     if not all(x.isfinite().all() for x in found):
-        raise Wrong("FLASH-OVERFLOW", "large scores end as nan or infinity", tried=tried,
-                    expected="finite gradients", got=f"dv of token 0: {vector(found[2][0, 0, 0])}",
-                    fits="a quotient of two exponentials.",
-                    look="every exp: is its argument at most 0?")  # fmt: skip
+        raise Wrong(
+            "FLASH-OVERFLOW",
+            "large scores end as nan or infinity",
+            tried=tried,
+            expected="finite gradients",
+            got=f"dv of token 0: {vector(found[2][0, 0, 0])}",
+            fits="a quotient of two exponentials.",
+            look="every exp: is its argument at most 0?",
+        )
     # float32 scores of 500 are rounded at 3e-5, and so are the weights, beside q and k of 15
     for name, got, right in zip(NAMES, found, gradients(tensors, everyone(6).tril()), strict=True):
-        expect.values(got, right.float(), rtol=5e-3, atol=2e-2, tried=tried, finding=f"{name} differs",
-                      look="the weights of large scores.")  # fmt: skip
+        expect.values(
+            got,
+            right.float(),
+            rtol=5e-3,
+            atol=2e-2,
+            tried=tried,
+            finding=f"{name} differs",
+            look="the weights of large scores.",
+        )
 
 
 def padding(subject: Subject, draw: Draw) -> None:
@@ -236,15 +296,28 @@ def padding(subject: Subject, draw: Draw) -> None:
     tensors = given(draw, T, may.expand(2, 1, T, T), B=2)
     tried = f"T = {T}, tile = {TILE}, causal=False, num_keys = [0, {some}]; sequence 0 has lse -inf"
     found = _answer(subject, tensors, tried, tile=TILE, causal=False, num_keys=num_keys)
-    facts = dict(tried=tried, expected="gradients 0 for sequence 0 and for padding",
-                 got=f"dq {vector(found[0][0, 0, 0])}, dv {vector(found[2][0, 0, 0])}")  # fmt: skip
+    facts = dict(
+        tried=tried,
+        expected="gradients 0 for sequence 0 and for padding",
+        got=f"dq {vector(found[0][0, 0, 0])}, dv {vector(found[2][0, 0, 0])}",
+    )
     if any(x.isnan().any() for x in found):
-        raise Wrong("FLASH-EMPTY-NAN", "a row that reads nothing makes gradients nan", **facts,
-                    fits="exp(-inf minus -inf).", look="lse of -inf, before it is subtracted.",
-                    hides="one sequence of padding makes every weight nan.")  # fmt: skip
+        raise Wrong(
+            "FLASH-EMPTY-NAN",
+            "a row that reads nothing makes gradients nan",
+            **facts,
+            fits="exp(-inf minus -inf).",
+            look="lse of -inf, before it is subtracted.",
+            hides="one sequence of padding makes every weight nan.",
+        )
     if not found[2][1, :, some:].eq(0).all():
-        raise Wrong("FLASH-PADDING", "padding gets a gradient", **facts, look="what tile_scores is told.",
-                    fits="num_keys without an effect.")  # fmt: skip
+        raise Wrong(
+            "FLASH-PADDING",
+            "padding gets a gradient",
+            **facts,
+            look="what tile_scores is told.",
+            fits="num_keys without an effect.",
+        )
     for name, got, right in zip(NAMES, found, gradients(tensors, may), strict=True):
         _values(name, got, right, [], tried)
 
@@ -263,19 +336,33 @@ def sixteen_bits(subject: Subject, draw: Draw) -> None:
     off = ((found.double() - right).abs() / right).max().item()
     # one rounding to 8 bits is at most 2^-8 = 0.4 percent; weights in 16 bits may cost as much again
     if not off < 0.01:
-        raise Wrong("FLASH-SUMS-16", "the sums have lost their small terms", tried=tried,
-                    expected="the error of one rounding of the result, 0.4 percent",
-                    got=f"an error of {number(100 * off)} percent", fits="dq, dk and dv added up in bfloat16.",
-                    look="the dtype in which the sums begin.")  # fmt: skip
+        raise Wrong(
+            "FLASH-SUMS-16",
+            "the sums have lost their small terms",
+            tried=tried,
+            expected="the error of one rounding of the result, 0.4 percent",
+            got=f"an error of {number(100 * off)} percent",
+            fits="dq, dk and dv added up in bfloat16.",
+            look="the dtype in which the sums begin.",
+        )
 
 
 SUITES = (
     Suite(
         "flash-backward",
-        (triple, values_first, queries_and_keys, many_tiles, masked, above, large_scores, padding,
-         sixteen_bits),
+        (
+            triple,
+            values_first,
+            queries_and_keys,
+            many_tiles,
+            masked,
+            above,
+            large_scores,
+            padding,
+            sixteen_bits,
+        ),
         proved="the gradients are those of the whole matrix, and no weight was kept for them.",
         remember="one number a row, the logsumexp, brings all of its weights back.",
         next_step="torch.autograd.gradcheck on your two passes, in float64.",
     ),
-)  # fmt: skip
+)

@@ -23,10 +23,20 @@ def _up(a: int, b: int) -> int:
 
 
 def bytes_of(
-    shapes: Shapes, name: str, *, blocks: Callable[[int, int], int] = _up, flat: bool = False,
-    padded: bool = False, once: bool = False, whole: Callable[[int, int], int] = _up,
-    extra: int = 0, joined: bool = False, unit: int = 8, rows: bool = True, **changed,
-) -> int:  # fmt: skip
+    shapes: Shapes,
+    name: str,
+    *,
+    blocks: Callable[[int, int], int] = _up,
+    flat: bool = False,
+    padded: bool = False,
+    once: bool = False,
+    whole: Callable[[int, int], int] = _up,
+    extra: int = 0,
+    joined: bool = False,
+    unit: int = 8,
+    rows: bool = True,
+    **changed,
+) -> int:
     """Bytes of the tensors; the options bend one thing each, `changed` the format's fields."""
     f: Format = replace(FORMATS[name], **changed)
     total = []
@@ -43,8 +53,10 @@ def bytes_of(
 
 
 def _pattern(code: str, finding: str, fits: str, look: str, *, hides: str = "", **bend):
-    return (partial(bytes_of, **bend), Pattern(code=code, value=0.0, finding=finding, fits=fits,
-                                               look=look, hides=hides))  # fmt: skip
+    return (
+        partial(bytes_of, **bend),
+        Pattern(code=code, value=0.0, finding=finding, fits=fits, look=look, hides=hides),
+    )
 
 
 def _floor(a: int, b: int) -> int:
@@ -53,38 +65,110 @@ def _floor(a: int, b: int) -> int:
 
 WRONG = (
     _pattern("QUANT-BITS", "these are bits", "8 times the bytes.", "the unit of `f.bits`.", unit=1),
-    _pattern("QUANT-NO-SCALES", "the scales are not counted", "the numbers alone.",
-             "`f.block_bits` and `f.tensor_bits`.", block_bits=0, tensor_bits=0,
-             hides="4 bits a number are 4.25 or 4.5 in memory."),
-    _pattern("QUANT-NO-SCALES", "the scales of the blocks are not counted", "numbers and tensor scales.",
-             "`f.block` and `f.block_bits`.", block_bits=0,
-             hides="4 bits a number are 4.25 or 4.5 in memory."),
-    _pattern("QUANT-NO-TENSOR", "the scale of the tensor is not counted", "numbers and block scales.",
-             "`f.tensor_bits`.", tensor_bits=0),
-    _pattern("QUANT-TENSOR-ONCE", "one tensor scale serves all tensors", "`f.tensor_bits`, once.",
-             "whose scale it is.", once=True),
-    _pattern("QUANT-PARTIAL", "the last, partial block has no scale", "length // block.",
-             "a row whose length the block does not divide.", blocks=_floor),
-    _pattern("QUANT-EXTRA-BLOCK", "a block too many", "length // block + 1.",
-             "a row whose length the block divides.", blocks=lambda n, b: n // b + 1),
-    _pattern("QUANT-FLAT", "blocks run over the ends of rows", "blocks of the whole tensor.",
-             "what the docstring says is cut into blocks.", flat=True,
-             hides="a row that is read alone would need its neighbour's scale."),
-    _pattern("QUANT-FLAT", "blocks run over the ends of rows", "numel // block.",
-             "what the docstring says is cut into blocks.", flat=True, blocks=_floor),
-    _pattern("QUANT-PADDED", "numbers are counted that are not there", "whole blocks of numbers.",
-             "what a partial block stores.", padded=True),
-    _pattern("QUANT-MASTER", "a second copy is counted", "4 bytes more for each number.",
-             "the last line of the docstring: whose bytes are asked for.", extra=32),
-    _pattern("QUANT-MASTER", "a second copy is counted", "2 bytes more for each number.",
-             "the last line of the docstring: whose bytes are asked for.", extra=16),
-    _pattern("QUANT-HALF-BYTE", "half a byte is lost", "bits // 8.",
-             "a tensor whose bits do not fill its last byte.", whole=_floor),
-    _pattern("QUANT-JOINED", "tensors share a byte", "all bits together, rounded up once.",
-             "when the rounding happens: for each tensor.", joined=True),
-    _pattern("QUANT-ONE-ROW", "only one row of each tensor is counted", "the last dimension alone.",
-             "the other dimensions.", rows=False),
-)  # fmt: skip
+    _pattern(
+        "QUANT-NO-SCALES",
+        "the scales are not counted",
+        "the numbers alone.",
+        "`f.block_bits` and `f.tensor_bits`.",
+        block_bits=0,
+        tensor_bits=0,
+        hides="4 bits a number are 4.25 or 4.5 in memory.",
+    ),
+    _pattern(
+        "QUANT-NO-SCALES",
+        "the scales of the blocks are not counted",
+        "numbers and tensor scales.",
+        "`f.block` and `f.block_bits`.",
+        block_bits=0,
+        hides="4 bits a number are 4.25 or 4.5 in memory.",
+    ),
+    _pattern(
+        "QUANT-NO-TENSOR",
+        "the scale of the tensor is not counted",
+        "numbers and block scales.",
+        "`f.tensor_bits`.",
+        tensor_bits=0,
+    ),
+    _pattern(
+        "QUANT-TENSOR-ONCE",
+        "one tensor scale serves all tensors",
+        "`f.tensor_bits`, once.",
+        "whose scale it is.",
+        once=True,
+    ),
+    _pattern(
+        "QUANT-PARTIAL",
+        "the last, partial block has no scale",
+        "length // block.",
+        "a row whose length the block does not divide.",
+        blocks=_floor,
+    ),
+    _pattern(
+        "QUANT-EXTRA-BLOCK",
+        "a block too many",
+        "length // block + 1.",
+        "a row whose length the block divides.",
+        blocks=lambda n, b: n // b + 1,
+    ),
+    _pattern(
+        "QUANT-FLAT",
+        "blocks run over the ends of rows",
+        "blocks of the whole tensor.",
+        "what the docstring says is cut into blocks.",
+        flat=True,
+        hides="a row that is read alone would need its neighbour's scale.",
+    ),
+    _pattern(
+        "QUANT-FLAT",
+        "blocks run over the ends of rows",
+        "numel // block.",
+        "what the docstring says is cut into blocks.",
+        flat=True,
+        blocks=_floor,
+    ),
+    _pattern(
+        "QUANT-PADDED",
+        "numbers are counted that are not there",
+        "whole blocks of numbers.",
+        "what a partial block stores.",
+        padded=True,
+    ),
+    _pattern(
+        "QUANT-MASTER",
+        "a second copy is counted",
+        "4 bytes more for each number.",
+        "the last line of the docstring: whose bytes are asked for.",
+        extra=32,
+    ),
+    _pattern(
+        "QUANT-MASTER",
+        "a second copy is counted",
+        "2 bytes more for each number.",
+        "the last line of the docstring: whose bytes are asked for.",
+        extra=16,
+    ),
+    _pattern(
+        "QUANT-HALF-BYTE",
+        "half a byte is lost",
+        "bits // 8.",
+        "a tensor whose bits do not fill its last byte.",
+        whole=_floor,
+    ),
+    _pattern(
+        "QUANT-JOINED",
+        "tensors share a byte",
+        "all bits together, rounded up once.",
+        "when the rounding happens: for each tensor.",
+        joined=True,
+    ),
+    _pattern(
+        "QUANT-ONE-ROW",
+        "only one row of each tensor is counted",
+        "the last dimension alone.",
+        "the other dimensions.",
+        rows=False,
+    ),
+)
 
 
 def _expect(subject: Subject, cases: Sequence[tuple[Shapes, str]], look: str) -> None:
@@ -108,8 +192,16 @@ def _expect(subject: Subject, cases: Sequence[tuple[Shapes, str]], look: str) ->
     out, right, tried = off[0]
     for wrong, p in WRONG:
         if all(wrong(s, n) == row[0] for (s, n), row in zip(cases, found, strict=True)):
-            raise Wrong(p.code, p.finding, tried=tried, expected=f"{right:,} bytes",
-                        got=f"{out:,}", fits=p.fits, hides=p.hides, look=p.look)  # fmt: skip
+            raise Wrong(
+                p.code,
+                p.finding,
+                tried=tried,
+                expected=f"{right:,} bytes",
+                got=f"{out:,}",
+                fits=p.fits,
+                hides=p.hides,
+                look=p.look,
+            )
     expect.integer(out, right, tried=tried)
 
 
@@ -120,16 +212,22 @@ def _said(shapes: Shapes) -> str:
 def whole_bytes(subject: Subject, draw: Draw) -> None:
     """Formats without scales: numbers times bytes."""
     rows = draw.size(3, 5, 7)
-    _expect(subject, [([(rows, 8)], name) for name in ("fp32", "tf32", "bf16", "e4m3")],
-            "numbers, then bits, then bytes.")  # fmt: skip
+    _expect(
+        subject,
+        [([(rows, 8)], name) for name in ("fp32", "tf32", "bf16", "e4m3")],
+        "numbers, then bits, then bytes.",
+    )
 
 
 def tensor_scales(subject: Subject, draw: Draw) -> None:
     """int8 and nvfp4: a scale for each tensor; vectors and higher dimensions are tensors too."""
     n = draw.size(6, 10, 7)
-    _expect(subject, [([(n, 4), (n,), (2, 3, n)], name) for name in ("int8", "bf16")]
-            + [([(2, 32), (3, 16)], "nvfp4")],
-            "tensor by tensor.")  # fmt: skip
+    _expect(
+        subject,
+        [([(n, 4), (n,), (2, 3, n)], name) for name in ("int8", "bf16")]
+        + [([(2, 32), (3, 16)], "nvfp4")],
+        "tensor by tensor.",
+    )
 
 
 def block_scales(subject: Subject, draw: Draw) -> None:
@@ -142,15 +240,19 @@ def block_scales(subject: Subject, draw: Draw) -> None:
 def partial_blocks(subject: Subject, draw: Draw) -> None:
     """A row that ends inside a block has one scale more; blocks end with their row."""
     n = draw.size(40, 72, 104)
-    _expect(subject, [([(6, n)], name) for name in ("mxfp8", "mxfp4", "nvfp4")]
-            + [([(3, 8)], "mxfp4")], "the blocks of one row.")  # fmt: skip
+    _expect(
+        subject,
+        [([(6, n)], name) for name in ("mxfp8", "mxfp4", "nvfp4")] + [([(3, 8)], "mxfp4")],
+        "the blocks of one row.",
+    )
 
 
 def odd_bits(subject: Subject, draw: Draw) -> None:
     """Four-bit numbers in odd count: each tensor ends with a whole byte."""
     n = draw.size(33, 35, 49)
-    _expect(subject, [([(1, n), (3, n), (5,)], name) for name in ("mxfp4", "nvfp4")],
-            "the rounding up.")  # fmt: skip
+    _expect(
+        subject, [([(1, n), (3, n), (5,)], name) for name in ("mxfp4", "nvfp4")], "the rounding up."
+    )
 
 
 def ends(subject: Subject, draw: Draw) -> None:
@@ -161,12 +263,22 @@ def ends(subject: Subject, draw: Draw) -> None:
     except AnswerError as failure:
         if isinstance(failure.error, ValueError):
             return
-        raise Wrong("QUANT-NAME", "an unknown format is not refused", tried="the format fp12",
-                    expected="ValueError, with the names that are there",
-                    got=f"{type(failure.error).__name__}: {failure.error}"[:70],
-                    look="what `named` is there for.") from None  # fmt: skip
-    raise Wrong("QUANT-NAME", "an unknown format is not refused", tried="the format fp12",
-                expected="ValueError", got=str(out)[:60], look="what `named` is there for.")  # fmt: skip
+        raise Wrong(
+            "QUANT-NAME",
+            "an unknown format is not refused",
+            tried="the format fp12",
+            expected="ValueError, with the names that are there",
+            got=f"{type(failure.error).__name__}: {failure.error}"[:70],
+            look="what `named` is there for.",
+        ) from None
+    raise Wrong(
+        "QUANT-NAME",
+        "an unknown format is not refused",
+        tried="the format fp12",
+        expected="ValueError",
+        got=str(out)[:60],
+        look="what `named` is there for.",
+    )
 
 
 SUITES = (

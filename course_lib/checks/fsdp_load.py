@@ -63,10 +63,14 @@ def half_a_save(subject: Subject, draw: Draw) -> None:
 def _begins(by_rank: list[dict]) -> None:
     for facts in by_rank:
         if facts["error"] or facts["returned"] != 0:
-            raise Wrong("LOAD-EMPTY", "a run without a checkpoint cannot begin", expected="0",
-                        tried="2 ranks, load_checkpoint() where no checkpoint is",
-                        got=_error(facts) or repr(facts["returned"]),
-                        look="what `read_checkpoint` returns when there is none.")  # fmt: skip
+            raise Wrong(
+                "LOAD-EMPTY",
+                "a run without a checkpoint cannot begin",
+                expected="0",
+                tried="2 ranks, load_checkpoint() where no checkpoint is",
+                got=_error(facts) or repr(facts["returned"]),
+                look="what `read_checkpoint` returns when there is none.",
+            )
 
 
 def _error(facts: dict) -> str:
@@ -76,9 +80,14 @@ def _error(facts: dict) -> str:
 def _accepted(by_rank: list[dict], tried: str, code: str, finding: str) -> None:
     for rank, facts in enumerate(by_rank):
         if facts["error"]:
-            raise Wrong(code, finding, tried=tried, expected="the step, on every rank",
-                        got=f"rank {rank}: {_error(facts)}",
-                        look="what is asked of the file that this run need not have.")  # fmt: skip
+            raise Wrong(
+                code,
+                finding,
+                tried=tried,
+                expected="the step, on every rank",
+                got=f"rank {rank}: {_error(facts)}",
+                look="what is asked of the file that this run need not have.",
+            )
 
 
 def _returned_parts(by_rank: list[dict], seed: int, tried: str) -> None:
@@ -89,13 +98,24 @@ def _returned_parts(by_rank: list[dict], seed: int, tried: str) -> None:
         for facts in by_rank if part != "config" else ():  # the settings stay this run's
             if facts[key] != wanted[key]:
                 code, finding, hides = PARTS[part]
-                raise Wrong(f"LOAD-NO-{code}", f"{finding} did not return", tried=tried, hides=hides,
-                            expected=f"{key} {wanted[key]}", got=f"{key} {facts[key]}",
-                            look=f'what is done with "{part}".')  # fmt: skip
+                raise Wrong(
+                    f"LOAD-NO-{code}",
+                    f"{finding} did not return",
+                    tried=tried,
+                    hides=hides,
+                    expected=f"{key} {wanted[key]}",
+                    got=f"{key} {facts[key]}",
+                    look=f'what is done with "{part}".',
+                )
     if by_rank[0]["returned"] != wanted["step"]:
-        raise Wrong("LOAD-RETURN", "the step is not what is returned", tried=tried, expected=
-                    str(wanted["step"]), got=repr(by_rank[0]["returned"])[:60],
-                    look="the last line.")  # fmt: skip
+        raise Wrong(
+            "LOAD-RETURN",
+            "the step is not what is returned",
+            tried=tried,
+            expected=str(wanted["step"]),
+            got=repr(by_rank[0]["returned"])[:60],
+            look="the last line.",
+        )
 
 
 def _tensors(found: dict[str, list], seed: int, tried: str) -> None:
@@ -112,19 +132,33 @@ def _tensors(found: dict[str, list], seed: int, tried: str) -> None:
     if Counter(wanted[p][1] for p in same_kind) == Counter(
         found.get(p, [0, 0])[1] for p in same_kind
     ):
-        raise Wrong("LOAD-POSITION", "tensors are in one another's place", fits="loaded by position "
-                    "in a list, not by name.", got=f"{first}: what belongs to another name",
-                    hides="tensors of one shape change places without an error.",
-                    look="`zip`, and the order of parameters in the optimizer's groups.", **facts)  # fmt: skip
+        raise Wrong(
+            "LOAD-POSITION",
+            "tensors are in one another's place",
+            fits="loaded by position in a list, not by name.",
+            got=f"{first}: what belongs to another name",
+            hides="tensors of one shape change places without an error.",
+            look="`zip`, and the order of parameters in the optimizer's groups.",
+            **facts,
+        )
     stale = {p: digest(known(p, paths[p], seed + OTHER)) for p in off}
     untouched = [p for p in off if found.get(p, [0, 0])[1] == stale[p]]
     if part == "model":
-        raise Wrong("LOAD-NO-MODEL", "the weights did not return", got=f"{len(off)} tensors differ, "
-                    f"{len(untouched)} are as before the load", look="`set_state_dict`.", **facts)  # fmt: skip
-    raise Wrong("LOAD-NO-MOMENTS", "the optimizer's moments did not return", got=f"{len(off)} tensors "
-                f"differ, {len(untouched)} are as before the load",
-                hides="the first loss after the resume is right; the updates after it are not.",
-                look="what `set_state_dict` is given for the optimizer.", **facts)  # fmt: skip
+        raise Wrong(
+            "LOAD-NO-MODEL",
+            "the weights did not return",
+            got=f"{len(off)} tensors differ, {len(untouched)} are as before the load",
+            look="`set_state_dict`.",
+            **facts,
+        )
+    raise Wrong(
+        "LOAD-NO-MOMENTS",
+        "the optimizer's moments did not return",
+        got=f"{len(off)} tensors differ, {len(untouched)} are as before the load",
+        hides="the first loss after the resume is right; the updates after it are not.",
+        look="what `set_state_dict` is given for the optimizer.",
+        **facts,
+    )
 
 
 def _first(path: str, shape: torch.Size, seed: int) -> str:
@@ -135,21 +169,30 @@ def _random(by_rank: list[dict], seed: int, tried: str, expected: str) -> None:
     for rank, facts in enumerate(by_rank):
         wanted = random_numbers(seed, rank)
         if facts["ranks"] != [wanted]:
-            raise Wrong("LOAD-RANDOM", "the random states of a rank are not those it should have",
-                        tried=tried, expected=f"{expected}; rank {rank}: torch seed {wanted[2]}",
-                        got=f"torch seed {facts['ranks'][0][2]}", hides="dropout draws other numbers, "
-                        "or the same ones on every rank.",
-                        look='which of plain["ranks"] is restored, and when.')  # fmt: skip
+            raise Wrong(
+                "LOAD-RANDOM",
+                "the random states of a rank are not those it should have",
+                tried=tried,
+                expected=f"{expected}; rank {rank}: torch seed {wanted[2]}",
+                got=f"torch seed {facts['ranks'][0][2]}",
+                hides="dropout draws other numbers, or the same ones on every rank.",
+                look='which of plain["ranks"] is restored, and when.',
+            )
 
 
 def _nothing_sent(by_rank: list[dict], tried: str) -> None:
     sent = max(facts["sent"] for facts in by_rank)
     if sent > SENT_BYTES:
-        raise Wrong("LOAD-SENDS", "tensors travel between the ranks", tried=tried, expected="each rank "
-                    "reads its own rows from the files", got=f"{sent:,} bytes gathered or broadcast",
-                    hides="rank 0 then needs memory for the whole state.",
-                    look="`full_state_dict`, `broadcast_from_rank0`.",
-                    preset="reshard:gathered")  # fmt: skip
+        raise Wrong(
+            "LOAD-SENDS",
+            "tensors travel between the ranks",
+            tried=tried,
+            expected="each rank reads its own rows from the files",
+            got=f"{sent:,} bytes gathered or broadcast",
+            hides="rank 0 then needs memory for the whole state.",
+            look="`full_state_dict`, `broadcast_from_rank0`.",
+            preset="reshard:gathered",
+        )
 
 
 def _passes_half_by(by_rank: list[dict], seed: int) -> None:
@@ -157,10 +200,14 @@ def _passes_half_by(by_rank: list[dict], seed: int) -> None:
     tried = f"3 ranks; step {step} is published, of step {step + 1} half the bytes are there"
     facts = by_rank[0]
     if facts["error"] or facts["returned"] == step + 1 or facts["step"] == step + 1:
-        raise Wrong("LOAD-HALF-SAVE", "half a save is taken for a checkpoint", tried=tried,
-                    expected=f"step {step}: what has no manifest does not count",
-                    got=_error(facts) or f"step {facts['step']}",
-                    look="who chooses the folder.")  # fmt: skip
+        raise Wrong(
+            "LOAD-HALF-SAVE",
+            "half a save is taken for a checkpoint",
+            tried=tried,
+            expected=f"step {step}: what has no manifest does not count",
+            got=_error(facts) or f"step {facts['step']}",
+            look="who chooses the folder.",
+        )
     _returned_parts(by_rank, seed, tried)
 
 
@@ -168,18 +215,35 @@ def _refuses_text(by_rank: list[dict], seed: int) -> None:
     before, tried = plain_state(seed + OTHER), "2 ranks; this run reads another text"
     said, expected = by_rank[0], "a ValueError, and the trainer as it was"
     if not said["error"]:
-        raise Wrong("LOAD-ACCEPTS", "a loader that does not fit is passed over", tried=tried,
-                    expected=expected, got="no error", look='what is done with "loader".')  # fmt: skip
+        raise Wrong(
+            "LOAD-ACCEPTS",
+            "a loader that does not fit is passed over",
+            tried=tried,
+            expected=expected,
+            got="no error",
+            look='what is done with "loader".',
+        )
     weights = digest(known("model/norm.weight", shapes()["model/norm.weight"], seed + OTHER))
     changed = [key for key in ("step", "tokens_seen", "next_window") if said[key] != before[key]]
     changed += ["model"] * (said["tensors"]["model/norm.weight"][1] != weights)
     if changed:
-        raise Wrong("LOAD-HALF", "a refused checkpoint has changed the trainer", tried=tried,
-                    expected=expected, got=f"changed: {', '.join(changed)}",
-                    look="the order: all that may refuse comes before all that changes.")  # fmt: skip
+        raise Wrong(
+            "LOAD-HALF",
+            "a refused checkpoint has changed the trainer",
+            tried=tried,
+            expected=expected,
+            got=f"changed: {', '.join(changed)}",
+            look="the order: all that may refuse comes before all that changes.",
+        )
     if not said["error"][1]:
-        raise Wrong("LOAD-ERROR", "refused with another error", tried=tried, expected=expected,
-                    got=_error(said), look="`self.loader.load_state_dict`.")  # fmt: skip
+        raise Wrong(
+            "LOAD-ERROR",
+            "refused with another error",
+            tried=tried,
+            expected=expected,
+            got=_error(said),
+            look="`self.loader.load_state_dict`.",
+        )
 
 
 SUITES = (

@@ -30,26 +30,48 @@ def a_policy(subject: Subject, draw: Draw) -> None:
         ("output", "output_dtype"),
     ):
         if found[0][field] not in (None, torch.float32):
-            raise Wrong("PRECISION-FP32", "float32 is not left alone", tried="precision fp32",
-                        expected=f"{word} None or float32", got=_name(found[0][field]),
-                        fits="a dtype that does not come from `self.dtype`.",
-                        look="what the dtype is taken from.")  # fmt: skip
+            raise Wrong(
+                "PRECISION-FP32",
+                "float32 is not left alone",
+                tried="precision fp32",
+                expected=f"{word} None or float32",
+                got=_name(found[0][field]),
+                fits="a dtype that does not come from `self.dtype`.",
+                look="what the dtype is taken from.",
+            )
     for one, name in zip(found[1:], LOW, strict=True):
         if one["output"] is not None:
-            raise Wrong("PRECISION-OUTPUT", "every unit casts its output", tried=f"precision {name}",
-                        expected="output_dtype None", got=_name(one["output"]),
-                        hides="activations between blocks change dtype at each of them.",
-                        look="the docstring: what is cast, and what is not.")  # fmt: skip
+            raise Wrong(
+                "PRECISION-OUTPUT",
+                "every unit casts its output",
+                tried=f"precision {name}",
+                expected="output_dtype None",
+                got=_name(one["output"]),
+                hides="activations between blocks change dtype at each of them.",
+                look="the docstring: what is cast, and what is not.",
+            )
 
 
 def _of_type(found: Any, kind: str, wanted: str, tried: str) -> None:
     if found is None:
-        raise Wrong("NONE", "the answer returned None", tried=tried, expected=wanted, got="None",
-                    look="the last line: is there a `return`?")  # fmt: skip
+        raise Wrong(
+            "NONE",
+            "the answer returned None",
+            tried=tried,
+            expected=wanted,
+            got="None",
+            look="the last line: is there a `return`?",
+        )
     if type(found).__name__ != kind:
-        raise Wrong("TYPE", f"the answer is not {wanted}", tried=tried, expected=wanted,
-                    got=str(found)[:70], hides="FSDP1's MixedPrecision and wrap policies are other classes.",
-                    look="the return type in the first line.")  # fmt: skip
+        raise Wrong(
+            "TYPE",
+            f"the answer is not {wanted}",
+            tried=tried,
+            expected=wanted,
+            got=str(found)[:70],
+            hides="FSDP1's MixedPrecision and wrap policies are other classes.",
+            look="the return type in the first line.",
+        )
 
 
 def _name(dtype: Any) -> str:
@@ -63,32 +85,54 @@ def moved(subject: Subject, draw: Draw) -> None:
         one, tried = by_rank[0], f"precision {name}, 2 ranks"
         _gathers(one, name, tried)
         if (got := runs.per_number(one, "reduce_scatter")) != 4:
-            raise Wrong("PRECISION-REDUCE", f"gradients are added up in {name}", tried=tried,
-                        expected="reduce-scatters of 4 bytes a parameter", got=f"{got:g} bytes",
-                        fits="a reduce_dtype of None, which takes that of the weights, or a low one.",
-                        hides="two ranks lose little; a sum over 256 loses the small addends.",
-                        look="`reduce_dtype`.")  # fmt: skip
+            raise Wrong(
+                "PRECISION-REDUCE",
+                f"gradients are added up in {name}",
+                tried=tried,
+                expected="reduce-scatters of 4 bytes a parameter",
+                got=f"{got:g} bytes",
+                fits="a reduce_dtype of None, which takes that of the weights, or a low one.",
+                hides="two ranks lose little; a sum over 256 loses the small addends.",
+                look="`reduce_dtype`.",
+            )
         if (table := one["dtypes"]["table"]) != torch.float32:
-            raise Wrong("PRECISION-INPUTS", "the tables of rotary angles are rounded", tried=tried,
-                        expected="cos and sin in float32 inside a block", got=_name(table),
-                        fits="a policy that casts what goes into a module, as by default.",
-                        hides="late positions then lie on wrong angles.",
-                        look="the last sentence of the docstring.")  # fmt: skip
+            raise Wrong(
+                "PRECISION-INPUTS",
+                "the tables of rotary angles are rounded",
+                tried=tried,
+                expected="cos and sin in float32 inside a block",
+                got=_name(table),
+                fits="a policy that casts what goes into a module, as by default.",
+                hides="late positions then lie on wrong angles.",
+                look="the last sentence of the docstring.",
+            )
         runs.same_gradient(by_rank, draw, tried, close=8 * EPS[name])
 
 
 def _gathers(one: dict, name: str, tried: str) -> None:
     used, got = one["dtypes"]["weight"], runs.per_number(one, "allgather")
-    facts = dict(tried=tried, expected=f"all-gathers of 2 bytes a parameter, weights in {_name(LOW[name])}",
-                 got=f"{got:g} bytes, weights in {_name(used)}")  # fmt: skip
+    facts = dict(
+        tried=tried,
+        expected=f"all-gathers of 2 bytes a parameter, weights in {_name(LOW[name])}",
+        got=f"{got:g} bytes, weights in {_name(used)}",
+    )
     if used == LOW[name] and got == 2:
         return
     if used == torch.float32:
-        raise Wrong("PRECISION-IGNORED", f"{name} is asked for, and nothing is cast", **facts,
-                    hides="the losses are right, even a little better; half the bytes are waste.",
-                    look="`param_dtype`.")  # fmt: skip
-    raise Wrong("PRECISION-FIXED", f"{name} is asked for, {_name(used)} is used", **facts,
-                fits="one low dtype for both.", look="what the dtype is taken from.")  # fmt: skip
+        raise Wrong(
+            "PRECISION-IGNORED",
+            f"{name} is asked for, and nothing is cast",
+            **facts,
+            hides="the losses are right, even a little better; half the bytes are waste.",
+            look="`param_dtype`.",
+        )
+    raise Wrong(
+        "PRECISION-FIXED",
+        f"{name} is asked for, {_name(used)} is used",
+        **facts,
+        fits="one low dtype for both.",
+        look="what the dtype is taken from.",
+    )
 
 
 def modules(subject: Subject, draw: Draw) -> None:
@@ -98,9 +142,14 @@ def modules(subject: Subject, draw: Draw) -> None:
     for one in found:
         if not isinstance(one, dict) or one["module"] is None:
             got = one if not isinstance(one, dict) else f"a {one['kind']} of another model"
-            raise Wrong("TYPE", "the list holds something else", tried="4 blocks, 1 rank",
-                        expected="modules of self.plain_model", got=str(got)[:70],
-                        look="types, names or copies in place of the modules themselves.")  # fmt: skip
+            raise Wrong(
+                "TYPE",
+                "the list holds something else",
+                tried="4 blocks, 1 rank",
+                expected="modules of self.plain_model",
+                got=str(got)[:70],
+                look="types, names or copies in place of the modules themselves.",
+            )
 
 
 def units(subject: Subject, draw: Draw) -> None:
@@ -114,40 +163,66 @@ def units(subject: Subject, draw: Draw) -> None:
     if kinds == ["root"]:
         raise _root_only(subject, draw, facts)
     if "root" not in kinds:
-        raise Wrong("POLICY-NO-ROOT", "the root is no unit", **facts,
-                    hides="embedding, last norm and head stay whole on every rank, with their state.",
-                    look="what the docstring names after the blocks.")  # fmt: skip
+        raise Wrong(
+            "POLICY-NO-ROOT",
+            "the root is no unit",
+            **facts,
+            hides="embedding, last norm and head stay whole on every rank, with their state.",
+            look="what the docstring names after the blocks.",
+        )
     if small := [k for k in kinds if k not in ("block", "root")]:
         raise _too_small(subject, draw, facts, small[0])
     if kinds[-1] != "root" or len(set(names)) < len(names):
-        raise Wrong("POLICY-ORDER", "the root does not come last, or a module comes twice", **facts,
-                    fits="the root before its blocks: it takes all, and leaves them nothing.",
-                    look="the order of the list.", preset="timeline:fsdp-whole")  # fmt: skip
+        raise Wrong(
+            "POLICY-ORDER",
+            "the root does not come last, or a module comes twice",
+            **facts,
+            fits="the root before its blocks: it takes all, and leaves them nothing.",
+            look="the order of the list.",
+            preset="timeline:fsdp-whole",
+        )
     if len(names) != 5:
-        raise Wrong("POLICY-MISSING", "some blocks are no unit of their own", **facts,
-                    hides="the root takes their weights, and gathers them with its own.",
-                    look="how the blocks are found.")  # fmt: skip
+        raise Wrong(
+            "POLICY-MISSING",
+            "some blocks are no unit of their own",
+            **facts,
+            hides="the root takes their weights, and gathers them with its own.",
+            look="how the blocks are found.",
+        )
 
 
 def _root_only(subject: Subject, draw: Draw, facts: dict) -> Wrong:
     one = runs.observed(subject, draw, [{}], 2, peak=True)[0][0]
-    facts |= {"got": f"the root alone: a forward pass that makes up to {one['peak'] / 1e6:.1f} MB,\n"
-                     f"of which {4 * one['whole'] / 1e6:.1f} MB are the gathered model"}  # fmt: skip
-    return Wrong("POLICY-ROOT-ONLY", "everything is gathered at once", **facts,
-                 hides="shards are small, the losses right: only the peak tells.",
-                 look="how many modules go through `fully_shard`.", preset="timeline:fsdp-whole")  # fmt: skip
+    facts |= {
+        "got": f"the root alone: a forward pass that makes up to {one['peak'] / 1e6:.1f} MB,\n"
+        f"of which {4 * one['whole'] / 1e6:.1f} MB are the gathered model"
+    }
+    return Wrong(
+        "POLICY-ROOT-ONLY",
+        "everything is gathered at once",
+        **facts,
+        hides="shards are small, the losses right: only the peak tells.",
+        look="how many modules go through `fully_shard`.",
+        preset="timeline:fsdp-whole",
+    )
 
 
 def _too_small(subject: Subject, draw: Draw, facts: dict, kind: str) -> Wrong:
     try:
         sent = runs.count(runs.observed(subject, draw, [{}], 2)[0][0], "allgather")
-        facts |= {"expected": facts["expected"] + ": 9 all-gathers",
-                  "got": facts["got"] + f":\n{sent} all-gathers"}  # fmt: skip
+        facts |= {
+            "expected": facts["expected"] + ": 9 all-gathers",
+            "got": facts["got"] + f":\n{sent} all-gathers",
+        }
     except AnswerError:
         pass  # torch refuses some of these; the list says enough
-    return Wrong("POLICY-SMALL", f"a {kind} is a unit of its own", **facts,
-                 hides="many small collectives, each of which waits for all ranks.",
-                 look="which modules become units.")  # fmt: skip
+    return Wrong(
+        "POLICY-SMALL",
+        f"a {kind} is a unit of its own",
+        **facts,
+        hides="many small collectives, each of which waits for all ranks.",
+        look="which modules become units.",
+    )
 
 
 def gathers(subject: Subject, draw: Draw) -> None:

@@ -27,14 +27,20 @@ def decided(subject: Subject, method: str, cases: list[dict], ranks: int = 1) ->
     found = subject.run_ranks([(method, cases)] * ranks, probe=PROBE + "decide")
     for rank, one in enumerate(found):
         if one.value != found[0].value:
-            raise Wrong("OTHER", "the ranks decide differently", tried=f"{ranks} ranks",
-                        expected="the same on all", got=f"rank {rank}: {one.value}"[:76],
-                        look="what the answer reads beside its settings.")  # fmt: skip
+            raise Wrong(
+                "OTHER",
+                "the ranks decide differently",
+                tried=f"{ranks} ranks",
+                expected="the same on all",
+                got=f"rank {rank}: {one.value}"[:76],
+                look="what the answer reads beside its settings.",
+            )
     return found[0].value
 
 
-def observed(subject: Subject, draw: Draw, cases: list[dict], ranks: int,
-             peak: bool = False) -> list[list[dict]]:  # fmt: skip
+def observed(
+    subject: Subject, draw: Draw, cases: list[dict], ranks: int, peak: bool = False
+) -> list[list[dict]]:
     """By case and rank: what a forward and a backward pass held and sent."""
     args = [(cases, *rows, peak) for rows in batch(draw.seed, ranks)]
     found = subject.run_ranks(args, probe=PROBE + "observe")
@@ -61,17 +67,23 @@ def alone(seed: int, ranks: int) -> tuple[float, float]:
     return loss.item(), norm.item()
 
 
-def same_gradient(by_rank: Sequence[dict], draw: Draw, tried: str, copies: int = 1,
-                  close: float = CLOSE) -> None:  # fmt: skip
+def same_gradient(
+    by_rank: Sequence[dict], draw: Draw, tried: str, copies: int = 1, close: float = CLOSE
+) -> None:
     """Loss and gradient norm over all ranks, which hold that many copies, are those of one process."""
     loss, norm = alone(draw.seed, len(by_rank))
     mean = sum(rank["loss"] for rank in by_rank) / len(by_rank)
     found = (sum(rank["squares"] for rank in by_rank) / copies) ** 0.5
     for what, got, due in (("loss", mean, loss), ("gradient norm", found, norm)):
         if abs(got - due) > close * due:
-            raise Wrong("OTHER", f"the {what} is not that of one process", tried=tried,
-                        expected=f"{number(due)}, from one process with all rows", got=number(got),
-                        look="what the decision changes beside memory and collectives.")  # fmt: skip
+            raise Wrong(
+                "OTHER",
+                f"the {what} is not that of one process",
+                tried=tried,
+                expected=f"{number(due)}, from one process with all rows",
+                got=number(got),
+                look="what the decision changes beside memory and collectives.",
+            )
 
 
 def count(one: dict, name: str) -> int:
@@ -82,8 +94,14 @@ def count(one: dict, name: str) -> int:
 def sends(one: dict, tried: str, **due: int) -> None:
     """So many collectives of each name, forward and backward together."""
     if (found := {name: count(one, name) for name in due}) != due:
-        raise Wrong("OTHER", "other collectives are issued", tried=tried, expected=_words(due),
-                    got=_words(found), look="the units, and whether they are freed after forward.")  # fmt: skip
+        raise Wrong(
+            "OTHER",
+            "other collectives are issued",
+            tried=tried,
+            expected=_words(due),
+            got=_words(found),
+            look="the units, and whether they are freed after forward.",
+        )
 
 
 def _words(counts: dict[str, int]) -> str:

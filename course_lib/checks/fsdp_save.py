@@ -46,8 +46,10 @@ def truth(seed: int) -> dict[str, list]:
     """[shape, hash] of each of these tensors in the state of a seed."""
     tied = {"model/head.weight": "model/embedding.weight"}
     paths = {path: tied.get(path, path).replace("/state/", "/") for path in shapes()}
-    return {path: [list(shape), digest(known(paths[path], shape, seed))]
-            for path, shape in shapes().items()}  # fmt: skip
+    return {
+        path: [list(shape), digest(known(paths[path], shape, seed))]
+        for path, shape in shapes().items()
+    }
 
 
 def plain_truth(seed: int, ranks: int) -> dict[str, Any]:
@@ -69,10 +71,14 @@ def driven(subject: Subject, args_by_rank: list[tuple], name: str) -> list[Rank]
     except AnswerError as failure:
         if "ended without a word" not in str(failure):
             raise
-        raise Wrong("RANKS-DIFFER", "the ranks do not call the same collectives", tried=
-                    f"{len(args_by_rank)} ranks", expected="each collective called by every rank, in "
-                    "the same order", got="a message of another size than a rank waited for",
-                    look="what stands under `if self.world.is_first`.") from None  # fmt: skip
+        raise Wrong(
+            "RANKS-DIFFER",
+            "the ranks do not call the same collectives",
+            tried=f"{len(args_by_rank)} ranks",
+            expected="each collective called by every rank, in the same order",
+            got="a message of another size than a rank waited for",
+            look="what stands under `if self.world.is_first`.",
+        ) from None
 
 
 def _facts(subject: Subject, draw: Draw, ranks: int, kinds: list[str]) -> list[list[dict]]:
@@ -103,8 +109,9 @@ def full(subject: Subject, draw: Draw) -> None:
 
 def uneven(subject: Subject, draw: Draw) -> None:
     """Three ranks, which share out no matrix evenly, both ways."""
-    for kind, by_rank in zip(("sharded", "full"), _facts(subject, draw, 3, ["sharded", "full"]),
-                             strict=True):  # fmt: skip
+    for kind, by_rank in zip(
+        ("sharded", "full"), _facts(subject, draw, 3, ["sharded", "full"]), strict=True
+    ):
         _published(by_rank, kind)
         _complete(by_rank[0]["file"], draw.seed, 3, kind)
 
@@ -117,9 +124,15 @@ def _tried(by_rank: list | int, kind: str) -> str:
 def _lacks(parts: list[str], tried: str) -> None:
     for part, (code, finding, hides) in PARTS.items():
         if part in parts:
-            raise Wrong(f"SAVE-NO-{code}", f"a part is missing: {finding}", tried=tried, hides=hides,
-                        expected=f'a part "{part}"', got=f"a state without: {', '.join(parts)}",
-                        look="the parts of DistributedTrainer.save_checkpoint, and their names.")  # fmt: skip
+            raise Wrong(
+                f"SAVE-NO-{code}",
+                f"a part is missing: {finding}",
+                tried=tried,
+                hides=hides,
+                expected=f'a part "{part}"',
+                got=f"a state without: {', '.join(parts)}",
+                look="the parts of DistributedTrainer.save_checkpoint, and their names.",
+            )
 
 
 def _published(by_rank: list[dict], kind: str) -> None:
@@ -128,22 +141,31 @@ def _published(by_rank: list[dict], kind: str) -> None:
     for facts in by_rank:
         _lacks((facts["handed"] or {}).get("lacks", []), tried)
     if not first["published"]:
-        raise Wrong("SAVE-UNPUBLISHED", "no checkpoint counts afterwards", tried=tried,
-                    expected="the state handed to `self.write_checkpoint`, which publishes it",
-                    got=f"without a manifest: {', '.join(first['there'])}"[:150] if first["there"]
-                    else "an empty folder",
-                    hides="a kill in the middle leaves half a checkpoint under a good name.",
-                    look="who writes the files, and who says that all of them are there.")  # fmt: skip
+        raise Wrong(
+            "SAVE-UNPUBLISHED",
+            "no checkpoint counts afterwards",
+            tried=tried,
+            expected="the state handed to `self.write_checkpoint`, which publishes it",
+            got=f"without a manifest: {', '.join(first['there'])}"[:150]
+            if first["there"]
+            else "an empty folder",
+            hides="a kill in the middle leaves half a checkpoint under a good name.",
+            look="who writes the files, and who says that all of them are there.",
+        )
     late = [rank for rank, facts in enumerate(by_rank) if not facts["at_once"]]
     named = first["file"]["shards"]
     if late or (named is not None and set(range(len(by_rank))) - set(named)):
-        raise Wrong("SAVE-EARLY", "published, or returned, before the shards of all ranks are there",
-                    tried=tried + f", rank {len(by_rank) - 1} writes slowly",
-                    expected="a checkpoint that names files of every rank when the save returns",
-                    got=f"none yet, seen from rank {late[0]}" if late
-                    else f"files of rank {', '.join(map(str, named)) or 'none'}",
-                    hides="what is missing is noticed by nobody until a resume.",
-                    look="what waits for the other ranks.")  # fmt: skip
+        raise Wrong(
+            "SAVE-EARLY",
+            "published, or returned, before the shards of all ranks are there",
+            tried=tried + f", rank {len(by_rank) - 1} writes slowly",
+            expected="a checkpoint that names files of every rank when the save returns",
+            got=f"none yet, seen from rank {late[0]}"
+            if late
+            else f"files of rank {', '.join(map(str, named)) or 'none'}",
+            hides="what is missing is noticed by nobody until a resume.",
+            look="what waits for the other ranks.",
+        )
 
 
 def _stays_sharded(by_rank: list[dict]) -> None:
@@ -153,51 +175,74 @@ def _stays_sharded(by_rank: list[dict]) -> None:
     for rank, facts in enumerate(by_rank):
         handed, sent = (facts["handed"] or {}).get("bytes", 0), facts["gathered"]
         if sent > SMALL_BYTES or handed > 0.9 * total:
-            raise Wrong("SAVE-GATHERED", "the shards are gathered before they are saved", tried=tried,
-                        expected=f"some {facts['kept']:,} bytes of shards on rank {rank}, none gathered",
-                        got=f"{handed:,} bytes handed over, {sent:,} gathered",
-                        hides="a model that needs all ranks to hold it does not fit on one.",
-                        look="`full_state_dict`, `full_tensor`, and self.config.checkpoint.",
-                        preset="reshard:gathered")  # fmt: skip
+            raise Wrong(
+                "SAVE-GATHERED",
+                "the shards are gathered before they are saved",
+                tried=tried,
+                expected=f"some {facts['kept']:,} bytes of shards on rank {rank}, none gathered",
+                got=f"{handed:,} bytes handed over, {sent:,} gathered",
+                hides="a model that needs all ranks to hold it does not fit on one.",
+                look="`full_state_dict`, `full_tensor`, and self.config.checkpoint.",
+                preset="reshard:gathered",
+            )
 
 
 def _one_file(by_rank: list[dict]) -> None:
     sharded_parts = (by_rank[0]["handed"] or {}).get("sharded", 0)
     if sharded_parts or (by_rank[0]["published"] and not by_rank[0]["one_file"]):
-        raise Wrong("SAVE-FULL-SHARDS", "shards are saved where one whole file was asked for",
-                    tried=_tried(by_rank, "full"), expected="whole tensors, in one .pt file",
-                    got=f"{sharded_parts} sharded tensors (DTensor)" if sharded_parts
-                    else "a folder of shards",
-                    hides="rank 0 writes that file, and its shards are not the model.",
-                    look="self.config.checkpoint.")  # fmt: skip
+        raise Wrong(
+            "SAVE-FULL-SHARDS",
+            "shards are saved where one whole file was asked for",
+            tried=_tried(by_rank, "full"),
+            expected="whole tensors, in one .pt file",
+            got=f"{sharded_parts} sharded tensors (DTensor)"
+            if sharded_parts
+            else "a folder of shards",
+            hides="rank 0 writes that file, and its shards are not the model.",
+            look="self.config.checkpoint.",
+        )
 
 
 def _only_first(by_rank: list[dict]) -> None:
     for rank, facts in enumerate(by_rank[1:], 1):
         held = (facts["handed"] or {}).get("bytes", 0)
         if held > SMALL_BYTES:
-            raise Wrong("SAVE-FULL-EVERYWHERE", "every rank holds the whole state", expected=
-                        f"0 bytes on rank {rank}: rank 0 alone writes", tried=_tried(by_rank, "full"),
-                        got=f"{held:,} bytes on rank {rank}, where its shards take {facts['kept']:,}",
-                        hides="8 ranks of a machine then take 8 times its memory.",
-                        look="`cpu_offload` in StateDictOptions.")  # fmt: skip
+            raise Wrong(
+                "SAVE-FULL-EVERYWHERE",
+                "every rank holds the whole state",
+                expected=f"0 bytes on rank {rank}: rank 0 alone writes",
+                tried=_tried(by_rank, "full"),
+                got=f"{held:,} bytes on rank {rank}, where its shards take {facts['kept']:,}",
+                hides="8 ranks of a machine then take 8 times its memory.",
+                look="`cpu_offload` in StateDictOptions.",
+            )
 
 
 def _returned(by_rank: list[dict]) -> None:
     for rank, facts in enumerate(by_rank):
         if facts["returned"] is None:
-            raise Wrong("NONE", "the answer returned None", tried=f"rank {rank} of {len(by_rank)}",
-                        expected="the path of the checkpoint, on every rank", got="None",
-                        look="the last line: is there a `return`?")  # fmt: skip
+            raise Wrong(
+                "NONE",
+                "the answer returned None",
+                tried=f"rank {rank} of {len(by_rank)}",
+                expected="the path of the checkpoint, on every rank",
+                got="None",
+                look="the last line: is there a `return`?",
+            )
 
 
 def _complete(file: dict, seed: int, ranks: int, kind: str) -> None:
     """Every part is in the file with its value."""
     tried = _tried(ranks, kind)
     if "problem" in file:
-        raise Wrong("SAVE-PICKLE", "the checkpoint cannot be read back", tried=tried,
-                    expected="tensors, numbers, text, and lists or dicts of them", got=file["problem"][:150],
-                    look="a part that lacks `.state_dict()`, or `dataclasses.asdict`.")  # fmt: skip
+        raise Wrong(
+            "SAVE-PICKLE",
+            "the checkpoint cannot be read back",
+            tried=tried,
+            expected="tensors, numbers, text, and lists or dicts of them",
+            got=file["problem"][:150],
+            look="a part that lacks `.state_dict()`, or `dataclasses.asdict`.",
+        )
     _lacks(file["plain"]["lacks"], tried)
     _names(file["tensors"], tried)
     _tensors(file["tensors"], seed, tried)
@@ -209,43 +254,72 @@ def _names(found: dict[str, list], tried: str) -> None:
     wanted, facts = shapes(), dict(tried=tried)
     moments = [path for path in found if path.startswith("optimizer/")]
     if not moments:
-        raise Wrong("SAVE-NO-MOMENTS", "the optimizer's moments are missing", got="no tensor of it",
-                    expected="exp_avg, exp_avg_sq and step of each parameter",
-                    hides="two thirds of the state; the first loss after a resume is still right.",
-                    look='what stands behind "optimizer".', **facts)  # fmt: skip
+        raise Wrong(
+            "SAVE-NO-MOMENTS",
+            "the optimizer's moments are missing",
+            got="no tensor of it",
+            expected="exp_avg, exp_avg_sq and step of each parameter",
+            hides="two thirds of the state; the first loss after a resume is still right.",
+            look='what stands behind "optimizer".',
+            **facts,
+        )
     if moments[0].split("/")[2].isdigit():
-        raise Wrong("SAVE-NUMBERS", "the optimizer counts its parameters", got=moments[0],
-                    expected="optimizer/state/embedding.weight/exp_avg",
-                    hides="another grouping numbers them in another way, and nothing tells.",
-                    look="what `get_state_dict` returns for the optimizer.", **facts)  # fmt: skip
+        raise Wrong(
+            "SAVE-NUMBERS",
+            "the optimizer counts its parameters",
+            got=moments[0],
+            expected="optimizer/state/embedding.weight/exp_avg",
+            hides="another grouping numbers them in another way, and nothing tells.",
+            look="what `get_state_dict` returns for the optimizer.",
+            **facts,
+        )
     missing, extra = sorted(wanted.keys() - found.keys()), sorted(found.keys() - wanted.keys())
     if missing and extra:
-        raise Wrong("SAVE-NAMES", "the names are not those of the plain model", got=extra[0],
-                    expected=missing[0], hides="a plain model, or another wrapper, finds nothing.",
-                    look="the prefix of each key.", **facts)  # fmt: skip
+        raise Wrong(
+            "SAVE-NAMES",
+            "the names are not those of the plain model",
+            got=extra[0],
+            expected=missing[0],
+            hides="a plain model, or another wrapper, finds nothing.",
+            look="the prefix of each key.",
+            **facts,
+        )
     if missing:
-        raise Wrong("SAVE-NAMES", f"{len(missing)} of {len(wanted)} tensors are missing", got=
-                    f"no {missing[0]}", expected=f"all {len(wanted)}, {missing[0]} too",
-                    look="where the list of names comes from.", **facts)  # fmt: skip
+        raise Wrong(
+            "SAVE-NAMES",
+            f"{len(missing)} of {len(wanted)} tensors are missing",
+            got=f"no {missing[0]}",
+            expected=f"all {len(wanted)}, {missing[0]} too",
+            look="where the list of names comes from.",
+            **facts,
+        )
 
 
 def _tensors(found: dict[str, list], seed: int, tried: str) -> None:
     wanted = truth(seed)
     cut = [path for path in wanted if found[path][0] != wanted[path][0]]
     if cut:
-        raise Wrong("SAVE-RANK0-SHARD", "the shard of one rank is saved as the whole", tried=tried,
-                    expected=f"{cut[0]}: shape {tuple(wanted[cut[0]][0])}",
-                    got=f"shape {tuple(found[cut[0]][0])}",
-                    hides="the file is whole, checksums and all; what the other ranks had is gone.",
-                    look="`to_local`, and what DCP makes of a tensor that is no DTensor.",
-                    preset="reshard:rank0")  # fmt: skip
+        raise Wrong(
+            "SAVE-RANK0-SHARD",
+            "the shard of one rank is saved as the whole",
+            tried=tried,
+            expected=f"{cut[0]}: shape {tuple(wanted[cut[0]][0])}",
+            got=f"shape {tuple(found[cut[0]][0])}",
+            hides="the file is whole, checksums and all; what the other ranks had is gone.",
+            look="`to_local`, and what DCP makes of a tensor that is no DTensor.",
+            preset="reshard:rank0",
+        )
     off = [path for path in wanted if found[path] != wanted[path]]
     if off:
         code, what = ("MODEL", "weights") if off[0].startswith("model") else ("MOMENTS", "moments")
-        raise Wrong(f"SAVE-{code}", f"the {what} in the file are others", tried=tried,
-                    expected=f"{off[0].replace('/state', '')}: {of_first(off[0], seed)} ...",
-                    got=f"other numbers in {len(off)} of {len(wanted)} tensors",
-                    look="what happens to the tensors on their way.")  # fmt: skip
+        raise Wrong(
+            f"SAVE-{code}",
+            f"the {what} in the file are others",
+            tried=tried,
+            expected=f"{off[0].replace('/state', '')}: {of_first(off[0], seed)} ...",
+            got=f"other numbers in {len(off)} of {len(wanted)} tensors",
+            look="what happens to the tensors on their way.",
+        )
 
 
 def _plain(found: dict[str, Any], seed: int, ranks: int, tried: str) -> None:
@@ -253,16 +327,26 @@ def _plain(found: dict[str, Any], seed: int, ranks: int, tried: str) -> None:
     for part, key in PLAIN.items():
         if found[key] != wanted[key]:
             code, finding, hides = PARTS[part]
-            raise Wrong(f"SAVE-{code}", f"in the file {finding} is not the trainer's", tried=tried,
-                        expected=f"{key} {wanted[key]}", got=f"{key} {found[key]}", hides=hides,
-                        look=f'what stands behind "{part}".')  # fmt: skip
+            raise Wrong(
+                f"SAVE-{code}",
+                f"in the file {finding} is not the trainer's",
+                tried=tried,
+                expected=f"{key} {wanted[key]}",
+                got=f"{key} {found[key]}",
+                hides=hides,
+                look=f'what stands behind "{part}".',
+            )
     if found["ranks"] != wanted["ranks"]:
         count = len(found["ranks"] or [])
-        raise Wrong("SAVE-RANDOM", "the random states are not those of all ranks", tried=tried,
-                    expected=f"{ranks} different ones, torch seeds {[r[2] for r in wanted['ranks']]}",
-                    got=f"{count}, torch seeds {[r[2] for r in found['ranks'] or []]}",
-                    hides="after a resume all ranks draw the same numbers.",
-                    look="`self.world.gather`, and who calls it.")  # fmt: skip
+        raise Wrong(
+            "SAVE-RANDOM",
+            "the random states are not those of all ranks",
+            tried=tried,
+            expected=f"{ranks} different ones, torch seeds {[r[2] for r in wanted['ranks']]}",
+            got=f"{count}, torch seeds {[r[2] for r in found['ranks'] or []]}",
+            hides="after a resume all ranks draw the same numbers.",
+            look="`self.world.gather`, and who calls it.",
+        )
 
 
 SUITES = (

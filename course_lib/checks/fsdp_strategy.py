@@ -30,15 +30,33 @@ def runs_at_all(subject: Subject, draw: Draw) -> None:
 
 def _pair(found, tried: str) -> tuple[dict, bool]:
     if found is None:
-        raise Wrong("NONE", "the answer returned None", tried=tried, expected=PAIR, got="None",
-                    look="the last line: is there a `return`?")  # fmt: skip
+        raise Wrong(
+            "NONE",
+            "the answer returned None",
+            tried=tried,
+            expected=PAIR,
+            got="None",
+            look="the last line: is there a `return`?",
+        )
     fine = isinstance(found, list) and len(found) == 2
     if not fine or not isinstance(found[0], dict) or "shape" not in found[0]:
-        raise Wrong("TYPE", "the answer is not a mesh and a bool", tried=tried, expected=PAIR,
-                    got=str(found)[:70], look="what stands after `return`.")  # fmt: skip
+        raise Wrong(
+            "TYPE",
+            "the answer is not a mesh and a bool",
+            tried=tried,
+            expected=PAIR,
+            got=str(found)[:70],
+            look="what stands after `return`.",
+        )
     if not isinstance(found[1], bool):
-        raise Wrong("TYPE", "reshard_after_forward is not a bool", tried=tried, expected=PAIR,
-                    got=f"{found[1]!r} as the second", look="what stands after `return`.")  # fmt: skip
+        raise Wrong(
+            "TYPE",
+            "reshard_after_forward is not a bool",
+            tried=tried,
+            expected=PAIR,
+            got=f"{found[1]!r} as the second",
+            look="what stands after `return`.",
+        )
     return found[0], found[1]
 
 
@@ -52,19 +70,28 @@ def each_strategy(subject: Subject, draw: Draw) -> None:
         _mesh(mesh, name, shape, axes, 4)
     flags = [flag for _, flag in pairs]
     if flags[:2] == [False, True]:
-        raise Wrong("STRATEGY-SWAPPED", "FULL_SHARD and SHARD_GRAD_OP have changed places",
-                    tried="both, 4 ranks", expected="FULL_SHARD: True, SHARD_GRAD_OP: False",
-                    got="FULL_SHARD: False, SHARD_GRAD_OP: True",
-                    hides="the losses are the same: only memory and collectives differ.",
-                    look="which of the two frees a block after its forward pass.",
-                    preset="timeline:fsdp-kept")  # fmt: skip
+        raise Wrong(
+            "STRATEGY-SWAPPED",
+            "FULL_SHARD and SHARD_GRAD_OP have changed places",
+            tried="both, 4 ranks",
+            expected="FULL_SHARD: True, SHARD_GRAD_OP: False",
+            got="FULL_SHARD: False, SHARD_GRAD_OP: True",
+            hides="the losses are the same: only memory and collectives differ.",
+            look="which of the two frees a block after its forward pass.",
+            preset="timeline:fsdp-kept",
+        )
     for (name, _, _, _, wanted), flag in zip(CASES, flags, strict=True):
         if flag != wanted:
-            raise Wrong("STRATEGY-RESHARD", f"{name} {'keeps' if wanted else 'frees'} what it should "
-                        f"{'free' if wanted else 'keep'}", tried=f"{name}, 4 ranks",
-                        expected=f"reshard_after_forward {wanted}", got=str(flag),
-                        hides="the losses are the same: only memory and collectives differ.",
-                        look="the second part of the pair.")  # fmt: skip
+            raise Wrong(
+                "STRATEGY-RESHARD",
+                f"{name} {'keeps' if wanted else 'frees'} what it should "
+                f"{'free' if wanted else 'keep'}",
+                tried=f"{name}, 4 ranks",
+                expected=f"reshard_after_forward {wanted}",
+                got=str(flag),
+                hides="the losses are the same: only memory and collectives differ.",
+                look="the second part of the pair.",
+            )
 
 
 def odd_world(subject: Subject, draw: Draw) -> None:
@@ -79,27 +106,48 @@ def _mesh(mesh: dict, name: str, shape: tuple, axes: tuple, ranks: int) -> None:
         return
     facts = dict(tried=f"{name}, {ranks} ranks", expected=_words(shape, axes), got=_words(*got))
     if got[0] == shape and not got[1]:
-        raise Wrong("STRATEGY-NAMES", "the axes of the mesh have no names", **facts,
-                    look="`mesh_dim_names` of `init_device_mesh`.")  # fmt: skip
+        raise Wrong(
+            "STRATEGY-NAMES",
+            "the axes of the mesh have no names",
+            **facts,
+            look="`mesh_dim_names` of `init_device_mesh`.",
+        )
     if len(shape) == 2 and got in (
         (shape[::-1], axes),
         (shape[::-1], axes[::-1]),
         (shape, axes[::-1]),
     ):
-        raise Wrong("STRATEGY-AXES", "the two axes have changed places", **facts,
-                    fits="parts and copies exchanged.",
-                    hides="a copy is then spread over machines, and the gathers take the slow link.",
-                    look="the docstring: which axis comes first, and what it counts.")  # fmt: skip
+        raise Wrong(
+            "STRATEGY-AXES",
+            "the two axes have changed places",
+            **facts,
+            fits="parts and copies exchanged.",
+            hides="a copy is then spread over machines, and the gathers take the slow link.",
+            look="the docstring: which axis comes first, and what it counts.",
+        )
     if name == "NO_SHARD":
-        raise Wrong("STRATEGY-NO-SHARD", "NO_SHARD cuts the model", **facts,
-                    hides="the losses are those of DDP; the collectives are not.",
-                    look="how many parts a copy has, and how many copies there are.")  # fmt: skip
+        raise Wrong(
+            "STRATEGY-NO-SHARD",
+            "NO_SHARD cuts the model",
+            **facts,
+            hides="the losses are those of DDP; the collectives are not.",
+            look="how many parts a copy has, and how many copies there are.",
+        )
     if len(got[0]) != len(shape):
         word = "two axes" if len(got[0]) == 2 else f"{len(got[0])} axis"
-        raise Wrong("STRATEGY-MESH", f"{name.partition(',')[0]} has a mesh of {word}", **facts,
-                    fits="the mesh of another strategy.", look="how many axes the docstring names.")  # fmt: skip
-    raise Wrong("STRATEGY-SIZE", "the mesh has other sizes", **facts,
-                look="`self.config.ranks_per_copy(...)`, and the order of the ranks.")  # fmt: skip
+        raise Wrong(
+            "STRATEGY-MESH",
+            f"{name.partition(',')[0]} has a mesh of {word}",
+            **facts,
+            fits="the mesh of another strategy.",
+            look="how many axes the docstring names.",
+        )
+    raise Wrong(
+        "STRATEGY-SIZE",
+        "the mesh has other sizes",
+        **facts,
+        look="`self.config.ranks_per_copy(...)`, and the order of the ranks.",
+    )
 
 
 def _words(shape: tuple, axes: tuple) -> str:
@@ -111,11 +159,15 @@ def unknown(subject: Subject, draw: Draw) -> None:
     """A name that nobody knows is refused."""
     found = runs.decided(subject, METHOD, [{"sharding": "FULL_SHARDS"}])[0]
     if not isinstance(found, str):
-        raise Wrong("STRATEGY-UNKNOWN", "an unknown strategy is taken for a known one",
-                    tried="sharding 'FULL_SHARDS'", expected="KeyError or ValueError",
-                    got=f"a mesh, and reshard_after_forward {found[1] if found else None}",
-                    hides="a new or misspelt name trains as something else, without a word.",
-                    look="the last `else`, or the default of a lookup.")  # fmt: skip
+        raise Wrong(
+            "STRATEGY-UNKNOWN",
+            "an unknown strategy is taken for a known one",
+            tried="sharding 'FULL_SHARDS'",
+            expected="KeyError or ValueError",
+            got=f"a mesh, and reshard_after_forward {found[1] if found else None}",
+            hides="a new or misspelt name trains as something else, without a word.",
+            look="the last `else`, or the default of a lookup.",
+        )
 
 
 def trains(subject: Subject, draw: Draw) -> None:
@@ -131,13 +183,23 @@ def _trains(subject: Subject, draw: Draw, cases: list[dict], ranks: int) -> None
         copies = ranks // case.get("shard_size", ranks)
         held, due = sum(rank["weights"] for rank in by_rank), 4 * copies * one["whole"]
         if not 0.99 * due <= held <= 1.03 * due:  # rows go out whole, so some ranks have a few more
-            raise Wrong("OTHER", "the ranks hold another part of the model", tried=tried,
-                        expected=f"{due:,} bytes of weights on all ranks", got=f"{held:,}",
-                        look="the mesh, and what it is given to.")  # fmt: skip
+            raise Wrong(
+                "OTHER",
+                "the ranks hold another part of the model",
+                tried=tried,
+                expected=f"{due:,} bytes of weights on all ranks",
+                got=f"{held:,}",
+                look="the mesh, and what it is given to.",
+            )
         units = len(one["units"])
         again = 0 if case["sharding"] == "SHARD_GRAD_OP" else units - 1  # the root stays gathered
-        runs.sends(one, tried, allgather=units + again, reduce_scatter=units,
-                   allreduce=units * (copies > 1))  # fmt: skip
+        runs.sends(
+            one,
+            tried,
+            allgather=units + again,
+            reduce_scatter=units,
+            allreduce=units * (copies > 1),
+        )
         runs.same_gradient(by_rank, draw, tried, copies)
 
 

@@ -35,46 +35,79 @@ def _launched(subject: Subject, case: dict, tried: str) -> dict:
     _refused(found, tried)
     missing = found["stores"][2] == 0
     if missing.all():
-        raise Wrong("KERNEL-NOT-STORED", "nothing is stored in out", tried=tried,
-                    expected=f"{missing.numel()} numbers stored", got="none",
-                    look="the last line: a kernel returns nothing, it stores.")  # fmt: skip
+        raise Wrong(
+            "KERNEL-NOT-STORED",
+            "nothing is stored in out",
+            tried=tried,
+            expected=f"{missing.numel()} numbers stored",
+            got="none",
+            look="the last line: a kernel returns nothing, it stores.",
+        )
     rows = missing.all(-1)
     if rows.any():
-        raise Wrong("KERNEL-ROWS", f"{int(rows.sum())} of {len(rows)} rows are not stored", tried=tried,
-                    expected=f"program p stores row p, p = 0 to {len(rows) - 1}",
-                    got=f"rows stored: {vector((~rows).nonzero().flatten())}",
-                    fits="every program at the same row.",
-                    look="what the offsets know of `tl.program_id(0)`.")  # fmt: skip
+        raise Wrong(
+            "KERNEL-ROWS",
+            f"{int(rows.sum())} of {len(rows)} rows are not stored",
+            tried=tried,
+            expected=f"program p stores row p, p = 0 to {len(rows) - 1}",
+            got=f"rows stored: {vector((~rows).nonzero().flatten())}",
+            fits="every program at the same row.",
+            look="what the offsets know of `tl.program_id(0)`.",
+        )
     if missing.any():
         row, col = (int(i) for i in missing.nonzero()[0])
-        raise Wrong("KERNEL-PART", "some numbers of out are not stored", tried=tried,
-                    expected=f"all {missing.numel()}", got=f"row {row} lacks number {col}",
-                    look="the mask of the store.")  # fmt: skip
+        raise Wrong(
+            "KERNEL-PART",
+            "some numbers of out are not stored",
+            tried=tried,
+            expected=f"all {missing.numel()}",
+            got=f"row {row} lacks number {col}",
+            look="the mask of the store.",
+        )
     return found
 
 
 def _refused(found: dict, tried: str) -> None:
     """Wrong for an access outside of its tensor, with the program and the offset."""
     if found["error"] == "ValueError":
-        raise Wrong("KERNEL-ARANGE", "a block is no power of two", tried=tried, got=found["text"],
-                    expected="blocks of BLOCK lanes, whatever D is",
-                    look="the arguments of `tl.arange`.")  # fmt: skip
+        raise Wrong(
+            "KERNEL-ARANGE",
+            "a block is no power of two",
+            tried=tried,
+            got=found["text"],
+            expected="blocks of BLOCK lanes, whatever D is",
+            look="the arguments of `tl.arange`.",
+        )
     if not found["error"]:
         return
-    facts = dict(tried=tried, got=found["text"],
-                 hides="a GPU would go on, with whatever lies there.")  # fmt: skip
+    facts = dict(
+        tried=tried, got=found["text"], hides="a GPU would go on, with whatever lies there."
+    )
     doing, tensor = found["doing"], found["tensor"]
     if tensor == "weight" and doing == "load" and "program 0" not in found["text"]:
-        raise Wrong("KERNEL-WEIGHT-ROW", "later programs read past the weight", **facts,
-                    expected="every program reads the same D weights", fits="a weight for each row.",
-                    look="the offsets into weight_ptr.")  # fmt: skip
+        raise Wrong(
+            "KERNEL-WEIGHT-ROW",
+            "later programs read past the weight",
+            **facts,
+            expected="every program reads the same D weights",
+            fits="a weight for each row.",
+            look="the offsets into weight_ptr.",
+        )
     if found["between"]:
-        raise Wrong("KERNEL-STRIDE", f"a {doing} lies between two rows of {tensor}", **facts,
-                    expected="row p begins at p times the stride of that tensor",
-                    look="which of the two strides, or D, is multiplied with the row.")  # fmt: skip
-    raise Wrong(f"KERNEL-MASK-{doing.upper()}", f"a {doing} goes past the end of {tensor}", **facts,
-                expected="lanes from D on touch no memory",
-                look=f"the mask of each {doing}; BLOCK may be larger than D.")  # fmt: skip
+        raise Wrong(
+            "KERNEL-STRIDE",
+            f"a {doing} lies between two rows of {tensor}",
+            **facts,
+            expected="row p begins at p times the stride of that tensor",
+            look="which of the two strides, or D, is multiplied with the row.",
+        )
+    raise Wrong(
+        f"KERNEL-MASK-{doing.upper()}",
+        f"a {doing} goes past the end of {tensor}",
+        **facts,
+        expected="lanes from D on touch no memory",
+        look=f"the mask of each {doing}; BLOCK may be larger than D.",
+    )
 
 
 def one_row(subject: Subject, draw: Draw) -> None:
@@ -90,18 +123,46 @@ def one_row(subject: Subject, draw: Draw) -> None:
     def as_if(code: str, value: Tensor, finding: str, fits: str) -> Pattern:
         return Pattern(code=code, value=value, finding=finding, fits=fits, look=look)
 
-    values(out, exact, [
-        as_if("KERNEL-NO-WEIGHT", exact / w, "the weight is not applied", "x / rms."),
-        as_if("KERNEL-SUM", x / (mean * D + EPS).sqrt() * w, "the squares are summed, not averaged",
-              "x / sqrt(sum of squares)."),
-        as_if("KERNEL-NO-ROOT", x / (mean + EPS) * w, "the root is missing", "x / mean of squares."),
-        as_if("KERNEL-TIMES-RMS", x * (mean + EPS).sqrt() * w, "the row is multiplied by its RMS",
-              "x * sqrt(mean of squares)."),
-        as_if("KERNEL-CENTRED", centred / (centred.square().mean() + EPS).sqrt() * w,
-              "the mean is taken away first", "LayerNorm without bias."),
-        as_if("KERNEL-NO-SQUARE", x / (x.mean().abs() + EPS).sqrt() * w, "the mean of x, not of its square",
-              "x / sqrt(mean of x)."),
-    ], **CLOSE, tried=tried, look=look)  # fmt: skip
+    values(
+        out,
+        exact,
+        [
+            as_if("KERNEL-NO-WEIGHT", exact / w, "the weight is not applied", "x / rms."),
+            as_if(
+                "KERNEL-SUM",
+                x / (mean * D + EPS).sqrt() * w,
+                "the squares are summed, not averaged",
+                "x / sqrt(sum of squares).",
+            ),
+            as_if(
+                "KERNEL-NO-ROOT",
+                x / (mean + EPS) * w,
+                "the root is missing",
+                "x / mean of squares.",
+            ),
+            as_if(
+                "KERNEL-TIMES-RMS",
+                x * (mean + EPS).sqrt() * w,
+                "the row is multiplied by its RMS",
+                "x * sqrt(mean of squares).",
+            ),
+            as_if(
+                "KERNEL-CENTRED",
+                centred / (centred.square().mean() + EPS).sqrt() * w,
+                "the mean is taken away first",
+                "LayerNorm without bias.",
+            ),
+            as_if(
+                "KERNEL-NO-SQUARE",
+                x / (x.mean().abs() + EPS).sqrt() * w,
+                "the mean of x, not of its square",
+                "x / sqrt(mean of x).",
+            ),
+        ],
+        **CLOSE,
+        tried=tried,
+        look=look,
+    )
 
 
 def wider_block(subject: Subject, draw: Draw) -> None:
@@ -114,18 +175,38 @@ def wider_block(subject: Subject, draw: Draw) -> None:
     out = _launched(subject, case, tried)["out"]
     total = x.square().sum()
     if out.isnan().all():
-        raise Wrong("KERNEL-NO-OTHER", "lanes that were not loaded are used", tried=tried,
-                    expected=vector(right(x, w)[0]), got="NaN everywhere",
-                    fits="a sum over lanes that hold no number: without `other` they may hold anything.",
-                    look="what masked lanes hold when the squares are summed.")  # fmt: skip
-    values(out, right(x, w).float(), [
-        Pattern(code="KERNEL-BLOCK-MEAN", value=x / (total / B + EPS).sqrt() * w,
-                finding="the mean is taken over BLOCK lanes", fits=f"sum of squares / {B}.",
-                look="the number that the sum is divided by."),
-        Pattern(code="KERNEL-OTHER", value=x / ((total + B - D) / D + EPS).sqrt() * w,
-                finding="masked lanes add to the sum", fits="a 1 in each of them.",
-                look="`other=` of the load of x."),
-    ], **CLOSE, tried=tried, look="the lanes from D on.")  # fmt: skip
+        raise Wrong(
+            "KERNEL-NO-OTHER",
+            "lanes that were not loaded are used",
+            tried=tried,
+            expected=vector(right(x, w)[0]),
+            got="NaN everywhere",
+            fits="a sum over lanes that hold no number: without `other` they may hold anything.",
+            look="what masked lanes hold when the squares are summed.",
+        )
+    values(
+        out,
+        right(x, w).float(),
+        [
+            Pattern(
+                code="KERNEL-BLOCK-MEAN",
+                value=x / (total / B + EPS).sqrt() * w,
+                finding="the mean is taken over BLOCK lanes",
+                fits=f"sum of squares / {B}.",
+                look="the number that the sum is divided by.",
+            ),
+            Pattern(
+                code="KERNEL-OTHER",
+                value=x / ((total + B - D) / D + EPS).sqrt() * w,
+                finding="masked lanes add to the sum",
+                fits="a 1 in each of them.",
+                look="`other=` of the load of x.",
+            ),
+        ],
+        **CLOSE,
+        tried=tried,
+        look="the lanes from D on.",
+    )
 
 
 def rows_apart(subject: Subject, draw: Draw) -> None:
@@ -134,13 +215,25 @@ def rows_apart(subject: Subject, draw: Draw) -> None:
     x, w = draw.randn(N, D), draw.randn(D) + 2
     tried = f"x ({N}, {D}), a program a row"
     out = _launched(subject, _case(x, w), tried)["out"]
-    values(out, right(x, w).float(), **CLOSE, tried=tried, finding="the rows differ",
-           look="the offsets of row p in x and in out.")  # fmt: skip
+    values(
+        out,
+        right(x, w).float(),
+        **CLOSE,
+        tried=tried,
+        finding="the rows differ",
+        look="the offsets of row p in x and in out.",
+    )
     wide = draw.randn(N, D + 3)
     tried = f"x ({N}, {D}) out of ({N}, {D + 3}): stride {D + 3}; out with stride {D + 5}"
     out = _launched(subject, _case(wide, w, gap=5), tried)["out"]
-    values(out, right(wide[:, :D], w).float(), **CLOSE, tried=tried, finding="the rows differ",
-           look="x_stride and out_stride.")  # fmt: skip
+    values(
+        out,
+        right(wide[:, :D], w).float(),
+        **CLOSE,
+        tried=tried,
+        finding="the rows differ",
+        look="x_stride and out_stride.",
+    )
 
 
 def small_rows(subject: Subject, draw: Draw) -> None:
@@ -152,16 +245,28 @@ def small_rows(subject: Subject, draw: Draw) -> None:
     mean = x.square().mean()
 
     def as_if(value: Tensor, fits: str) -> Pattern:
-        return Pattern(code="KERNEL-EPS", value=value, finding="eps is used in another place",
-                       fits=fits, look="where eps is added: before or after the root?")  # fmt: skip
+        return Pattern(
+            code="KERNEL-EPS",
+            value=value,
+            finding="eps is used in another place",
+            fits=fits,
+            look="where eps is added: before or after the root?",
+        )
 
-    values(out, right(x, w, eps).float(), [
-        as_if(x / mean.sqrt() * w, "no eps at all."),
-        as_if(x / (mean.sqrt() + eps) * w, "root + eps."),
-        as_if(x * (mean.rsqrt() + eps) * w, "1 / root + eps."),
-        as_if(x / (mean + EPS).sqrt() * w, "1e-5, whatever eps says."),
-        as_if(x / (mean + eps / D).sqrt() * w, "eps inside of the mean."),
-    ], **CLOSE, tried=tried, look="eps.")  # fmt: skip
+    values(
+        out,
+        right(x, w, eps).float(),
+        [
+            as_if(x / mean.sqrt() * w, "no eps at all."),
+            as_if(x / (mean.sqrt() + eps) * w, "root + eps."),
+            as_if(x * (mean.rsqrt() + eps) * w, "1 / root + eps."),
+            as_if(x / (mean + EPS).sqrt() * w, "1e-5, whatever eps says."),
+            as_if(x / (mean + eps / D).sqrt() * w, "eps inside of the mean."),
+        ],
+        **CLOSE,
+        tried=tried,
+        look="eps.",
+    )
     tried = "a row of zeros"
     out = _launched(subject, _case(torch.zeros(1, D), w), tried)["out"]
     values(out, torch.zeros(1, D), **CLOSE, tried=tried, look="eps under the root.")
@@ -174,10 +279,15 @@ def sixteen_bits(subject: Subject, draw: Draw) -> None:
     tried = f"float16, D = {D}, numbers above 255.9, whose squares float16 does not hold"
     out = _launched(subject, _case(x, torch.ones(D)), tried)["out"]
     if not out.isfinite().all() or not out.any():
-        raise Wrong("KERNEL-OVERFLOW", "large numbers in float16 end as 0 or NaN", tried=tried,
-                    expected=vector(right(x, torch.ones(D))[0], 3), got=vector(out[0], 3),
-                    fits="squares in float16: the largest there is 65,504.",
-                    look="the dtype of what `tl.load` gives.")  # fmt: skip
+        raise Wrong(
+            "KERNEL-OVERFLOW",
+            "large numbers in float16 end as 0 or NaN",
+            tried=tried,
+            expected=vector(right(x, torch.ones(D))[0], 3),
+            got=vector(out[0], 3),
+            fits="squares in float16: the largest there is 65,504.",
+            look="the dtype of what `tl.load` gives.",
+        )
     x, w = draw.randn(4, D).bfloat16(), (draw.randn(D) + 2).bfloat16()
     tried = f"bfloat16, x (4, {D}) and weight in bfloat16"
     out = _launched(subject, _case(x, w), tried)["out"]
@@ -188,15 +298,26 @@ def sixteen_bits(subject: Subject, draw: Draw) -> None:
         return
     inverse = (x.double().square().mean(-1, keepdim=True) + EPS).rsqrt()
     early = (x.double() * inverse).bfloat16() * w
-    facts = dict(tried=tried, expected="the exact result, rounded once: at most 2 percent differ",
-                 got=f"{number(off)} percent of the numbers differ")  # fmt: skip
+    facts = dict(
+        tried=tried,
+        expected="the exact result, rounded once: at most 2 percent differ",
+        got=f"{number(off)} percent of the numbers differ",
+    )
     if (out != early).double().mean() < 0.02:
-        raise Wrong("KERNEL-ROUNDED-EARLY", "the result is rounded before the weight", **facts,
-                    fits="(x / rms) in bfloat16, then times weight in bfloat16.",
-                    look="where the dtype of out comes in.")  # fmt: skip
-    raise Wrong("KERNEL-SUMS-16", "the arithmetic is done in 16 bits", **facts,
-                fits="squares, sums or products in bfloat16.",
-                look="the dtype of what `tl.load` gives.")  # fmt: skip
+        raise Wrong(
+            "KERNEL-ROUNDED-EARLY",
+            "the result is rounded before the weight",
+            **facts,
+            fits="(x / rms) in bfloat16, then times weight in bfloat16.",
+            look="where the dtype of out comes in.",
+        )
+    raise Wrong(
+        "KERNEL-SUMS-16",
+        "the arithmetic is done in 16 bits",
+        **facts,
+        fits="squares, sums or products in bfloat16.",
+        look="the dtype of what `tl.load` gives.",
+    )
 
 
 def once(subject: Subject, draw: Draw) -> None:
@@ -206,29 +327,53 @@ def once(subject: Subject, draw: Draw) -> None:
     found = _launched(subject, _case(draw.randn(N, D), draw.randn(D)), tried)
     x, weight, out = (int(counts.max()) for counts in found["loads"])
     stored = int(found["stores"][2].max())
-    facts = dict(tried=tried, expected=f"x 1, weight {N} (1 a program), out 0 loads and 1 store",
-                 got=f"x {x}, weight {weight}, out {out} loads and {stored} "
-                     f"store{'s' if stored > 1 else ''}")  # fmt: skip
+    facts = dict(
+        tried=tried,
+        expected=f"x 1, weight {N} (1 a program), out 0 loads and 1 store",
+        got=f"x {x}, weight {weight}, out {out} loads and {stored} "
+        f"store{'s' if stored > 1 else ''}",
+    )
     if x > 1:
-        raise Wrong("KERNEL-TWO-PASSES", f"each number of x is loaded {x} times", **facts,
-                    fits="one pass for the sum, another for the result.",
-                    hides="a kernel limited by memory needs half as much time again.",
-                    preset="fusion:twice",
-                    look="how many `tl.load` of x there are.")  # fmt: skip
+        raise Wrong(
+            "KERNEL-TWO-PASSES",
+            f"each number of x is loaded {x} times",
+            **facts,
+            fits="one pass for the sum, another for the result.",
+            hides="a kernel limited by memory needs half as much time again.",
+            preset="fusion:twice",
+            look="how many `tl.load` of x there are.",
+        )
     if weight > N:
-        raise Wrong("KERNEL-WEIGHT-TWICE", "the weight is loaded more than once a program", **facts,
-                    look="how many `tl.load` of the weight there are.")  # fmt: skip
+        raise Wrong(
+            "KERNEL-WEIGHT-TWICE",
+            "the weight is loaded more than once a program",
+            **facts,
+            look="how many `tl.load` of the weight there are.",
+        )
     if out:
-        raise Wrong("KERNEL-OUT-READ", "what was stored is loaded again", **facts,
-                    fits="out as a place for intermediate results.",
-                    look="every `tl.load`: of which tensor?")  # fmt: skip
+        raise Wrong(
+            "KERNEL-OUT-READ",
+            "what was stored is loaded again",
+            **facts,
+            fits="out as a place for intermediate results.",
+            look="every `tl.load`: of which tensor?",
+        )
     if stored > 1:
-        raise Wrong("KERNEL-STORED-TWICE", "numbers of out are stored more than once", **facts,
-                    look="how many `tl.store` there are, and which rows a program writes.")  # fmt: skip
+        raise Wrong(
+            "KERNEL-STORED-TWICE",
+            "numbers of out are stored more than once",
+            **facts,
+            look="how many `tl.store` there are, and which rows a program writes.",
+        )
     if int(found["stores"][0].max()) or int(found["stores"][1].max()):
-        raise Wrong("KERNEL-INPUT-STORED", "an input is written to", tried=tried,
-                    expected="stores into out alone", got="stores into x or weight",
-                    look="the pointer of each `tl.store`.")  # fmt: skip
+        raise Wrong(
+            "KERNEL-INPUT-STORED",
+            "an input is written to",
+            tried=tried,
+            expected="stores into out alone",
+            got="stores into x or weight",
+            look="the pointer of each `tl.store`.",
+        )
 
 
 SUITES = (
@@ -239,4 +384,4 @@ SUITES = (
         remember="a fused kernel over rows moves 2 numbers an element: one in, one out.",
         next_step="count a softmax kernel of your own: how many loads an element?",
     ),
-)  # fmt: skip
+)

@@ -34,9 +34,14 @@ def _weights(module, draw: Draw) -> dict[str, Tensor]:
 
 
 def logits_of(
-    state: dict[str, Tensor], config: GPTConfig, idx: Tensor, *, final_norm: bool = True,
-    blocks: list[int] | None = None, restart: bool = False,
-) -> Tensor:  # fmt: skip
+    state: dict[str, Tensor],
+    config: GPTConfig,
+    idx: Tensor,
+    *,
+    final_norm: bool = True,
+    blocks: list[int] | None = None,
+    restart: bool = False,
+) -> Tensor:
     """Logits by the plain formulas; the options leave something out, as wrong answers do."""
     x = F.embedding(idx, state["embedding.weight"])
     start, cis = x, _turns(config, idx.shape[1])
@@ -93,45 +98,86 @@ def pair(subject: Subject, draw: Draw) -> None:
             raise _refused(failure, T, full, tried) or failure from None
         logits, loss = _pair(out, tried)
         if logits is None or (isinstance(loss, Tensor) and loss.dim() == 3):
-            raise Wrong("GPT-SWAPPED", "the two results are in the other order", tried=tried,
-                        expected="(logits, None)", got="(None, logits)", look="the `return`.")  # fmt: skip
+            raise Wrong(
+                "GPT-SWAPPED",
+                "the two results are in the other order",
+                tried=tried,
+                expected="(logits, None)",
+                got="(None, logits)",
+                look="the `return`.",
+            )
         if isinstance(logits, Tensor) and logits.shape in ((2, V), (2, 1, V)):
-            raise Wrong("GPT-LAST-ONLY", "only the last position has logits", tried=tried,
-                        expected=f"logits of shape (2, {T}, {V})", got=f"shape {tuple(logits.shape)}",
-                        fits="`x[:, -1]` before the head, as in generation.",
-                        hides="training would use 1 prediction out of T.", look="indices with -1.")  # fmt: skip
+            raise Wrong(
+                "GPT-LAST-ONLY",
+                "only the last position has logits",
+                tried=tried,
+                expected=f"logits of shape (2, {T}, {V})",
+                got=f"shape {tuple(logits.shape)}",
+                fits="`x[:, -1]` before the head, as in generation.",
+                hides="training would use 1 prediction out of T.",
+                look="indices with -1.",
+            )
         expect.tensor(logits, shape=(2, T, V), dtype=torch.float32, tried=tried)
         if loss is not None:
-            raise Wrong("GPT-LOSS-ALWAYS", "there is a loss without targets", tried=tried,
-                        expected="(logits, None)", got=f"loss {loss}"[:60], look="`targets is None`.")  # fmt: skip
+            raise Wrong(
+                "GPT-LOSS-ALWAYS",
+                "there is a loss without targets",
+                tried=tried,
+                expected="(logits, None)",
+                got=f"loss {loss}"[:60],
+                look="`targets is None`.",
+            )
 
 
 def _pair(out, tried: str) -> tuple:
     if out is None:
-        raise Wrong("NONE", "the answer returned None", tried=tried, expected="(logits, loss)",
-                    got="None", look="the last line: is there a `return`?")  # fmt: skip
+        raise Wrong(
+            "NONE",
+            "the answer returned None",
+            tried=tried,
+            expected="(logits, loss)",
+            got="None",
+            look="the last line: is there a `return`?",
+        )
     if not isinstance(out, tuple) or len(out) != 2:
         what = (
             f"a tensor of shape {tuple(out.shape)}"
             if isinstance(out, Tensor)
             else type(out).__name__
         )
-        raise Wrong("GPT-PAIR", "the answer is not a pair", tried=tried, expected="(logits, loss)",
-                    got=what, look="what stands after each `return`.")  # fmt: skip
+        raise Wrong(
+            "GPT-PAIR",
+            "the answer is not a pair",
+            tried=tried,
+            expected="(logits, loss)",
+            got=what,
+            look="what stands after each `return`.",
+        )
     return out
 
 
 def _refused(failure: AnswerError, T: int, full: int, tried: str) -> Wrong | None:
     error = failure.error
-    facts = dict(tried=tried, expected=f"logits of shape (2, {T}, 23)",
-                 got=f"{type(error).__name__}: {error}"[:76])  # fmt: skip
+    facts = dict(
+        tried=tried,
+        expected=f"logits of shape (2, {T}, 23)",
+        got=f"{type(error).__name__}: {error}"[:76],
+    )
     if isinstance(error, ValueError) and T == full:
-        return Wrong("GPT-LIMIT", "the longest allowed sequence is refused",
-                     look="`>` against `>=`.", **facts)  # fmt: skip
+        return Wrong(
+            "GPT-LIMIT",
+            "the longest allowed sequence is refused",
+            look="`>` against `>=`.",
+            **facts,
+        )
     if isinstance(error, RuntimeError) and T < full and "size of tensor" in str(error):
-        return Wrong("GPT-TABLES", "a sequence shorter than max_seq_len fails",
-                     fits="cos and sin of all positions meeting fewer tokens.",
-                     look="the rows of `self.cos_TK` and `self.sin_TK` that T tokens need.", **facts)  # fmt: skip
+        return Wrong(
+            "GPT-TABLES",
+            "a sequence shorter than max_seq_len fails",
+            fits="cos and sin of all positions meeting fewer tokens.",
+            look="the rows of `self.cos_TK` and `self.sin_TK` that T tokens need.",
+            **facts,
+        )
     return None
 
 
@@ -143,30 +189,59 @@ def right_logits(subject: Subject, draw: Draw) -> None:
     logits, _ = _pair(module.forward(idx), "idx alone")
     expect.tensor(logits, shape=(*idx.shape, config.vocab_size), dtype=torch.float32)
     expect.values(
-        logits, logits_of(state, config, idx),
-        [Pattern(code="GPT-NO-NORM", value=logits_of(state, config, idx, final_norm=False),
-                 finding="the final norm is missing", fits="the head on the bare residual stream.",
-                 look="`self.norm`."),
-         Pattern(code="GPT-RESTART", value=logits_of(state, config, idx, restart=True),
-                 finding="only the last block has an effect",
-                 fits="every block applied to the embedding, its output then overwritten.",
-                 look="what goes into `block(...)`, and what its result is called."),
-         Pattern(code="GPT-NO-BLOCKS", value=logits_of(state, config, idx, blocks=[]),
-                 finding="no block has an effect", fits="block outputs that are not kept.",
-                 look="what the loop assigns."),
-         Pattern(code="GPT-ONE-BLOCK", value=logits_of(state, config, idx, blocks=[0]),
-                 finding="only the first block has an effect", fits="a loop that ends after one turn.",
-                 look="the indentation after the loop."),
-         Pattern(code="GPT-ONE-BLOCK", value=logits_of(state, config, idx, blocks=list(range(L - 1))),
-                 finding="the last block has no effect", fits="a loop that ends one block early.",
-                 look="what the loop runs over."),
-         Pattern(code="GPT-BLOCK-ORDER", value=logits_of(state, config, idx, blocks=[*range(L)][::-1]),
-                 finding="the blocks run in another order", fits="the last block first.",
-                 look="what the loop runs over.")],
+        logits,
+        logits_of(state, config, idx),
+        [
+            Pattern(
+                code="GPT-NO-NORM",
+                value=logits_of(state, config, idx, final_norm=False),
+                finding="the final norm is missing",
+                fits="the head on the bare residual stream.",
+                look="`self.norm`.",
+            ),
+            Pattern(
+                code="GPT-RESTART",
+                value=logits_of(state, config, idx, restart=True),
+                finding="only the last block has an effect",
+                fits="every block applied to the embedding, its output then overwritten.",
+                look="what goes into `block(...)`, and what its result is called.",
+            ),
+            Pattern(
+                code="GPT-NO-BLOCKS",
+                value=logits_of(state, config, idx, blocks=[]),
+                finding="no block has an effect",
+                fits="block outputs that are not kept.",
+                look="what the loop assigns.",
+            ),
+            Pattern(
+                code="GPT-ONE-BLOCK",
+                value=logits_of(state, config, idx, blocks=[0]),
+                finding="only the first block has an effect",
+                fits="a loop that ends after one turn.",
+                look="the indentation after the loop.",
+            ),
+            Pattern(
+                code="GPT-ONE-BLOCK",
+                value=logits_of(state, config, idx, blocks=list(range(L - 1))),
+                finding="the last block has no effect",
+                fits="a loop that ends one block early.",
+                look="what the loop runs over.",
+            ),
+            Pattern(
+                code="GPT-BLOCK-ORDER",
+                value=logits_of(state, config, idx, blocks=[*range(L)][::-1]),
+                finding="the blocks run in another order",
+                fits="the last block first.",
+                look="what the loop runs over.",
+            ),
+        ],
         # float32, a few hundred operations in another order: measured 1e-5 on logits up to 10
-        rtol=1e-4, atol=2e-4, tried=f"{L} blocks, random weights and tokens",
-        finding="the logits differ", look="embedding, blocks, norm, head: in this order, each once.",
-    )  # fmt: skip
+        rtol=1e-4,
+        atol=2e-4,
+        tried=f"{L} blocks, random weights and tokens",
+        finding="the logits differ",
+        look="embedding, blocks, norm, head: in this order, each once.",
+    )
 
 
 def right_loss(subject: Subject, draw: Draw) -> None:
@@ -178,46 +253,105 @@ def right_loss(subject: Subject, draw: Draw) -> None:
     tried = f"random tokens and targets, each {shape}"
     logits, loss = _pair(module.forward(idx, targets), tried)
     if loss is None:
-        raise Wrong("GPT-NO-LOSS", "no loss although there are targets", tried=tried,
-                    expected="(logits, loss)", got="(logits, None)", look="the condition on `targets`.")  # fmt: skip
+        raise Wrong(
+            "GPT-NO-LOSS",
+            "no loss although there are targets",
+            tried=tried,
+            expected="(logits, loss)",
+            got="(logits, None)",
+            look="the condition on `targets`.",
+        )
     if isinstance(loss, Tensor) and loss.dim() == 3:
-        raise Wrong("GPT-SWAPPED", "the two results are in the other order", tried=tried,
-                    expected="(logits, loss)", got="(loss, logits)", look="the `return`.")  # fmt: skip
+        raise Wrong(
+            "GPT-SWAPPED",
+            "the two results are in the other order",
+            tried=tried,
+            expected="(logits, loss)",
+            got="(loss, logits)",
+            look="the `return`.",
+        )
     expect.tensor(logits, shape=(*shape, config.vocab_size), dtype=torch.float32, tried=tried)
     expect.tensor(loss, shape=(), dtype=torch.float32, tried=tried)
     reference = logits_of(state, config, idx)
     nats = _cross_entropy(reference, targets)
     expect.values(
-        loss, nats,
-        [Pattern(code="GPT-SHIFT-TWICE", value=_cross_entropy(reference[:, :-1], targets[:, 1:]),
-                 finding="the loss is shifted once more", preset="loss-shift:twice",
-                 fits="logits[:, :-1] against targets[:, 1:].",
-                 hides="the model would learn the token after the next one, without any error.",
-                 look="who shifts: `targets[b, t]` follows `idx[b, t]` already."),
-         Pattern(code="GPT-SHIFT-IDX", value=_cross_entropy(reference[:, :-1], idx[:, 1:]),
-                 finding="the loss does not use the targets", fits="logits[:, :-1] against idx[:, 1:].",
-                 look="the second argument of `cross_entropy`."),
-         Pattern(code="GPT-COPY", value=_cross_entropy(reference, idx), preset="loss-shift:copy",
-                 finding="the loss does not use the targets",
-                 fits="the input as its own target: a loss for copying.",
-                 look="the second argument of `cross_entropy`."),
-         Pattern(code="GPT-LOSS-SUM", value=nats * targets.numel(), finding="the loss is a sum",
-                 fits="`reduction=\"sum\"`: it grows with the batch.", look="the reduction."),
-         Pattern(code="GPT-LOSS-SUM", value=nats * shape[1], finding="the loss is a sum over positions",
-                 fits="a sum over T, a mean over B.", look="the reduction."),
-         Pattern(code="GPT-LOSS-SUM", value=nats * shape[0], finding="the loss is a sum over sequences",
-                 fits="a mean over T, a sum over B.", look="the reduction."),
-         Pattern(code="GPT-BITS", value=nats / math.log(2), finding="the loss is in bits",
-                 fits="a logarithm of base 2.", look="the docstring says nats."),
-         Pattern(code="GPT-SOFTMAX-FIRST", value=_cross_entropy(reference.softmax(-1), targets),
-                 finding="softmax is applied twice", fits="cross_entropy of probabilities.",
-                 hides="the loss cannot fall below ln V - 1 or so.",
-                 look="`cross_entropy` takes logits."),
-         Pattern(code="GPT-SIGN", value=-nats, finding="the loss has the wrong sign",
-                 fits="a mean log-probability.", look="the sign.")],
-        rtol=1e-4, atol=1e-4, tried=tried, finding="the loss differs",
+        loss,
+        nats,
+        [
+            Pattern(
+                code="GPT-SHIFT-TWICE",
+                value=_cross_entropy(reference[:, :-1], targets[:, 1:]),
+                finding="the loss is shifted once more",
+                preset="loss-shift:twice",
+                fits="logits[:, :-1] against targets[:, 1:].",
+                hides="the model would learn the token after the next one, without any error.",
+                look="who shifts: `targets[b, t]` follows `idx[b, t]` already.",
+            ),
+            Pattern(
+                code="GPT-SHIFT-IDX",
+                value=_cross_entropy(reference[:, :-1], idx[:, 1:]),
+                finding="the loss does not use the targets",
+                fits="logits[:, :-1] against idx[:, 1:].",
+                look="the second argument of `cross_entropy`.",
+            ),
+            Pattern(
+                code="GPT-COPY",
+                value=_cross_entropy(reference, idx),
+                preset="loss-shift:copy",
+                finding="the loss does not use the targets",
+                fits="the input as its own target: a loss for copying.",
+                look="the second argument of `cross_entropy`.",
+            ),
+            Pattern(
+                code="GPT-LOSS-SUM",
+                value=nats * targets.numel(),
+                finding="the loss is a sum",
+                fits='`reduction="sum"`: it grows with the batch.',
+                look="the reduction.",
+            ),
+            Pattern(
+                code="GPT-LOSS-SUM",
+                value=nats * shape[1],
+                finding="the loss is a sum over positions",
+                fits="a sum over T, a mean over B.",
+                look="the reduction.",
+            ),
+            Pattern(
+                code="GPT-LOSS-SUM",
+                value=nats * shape[0],
+                finding="the loss is a sum over sequences",
+                fits="a mean over T, a sum over B.",
+                look="the reduction.",
+            ),
+            Pattern(
+                code="GPT-BITS",
+                value=nats / math.log(2),
+                finding="the loss is in bits",
+                fits="a logarithm of base 2.",
+                look="the docstring says nats.",
+            ),
+            Pattern(
+                code="GPT-SOFTMAX-FIRST",
+                value=_cross_entropy(reference.softmax(-1), targets),
+                finding="softmax is applied twice",
+                fits="cross_entropy of probabilities.",
+                hides="the loss cannot fall below ln V - 1 or so.",
+                look="`cross_entropy` takes logits.",
+            ),
+            Pattern(
+                code="GPT-SIGN",
+                value=-nats,
+                finding="the loss has the wrong sign",
+                fits="a mean log-probability.",
+                look="the sign.",
+            ),
+        ],
+        rtol=1e-4,
+        atol=1e-4,
+        tried=tried,
+        finding="the loss differs",
         look="`F.cross_entropy` on (B * T, V) logits and (B * T,) targets.",
-    )  # fmt: skip
+    )
 
 
 def _cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
@@ -238,38 +372,64 @@ def uncounted(subject: Subject, draw: Draw) -> None:
         _, loss = _pair(module.forward(idx, targets), tried)
     except AnswerError as failure:
         if isinstance(failure.error, IndexError):
-            raise Wrong("GPT-IGNORE", "a target of -100 is an error", tried=tried,
-                        expected=f"loss {number(mean.item())}, over the 8 others",
-                        got=f"{type(failure.error).__name__}: {failure.error}"[:76],
-                        look="`ignore_index`, whose default is -100.") from None  # fmt: skip
+            raise Wrong(
+                "GPT-IGNORE",
+                "a target of -100 is an error",
+                tried=tried,
+                expected=f"loss {number(mean.item())}, over the 8 others",
+                got=f"{type(failure.error).__name__}: {failure.error}"[:76],
+                look="`ignore_index`, whose default is -100.",
+            ) from None
         raise
     every = F.cross_entropy(reference.flatten(0, 1), targets.clamp(min=0).flatten())
     expect.values(
-        expect.tensor(loss, shape=(), dtype=torch.float32, tried=tried), mean,
-        [Pattern(code="GPT-IGNORE-MEAN", value=mean * 8 / 12, fits="a sum over 8, divided by 12.",
-                 finding="uncounted positions are in the divisor", look="where the mean is taken."),
-         Pattern(code="GPT-IGNORE", value=every, finding="a target of -100 counts as token 0",
-                 fits="targets cut off at 0.", look="`ignore_index`, whose default is -100.")],
-        rtol=1e-4, atol=1e-4, tried=tried, finding="the loss with uncounted positions differs",
+        expect.tensor(loss, shape=(), dtype=torch.float32, tried=tried),
+        mean,
+        [
+            Pattern(
+                code="GPT-IGNORE-MEAN",
+                value=mean * 8 / 12,
+                fits="a sum over 8, divided by 12.",
+                finding="uncounted positions are in the divisor",
+                look="where the mean is taken.",
+            ),
+            Pattern(
+                code="GPT-IGNORE",
+                value=every,
+                finding="a target of -100 counts as token 0",
+                fits="targets cut off at 0.",
+                look="`ignore_index`, whose default is -100.",
+            ),
+        ],
+        rtol=1e-4,
+        atol=1e-4,
+        tried=tried,
+        finding="the loss with uncounted positions differs",
         look="`ignore_index`, whose default is -100.",
-    )  # fmt: skip
+    )
 
 
 def too_long(subject: Subject, draw: Draw) -> None:
     """T = max_seq_len + 1 is refused with a ValueError."""
     config = _small()
     idx = draw.randint(0, config.vocab_size, (1, config.max_seq_len + 1))
-    facts = dict(tried=f"{idx.shape[1]} tokens, max_seq_len {config.max_seq_len}",
-                 expected="a ValueError that names both numbers",
-                 look="the first lines of forward, before anything is computed.")  # fmt: skip
+    facts = dict(
+        tried=f"{idx.shape[1]} tokens, max_seq_len {config.max_seq_len}",
+        expected="a ValueError that names both numbers",
+        look="the first lines of forward, before anything is computed.",
+    )
     try:
         subject.module(config).forward(idx)
     except AnswerError as failure:
         error = failure.error
         if isinstance(error, ValueError):
             return
-        raise Wrong("GPT-TOO-LONG", "a sequence that is too long fails late, or with another error",
-                    got=f"{type(error).__name__}: {error}"[:76], **facts) from None  # fmt: skip
+        raise Wrong(
+            "GPT-TOO-LONG",
+            "a sequence that is too long fails late, or with another error",
+            got=f"{type(error).__name__}: {error}"[:76],
+            **facts,
+        ) from None
     raise Wrong("GPT-TOO-LONG", "a sequence that is too long is accepted", got="a result", **facts)
 
 
@@ -288,11 +448,23 @@ def gradients(subject: Subject, draw: Draw) -> None:
         tried = f"activation_checkpointing = {switch}"
         for name, leaf in leaves.items():
             if name not in grads:
-                raise Wrong("GPT-NO-GRAD", "a parameter gets no gradient", tried=tried,
-                            expected=f"a gradient for {name}", got="none",
-                            look="`no_grad`, `.detach()`, `.data` or `.item()` on the way.")  # fmt: skip
-            expect.values(grads[name], leaf.grad, rtol=1e-3, atol=1e-4, finding="a gradient differs",
-                          tried=f"{tried}, {name}", look="steps that leave the graph.")  # fmt: skip
+                raise Wrong(
+                    "GPT-NO-GRAD",
+                    "a parameter gets no gradient",
+                    tried=tried,
+                    expected=f"a gradient for {name}",
+                    got="none",
+                    look="`no_grad`, `.detach()`, `.data` or `.item()` on the way.",
+                )
+            expect.values(
+                grads[name],
+                leaf.grad,
+                rtol=1e-3,
+                atol=1e-4,
+                finding="a gradient differs",
+                tried=f"{tried}, {name}",
+                look="steps that leave the graph.",
+            )
 
 
 def checkpointing(subject: Subject, draw: Draw) -> None:
@@ -309,15 +481,23 @@ def checkpointing(subject: Subject, draw: Draw) -> None:
     )
     # a block keeps about 20 tensors of its input's size, a checkpointed one only that input
     if on > 0.5 * off:
-        raise Wrong("GPT-NO-CHECKPOINT", "the switch does not save memory in training",
-                    tried="bytes kept for the backward pass, 4 blocks", got=got,
-                    expected="far fewer with activation_checkpointing: one input per block",
-                    look="`self.config.activation_checkpointing` and `self.training`.")  # fmt: skip
+        raise Wrong(
+            "GPT-NO-CHECKPOINT",
+            "the switch does not save memory in training",
+            tried="bytes kept for the backward pass, 4 blocks",
+            got=got,
+            expected="far fewer with activation_checkpointing: one input per block",
+            look="`self.config.activation_checkpointing` and `self.training`.",
+        )
     if on_eval < 0.9 * off:
-        raise Wrong("GPT-CHECKPOINT-EVAL", "blocks are checkpointed outside of training too",
-                    tried="bytes kept for the backward pass, 4 blocks", got=got,
-                    expected="in eval mode as many as without the switch",
-                    look="`self.training`.")  # fmt: skip
+        raise Wrong(
+            "GPT-CHECKPOINT-EVAL",
+            "blocks are checkpointed outside of training too",
+            tried="bytes kept for the backward pass, 4 blocks",
+            got=got,
+            expected="in eval mode as many as without the switch",
+            look="`self.training`.",
+        )
 
 
 def low_precision(subject: Subject, draw: Draw) -> None:
@@ -331,12 +511,22 @@ def low_precision(subject: Subject, draw: Draw) -> None:
     facts = dict(tried="a model in bfloat16", look="`.float()` on the logits, before the loss.")
     expected = _cross_entropy(logits.float(), targets)
     if loss.dtype != torch.float32:
-        raise Wrong("GPT-LOSS-BF16", "the loss is taken in 16 bits", **facts,
-                    expected=f"float32: {expected.item():.5f}", got=f"{expect._name(loss.dtype)}: "
-                    f"{loss.item():.5f}", hides="between 8 and 16, bfloat16 steps by 0.0625.")  # fmt: skip
+        raise Wrong(
+            "GPT-LOSS-BF16",
+            "the loss is taken in 16 bits",
+            **facts,
+            expected=f"float32: {expected.item():.5f}",
+            got=f"{expect._name(loss.dtype)}: {loss.item():.5f}",
+            hides="between 8 and 16, bfloat16 steps by 0.0625.",
+        )
     if abs(loss - expected) > 1e-4:
-        raise Wrong("GPT-LOSS-BF16", "the loss is rounded to 16 bits on the way", **facts,
-                    expected=f"{expected.item():.5f}", got=f"{loss.item():.5f}")  # fmt: skip
+        raise Wrong(
+            "GPT-LOSS-BF16",
+            "the loss is rounded to 16 bits on the way",
+            **facts,
+            expected=f"{expected.item():.5f}",
+            got=f"{loss.item():.5f}",
+        )
 
 
 SUITES = (

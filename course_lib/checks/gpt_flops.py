@@ -13,8 +13,15 @@ from course_lib.gpt import GPTConfig
 
 def _odd(draw: Draw, **changes) -> GPTConfig:
     """Sizes of which no two are equal, so that a confusion shows."""
-    shape = dict(vocab_size=137, max_seq_len=64, num_layers=draw.size(5, 7), num_heads=4, d_model=24,
-                 d_hidden=draw.size(44, 52), tie_embeddings=False)  # fmt: skip
+    shape = dict(
+        vocab_size=137,
+        max_seq_len=64,
+        num_layers=draw.size(5, 7),
+        num_heads=4,
+        d_model=24,
+        d_hidden=draw.size(44, 52),
+        tie_embeddings=False,
+    )
     return GPTConfig(**(shape | changes))
 
 
@@ -29,54 +36,133 @@ def whole_number(subject: Subject, draw: Draw) -> None:
     block, head, attention = 4 * D * D + 3 * D * H, D * V, 12 * L * D * T
     n = L * block + head
     tried = f"L {L}, D {D}, F {H}, V {V}, T {T}: {n:,} matmul parameters, 12 L D T = {attention:,}"
-    expect.integer(subject.call(config, T), 6 * n + attention, [
-        *(Pattern(code="FLOPS-FORWARD", value=v, finding="only the forward pass is counted",
-                  fits="2 per parameter; the backward pass costs twice as much again.",
-                  look="the factor in front of the parameters.")
-          for v in (2 * n + attention, 2 * n + attention // 3)),
-        *(Pattern(code="FLOPS-BACKWARD", value=v, finding="only the backward pass is counted",
-                  fits="4 per parameter.", look="the factor in front of the parameters.")
-          for v in (4 * n + attention, 4 * n + 2 * attention // 3)),
-        *(Pattern(code="FLOPS-MACS", value=v, finding="multiply-adds are counted, not FLOPs",
-                  fits="3 per parameter: half of 6.", look="a multiply-add is 2 FLOPs.")
-          for v in (3 * n + attention, 3 * n + attention // 2)),
-        Pattern(code="FLOPS-NO-ATTENTION", value=6 * n, finding="attention's own products are missing",
-                fits="6 N alone.", look="the term with `seq_len`."),
-        Pattern(code="FLOPS-CAUSAL-HALF", value=6 * n + attention // 2,
-                finding="attention counts half", fits="6 L D T, the causal half.",
-                look="the docstring: future tokens are included."),
-        Pattern(code="FLOPS-ATTENTION-FORWARD", value=6 * n + attention // 3,
-                finding="attention's backward pass is missing", fits="4 L D T.",
-                look="the factor of the second term."),
-        Pattern(code="FLOPS-ATTENTION-SQUARE", value=6 * n + attention * T,
-                finding="attention is counted per sequence", fits="12 L D T^2.",
-                look="per token: how many keys does one query meet?"),
-        Pattern(code="FLOPS-ONE-LAYER", value=6 * n + attention // L,
-                finding="attention is counted for one layer", fits="12 D T.", look="the second term."),
-        Pattern(code="FLOPS-ONE-LAYER", value=6 * (block + head) + attention,
-                finding="the blocks are counted once", fits="one block instead of L.",
-                look="`num_layers`."),
-        Pattern(code="FLOPS-HEADS", value=6 * n + 12 * L * config.head_dim * T,
-                finding="attention is counted for one head", fits="12 L K T.",
-                look="all heads together have width d_model."),
-        *(Pattern(code="FLOPS-NO-HEAD", value=6 * (n - head) + a, finding="the head is missing",
-                  fits="parameters of the blocks alone.", look="the D x V product at the end.")
-          for a in (attention, 0)),
-        *(Pattern(code="FLOPS-LOOKUP", value=6 * (n + head + gains) + attention,
-                  finding="the embedding is counted as a product",
-                  fits="V x D more: a look-up copies a row and multiplies nothing.",
-                  look="which of the two V x D matrices is multiplied with a token.")
-          for gains in (0, (2 * L + 1) * D)),
-        Pattern(code="FLOPS-GAINS", value=6 * (n + (2 * L + 1) * D) + attention,
-                finding="norm gains are counted", fits="(2 L + 1) D parameters more.",
-                look="the docstring: matrices only."),
-        Pattern(code="FLOPS-TWO-MATRICES", value=6 * (n - L * D * H) + attention,
-                finding="the MLP has three matrices", fits="2 D F per block.",
-                look="gate, up and down."),
-        Pattern(code="FLOPS-THREE-PROJECTIONS", value=6 * (n - L * D * D) + attention,
-                finding="attention has four matrices", fits="3 D^2 per block.",
-                look="q, k, v and o."),
-    ], tried=tried)  # fmt: skip
+    expect.integer(
+        subject.call(config, T),
+        6 * n + attention,
+        [
+            *(
+                Pattern(
+                    code="FLOPS-FORWARD",
+                    value=v,
+                    finding="only the forward pass is counted",
+                    fits="2 per parameter; the backward pass costs twice as much again.",
+                    look="the factor in front of the parameters.",
+                )
+                for v in (2 * n + attention, 2 * n + attention // 3)
+            ),
+            *(
+                Pattern(
+                    code="FLOPS-BACKWARD",
+                    value=v,
+                    finding="only the backward pass is counted",
+                    fits="4 per parameter.",
+                    look="the factor in front of the parameters.",
+                )
+                for v in (4 * n + attention, 4 * n + 2 * attention // 3)
+            ),
+            *(
+                Pattern(
+                    code="FLOPS-MACS",
+                    value=v,
+                    finding="multiply-adds are counted, not FLOPs",
+                    fits="3 per parameter: half of 6.",
+                    look="a multiply-add is 2 FLOPs.",
+                )
+                for v in (3 * n + attention, 3 * n + attention // 2)
+            ),
+            Pattern(
+                code="FLOPS-NO-ATTENTION",
+                value=6 * n,
+                finding="attention's own products are missing",
+                fits="6 N alone.",
+                look="the term with `seq_len`.",
+            ),
+            Pattern(
+                code="FLOPS-CAUSAL-HALF",
+                value=6 * n + attention // 2,
+                finding="attention counts half",
+                fits="6 L D T, the causal half.",
+                look="the docstring: future tokens are included.",
+            ),
+            Pattern(
+                code="FLOPS-ATTENTION-FORWARD",
+                value=6 * n + attention // 3,
+                finding="attention's backward pass is missing",
+                fits="4 L D T.",
+                look="the factor of the second term.",
+            ),
+            Pattern(
+                code="FLOPS-ATTENTION-SQUARE",
+                value=6 * n + attention * T,
+                finding="attention is counted per sequence",
+                fits="12 L D T^2.",
+                look="per token: how many keys does one query meet?",
+            ),
+            Pattern(
+                code="FLOPS-ONE-LAYER",
+                value=6 * n + attention // L,
+                finding="attention is counted for one layer",
+                fits="12 D T.",
+                look="the second term.",
+            ),
+            Pattern(
+                code="FLOPS-ONE-LAYER",
+                value=6 * (block + head) + attention,
+                finding="the blocks are counted once",
+                fits="one block instead of L.",
+                look="`num_layers`.",
+            ),
+            Pattern(
+                code="FLOPS-HEADS",
+                value=6 * n + 12 * L * config.head_dim * T,
+                finding="attention is counted for one head",
+                fits="12 L K T.",
+                look="all heads together have width d_model.",
+            ),
+            *(
+                Pattern(
+                    code="FLOPS-NO-HEAD",
+                    value=6 * (n - head) + a,
+                    finding="the head is missing",
+                    fits="parameters of the blocks alone.",
+                    look="the D x V product at the end.",
+                )
+                for a in (attention, 0)
+            ),
+            *(
+                Pattern(
+                    code="FLOPS-LOOKUP",
+                    value=6 * (n + head + gains) + attention,
+                    finding="the embedding is counted as a product",
+                    fits="V x D more: a look-up copies a row and multiplies nothing.",
+                    look="which of the two V x D matrices is multiplied with a token.",
+                )
+                for gains in (0, (2 * L + 1) * D)
+            ),
+            Pattern(
+                code="FLOPS-GAINS",
+                value=6 * (n + (2 * L + 1) * D) + attention,
+                finding="norm gains are counted",
+                fits="(2 L + 1) D parameters more.",
+                look="the docstring: matrices only.",
+            ),
+            Pattern(
+                code="FLOPS-TWO-MATRICES",
+                value=6 * (n - L * D * H) + attention,
+                finding="the MLP has three matrices",
+                fits="2 D F per block.",
+                look="gate, up and down.",
+            ),
+            Pattern(
+                code="FLOPS-THREE-PROJECTIONS",
+                value=6 * (n - L * D * D) + attention,
+                finding="attention has four matrices",
+                fits="3 D^2 per block.",
+                look="q, k, v and o.",
+            ),
+        ],
+        tried=tried,
+    )
 
 
 def follows_length(subject: Subject, draw: Draw) -> None:
@@ -84,10 +170,20 @@ def follows_length(subject: Subject, draw: Draw) -> None:
     config = _odd(draw)
     L, D, _, _ = _sizes(config)
     short, long = (expect_int(subject.call(config, T)) for T in (10, 40))
-    expect.integer(long - short, 12 * L * D * 30, [
-        Pattern(code="FLOPS-FIXED-LENGTH", value=0, finding="the length has no effect",
-                fits="a fixed length, such as max_seq_len.", look="`seq_len`."),
-    ], tried="the same model at T = 40 minus T = 10")  # fmt: skip
+    expect.integer(
+        long - short,
+        12 * L * D * 30,
+        [
+            Pattern(
+                code="FLOPS-FIXED-LENGTH",
+                value=0,
+                finding="the length has no effect",
+                fits="a fixed length, such as max_seq_len.",
+                look="`seq_len`.",
+            ),
+        ],
+        tried="the same model at T = 40 minus T = 10",
+    )
 
 
 def expect_int(out) -> int:
@@ -103,11 +199,14 @@ def tied(subject: Subject, draw: Draw) -> None:
         expect_int(subject.call(_odd(Draw(draw.seed), tie_embeddings=t), T)) for t in (False, True)
     )
     if separate != shared:
-        raise Wrong("FLOPS-TIED", "a tied model is said to cost another amount",
-                    tried="the same shape, tie_embeddings False and True",
-                    expected=f"{separate:,} twice: the head is multiplied either way",
-                    got=f"{separate:,} and {shared:,}",
-                    look="`tie_embeddings` changes what is stored, not what is multiplied.")  # fmt: skip
+        raise Wrong(
+            "FLOPS-TIED",
+            "a tied model is said to cost another amount",
+            tried="the same shape, tie_embeddings False and True",
+            expected=f"{separate:,} twice: the head is multiplied either way",
+            got=f"{separate:,} and {shared:,}",
+            look="`tie_embeddings` changes what is stored, not what is multiplied.",
+        )
 
 
 def all_params(subject: Subject, draw: Draw) -> None:
@@ -118,37 +217,61 @@ def all_params(subject: Subject, draw: Draw) -> None:
         n, table, gains = L * (4 * D * D + 3 * D * H) + D * V, 0 if tie else D * V, (2 * L + 1) * D
         attention = 12 * L * D * T
         expect.integer(
-            subject.call(config, T, convention="all"), 6 * (n + table + gains) + attention,
-            [Pattern(code="FLOPS-CONVENTION", value=6 * n + attention, finding="the convention has no effect",
-                     fits='the number for "matmul".', look="where `convention` is used."),
-             Pattern(code="FLOPS-TIED-TWICE", value=6 * (n + D * V + gains) + attention,
-                     finding="a tied matrix is counted twice", fits="V x D for each of its two names.",
-                     look="`num_params(config)`."),
-             Pattern(code="FLOPS-ALL-GAINS", value=6 * (n + table) + attention,
-                     finding="the norm gains are missing", fits="matrices alone.",
-                     look="`num_params(config)`.")],
-            tried=f'convention="all", tie_embeddings={tie}')  # fmt: skip
+            subject.call(config, T, convention="all"),
+            6 * (n + table + gains) + attention,
+            [
+                Pattern(
+                    code="FLOPS-CONVENTION",
+                    value=6 * n + attention,
+                    finding="the convention has no effect",
+                    fits='the number for "matmul".',
+                    look="where `convention` is used.",
+                ),
+                Pattern(
+                    code="FLOPS-TIED-TWICE",
+                    value=6 * (n + D * V + gains) + attention,
+                    finding="a tied matrix is counted twice",
+                    fits="V x D for each of its two names.",
+                    look="`num_params(config)`.",
+                ),
+                Pattern(
+                    code="FLOPS-ALL-GAINS",
+                    value=6 * (n + table) + attention,
+                    finding="the norm gains are missing",
+                    fits="matrices alone.",
+                    look="`num_params(config)`.",
+                ),
+            ],
+            tried=f'convention="all", tie_embeddings={tie}',
+        )
 
 
 def refuses(subject: Subject, draw: Draw) -> None:
     """Another convention is a ValueError."""
-    facts = dict(tried='convention="nanogpt"', expected="a ValueError that names the two conventions",
-                 look="the end of the docstring.")  # fmt: skip
+    facts = dict(
+        tried='convention="nanogpt"',
+        expected="a ValueError that names the two conventions",
+        look="the end of the docstring.",
+    )
     try:
         out = subject.call(_odd(draw), 16, convention="nanogpt")
     except AnswerError as failure:
         if isinstance(failure.error, ValueError):
             return
         got = f"{type(failure.error).__name__}: {failure.error}"[:76]
-        raise Wrong("FLOPS-UNKNOWN", "an unknown convention fails with another error", got=got,
-                    **facts) from None  # fmt: skip
+        raise Wrong(
+            "FLOPS-UNKNOWN", "an unknown convention fails with another error", got=got, **facts
+        ) from None
     raise Wrong("FLOPS-UNKNOWN", "an unknown convention is accepted", got=str(out)[:60], **facts)
 
 
 def large(subject: Subject, draw: Draw) -> None:
     """The 134m preset at T = 512, as torch's FlopCounterMode counted it."""
-    expect.integer(subject.call(GPTConfig.preset("134m"), 512), 713_687_040,
-                   tried="preset 134m, T = 512; counted by torch's FlopCounterMode")  # fmt: skip
+    expect.integer(
+        subject.call(GPTConfig.preset("134m"), 512),
+        713_687_040,
+        tried="preset 134m, T = 512; counted by torch's FlopCounterMode",
+    )
 
 
 SUITES = (

@@ -32,10 +32,14 @@ def draws_weights(subject: Subject, draw: Draw) -> None:
     for name, value in state.items():
         expect.not_finite(value, tried=name)
     if not torch.equal(state["embedding.weight"], state["head.weight"]):
-        raise Wrong("INIT-UNTIED", "embedding and head are two matrices now",
-                    tried="tie_embeddings = True", expected="one matrix under two names",
-                    got="embedding.weight and head.weight hold different numbers",
-                    look="in place (`nn.init.normal_`), or a new tensor in place of the old one?")  # fmt: skip
+        raise Wrong(
+            "INIT-UNTIED",
+            "embedding and head are two matrices now",
+            tried="tie_embeddings = True",
+            expected="one matrix under two names",
+            got="embedding.weight and head.weight hold different numbers",
+            look="in place (`nn.init.normal_`), or a new tensor in place of the old one?",
+        )
 
 
 def base_std(subject: Subject, draw: Draw) -> None:
@@ -45,48 +49,129 @@ def base_std(subject: Subject, draw: Draw) -> None:
     factor = 1 / math.sqrt(2 * config.num_layers)
     for name, w in _named(state, BASE):
         fan_out, fan_in = w.shape
-        _std(name, w, STD, (
-            ("INIT-DEFAULT", 1 / math.sqrt(3 * fan_in), "the Linears still have torch's default",
-             "uniform in +-1/sqrt(fan in), what `nn.Linear` draws by itself.",
-             "which modules the `isinstance` line lets through."),
-            ("INIT-STD-1", 1.0, "the weights are fifty times too large", "`normal_` without its `std`.",
-             "the arguments of `nn.init.normal_`."),
-            ("INIT-VARIANCE", math.sqrt(STD), "the weights are too large",
-             "0.02 taken as the variance: its root is 0.1414.", "standard deviation against variance."),
-            ("INIT-XAVIER", math.sqrt(2 / (fan_in + fan_out)), "the std depends on the matrix's shape",
-             "Xavier: sqrt(2 / (fan in + fan out)).", "0.02 is a constant here."),
-            ("INIT-XAVIER", math.sqrt(2 / fan_in), "the std depends on the matrix's shape",
-             "Kaiming: sqrt(2 / fan in).", "0.02 is a constant here."),
-            ("INIT-SCALED-ALL", STD * factor, "every Linear is scaled down",
-             "0.02 / sqrt(2 L) everywhere, not for residual projections alone.",
-             "`writes_residual`: which two Linears of a block have it?"),
-            ("INIT-UNIFORM", STD / math.sqrt(3), "the weights are too small",
-             "uniform in +-0.02, whose std is 0.0115.", "`uniform_` against `normal_`."),
-            ("INIT-CONSTANT", 0.0, "all numbers of a matrix are equal",
-             "a constant: all outputs of a layer are then equal and stay so.", "`nn.init.normal_`."),
-        ), expected="0.02")  # fmt: skip
+        _std(
+            name,
+            w,
+            STD,
+            (
+                (
+                    "INIT-DEFAULT",
+                    1 / math.sqrt(3 * fan_in),
+                    "the Linears still have torch's default",
+                    "uniform in +-1/sqrt(fan in), what `nn.Linear` draws by itself.",
+                    "which modules the `isinstance` line lets through.",
+                ),
+                (
+                    "INIT-STD-1",
+                    1.0,
+                    "the weights are fifty times too large",
+                    "`normal_` without its `std`.",
+                    "the arguments of `nn.init.normal_`.",
+                ),
+                (
+                    "INIT-VARIANCE",
+                    math.sqrt(STD),
+                    "the weights are too large",
+                    "0.02 taken as the variance: its root is 0.1414.",
+                    "standard deviation against variance.",
+                ),
+                (
+                    "INIT-XAVIER",
+                    math.sqrt(2 / (fan_in + fan_out)),
+                    "the std depends on the matrix's shape",
+                    "Xavier: sqrt(2 / (fan in + fan out)).",
+                    "0.02 is a constant here.",
+                ),
+                (
+                    "INIT-XAVIER",
+                    math.sqrt(2 / fan_in),
+                    "the std depends on the matrix's shape",
+                    "Kaiming: sqrt(2 / fan in).",
+                    "0.02 is a constant here.",
+                ),
+                (
+                    "INIT-SCALED-ALL",
+                    STD * factor,
+                    "every Linear is scaled down",
+                    "0.02 / sqrt(2 L) everywhere, not for residual projections alone.",
+                    "`writes_residual`: which two Linears of a block have it?",
+                ),
+                (
+                    "INIT-UNIFORM",
+                    STD / math.sqrt(3),
+                    "the weights are too small",
+                    "uniform in +-0.02, whose std is 0.0115.",
+                    "`uniform_` against `normal_`.",
+                ),
+                (
+                    "INIT-CONSTANT",
+                    0.0,
+                    "all numbers of a matrix are equal",
+                    "a constant: all outputs of a layer are then equal and stay so.",
+                    "`nn.init.normal_`.",
+                ),
+            ),
+            expected="0.02",
+        )
         if w.abs().max() < 2 * STD:  # of 4,096 normal numbers, 186 lie beyond 2 std on average
-            raise Wrong("INIT-UNIFORM", "no number lies beyond 2 standard deviations", tried=name,
-                        expected="4.6 percent beyond 2 std, as in a normal distribution",
-                        got=f"largest |w| {number(w.abs().max().item())}, std {number(w.std().item())}",
-                        fits="a uniform distribution of that std.", look="`uniform_` against `normal_`.")  # fmt: skip
+            raise Wrong(
+                "INIT-UNIFORM",
+                "no number lies beyond 2 standard deviations",
+                tried=name,
+                expected="4.6 percent beyond 2 std, as in a normal distribution",
+                got=f"largest |w| {number(w.abs().max().item())}, std {number(w.std().item())}",
+                fits="a uniform distribution of that std.",
+                look="`uniform_` against `normal_`.",
+            )
 
 
 def tables_std(subject: Subject, draw: Draw) -> None:
     """Embedding and head: std 0.02 too, tied or not."""
     state = subject.module(_wide(draw), seed=draw.seed).state()
-    _std("embedding.weight, not tied", state["embedding.weight"], STD, (
-        ("INIT-EMBEDDING", 1.0, "the embedding still has torch's default",
-         "std 1, what `nn.Embedding` draws by itself.", "is an `nn.Embedding` an `nn.Linear`?"),
-        ("INIT-EMBEDDING", 64**-0.5, "the embedding has another std", "1 / sqrt(d_model).",
-         "0.02 is a constant here."),
-    ), expected="0.02")  # fmt: skip
-    _std("head.weight, not tied", state["head.weight"], STD, (
-        ("INIT-HEAD", 1 / math.sqrt(3 * 64), "the head still has torch's default",
-         "uniform in +-1/sqrt(fan in).", "which Linears are left out."),
-        ("INIT-HEAD", 0.0, "the head is zero", "a zero head: the first loss is ln V exactly, but the\n"
-         "docstring asks for a draw.", "which Linears are treated apart."),
-    ), expected="0.02")  # fmt: skip
+    _std(
+        "embedding.weight, not tied",
+        state["embedding.weight"],
+        STD,
+        (
+            (
+                "INIT-EMBEDDING",
+                1.0,
+                "the embedding still has torch's default",
+                "std 1, what `nn.Embedding` draws by itself.",
+                "is an `nn.Embedding` an `nn.Linear`?",
+            ),
+            (
+                "INIT-EMBEDDING",
+                64**-0.5,
+                "the embedding has another std",
+                "1 / sqrt(d_model).",
+                "0.02 is a constant here.",
+            ),
+        ),
+        expected="0.02",
+    )
+    _std(
+        "head.weight, not tied",
+        state["head.weight"],
+        STD,
+        (
+            (
+                "INIT-HEAD",
+                1 / math.sqrt(3 * 64),
+                "the head still has torch's default",
+                "uniform in +-1/sqrt(fan in).",
+                "which Linears are left out.",
+            ),
+            (
+                "INIT-HEAD",
+                0.0,
+                "the head is zero",
+                "a zero head: the first loss is ln V exactly, but the\ndocstring asks for a draw.",
+                "which Linears are treated apart.",
+            ),
+        ),
+        expected="0.02",
+    )
 
 
 def residual_std(subject: Subject, draw: Draw) -> None:
@@ -99,29 +184,67 @@ def residual_std(subject: Subject, draw: Draw) -> None:
     stds = {name.split(".")[-2]: w.std().item() for name, w in named}
     _std_of_one(stds, wanted, L)
     fixed = tuple(
-        ("INIT-FIXED-DEPTH", STD / math.sqrt(2 * k), "the scale does not follow num_layers",
-         f"0.02 / sqrt({2 * k}), as for {k} layers.", "`self.config.num_layers`.")
+        (
+            "INIT-FIXED-DEPTH",
+            STD / math.sqrt(2 * k),
+            "the scale does not follow num_layers",
+            f"0.02 / sqrt({2 * k}), as for {k} layers.",
+            "`self.config.num_layers`.",
+        )
         for k in (4, 6, 12, 24, 48)
-    )  # fmt: skip
+    )
     for name, w in named:
-        _std(name, w, wanted, (
-            ("INIT-NO-RESIDUAL", STD, "residual projections are not scaled down", "0.02, as elsewhere.",
-             "`writes_residual`, and where `std` is changed."),
-            ("INIT-ROOT-L", STD / math.sqrt(L), "the scale misses a factor",
-             "0.02 / sqrt(L): a block adds to the stream twice, so 2 L terms add up.",
-             "how many terms are summed by the last layer."),
-            ("INIT-NO-ROOT", STD / (2 * L), "residual projections are scaled down too far",
-             "0.02 / (2 L): independent terms add in the square, so a root belongs there.",
-             "`math.sqrt`."),
-            ("INIT-NO-ROOT", STD / L, "residual projections are scaled down too far",
-             "0.02 / L: independent terms add in the square, so a root belongs there.",
-             "`math.sqrt`."),
-            ("INIT-UPSCALED", STD * math.sqrt(2 * L), "residual projections are scaled up",
-             "0.02 times sqrt(2 L).", "division or multiplication."),
-            ("INIT-ZERO-RESIDUAL", 0.0, "residual projections are zero",
-             "zeros: a choice of other models; the docstring asks for a draw.", "the std."),
-            *fixed,
-        ), expected=f"0.02 / sqrt(2 * {L}) = {number(wanted)}")  # fmt: skip
+        _std(
+            name,
+            w,
+            wanted,
+            (
+                (
+                    "INIT-NO-RESIDUAL",
+                    STD,
+                    "residual projections are not scaled down",
+                    "0.02, as elsewhere.",
+                    "`writes_residual`, and where `std` is changed.",
+                ),
+                (
+                    "INIT-ROOT-L",
+                    STD / math.sqrt(L),
+                    "the scale misses a factor",
+                    "0.02 / sqrt(L): a block adds to the stream twice, so 2 L terms add up.",
+                    "how many terms are summed by the last layer.",
+                ),
+                (
+                    "INIT-NO-ROOT",
+                    STD / (2 * L),
+                    "residual projections are scaled down too far",
+                    "0.02 / (2 L): independent terms add in the square, so a root belongs there.",
+                    "`math.sqrt`.",
+                ),
+                (
+                    "INIT-NO-ROOT",
+                    STD / L,
+                    "residual projections are scaled down too far",
+                    "0.02 / L: independent terms add in the square, so a root belongs there.",
+                    "`math.sqrt`.",
+                ),
+                (
+                    "INIT-UPSCALED",
+                    STD * math.sqrt(2 * L),
+                    "residual projections are scaled up",
+                    "0.02 times sqrt(2 L).",
+                    "division or multiplication.",
+                ),
+                (
+                    "INIT-ZERO-RESIDUAL",
+                    0.0,
+                    "residual projections are zero",
+                    "zeros: a choice of other models; the docstring asks for a draw.",
+                    "the std.",
+                ),
+                *fixed,
+            ),
+            expected=f"0.02 / sqrt(2 * {L}) = {number(wanted)}",
+        )
 
 
 def gains_stay(subject: Subject, draw: Draw) -> None:
@@ -129,11 +252,16 @@ def gains_stay(subject: Subject, draw: Draw) -> None:
     state = subject.module(_wide(draw), seed=draw.seed).state()
     for name, gain in state.items():
         if "norm" in name and not torch.equal(gain, torch.ones_like(gain)):
-            raise Wrong("INIT-GAINS", "norm gains were changed", tried=name,
-                        expected="[1, 1, 1, 1, ...]", got=vector(gain, 4),
-                        fits="a draw for every module that has a `weight`.",
-                        hides="a gain near 0 mutes its whole branch.",
-                        look="the `isinstance` line: RMSNorm is neither Linear nor Embedding.")  # fmt: skip
+            raise Wrong(
+                "INIT-GAINS",
+                "norm gains were changed",
+                tried=name,
+                expected="[1, 1, 1, 1, ...]",
+                got=vector(gain, 4),
+                fits="a draw for every module that has a `weight`.",
+                hides="a gain near 0 mutes its whole branch.",
+                look="the `isinstance` line: RMSNorm is neither Linear nor Embedding.",
+            )
 
 
 def independent(subject: Subject, draw: Draw) -> None:
@@ -142,20 +270,37 @@ def independent(subject: Subject, draw: Draw) -> None:
     first = subject.module(config, seed=draw.seed).state()
     q, k = (first[f"blocks.0.attention.{name}.weight"] for name in ("q_proj", "k_proj"))
     if torch.equal(q, k):
-        raise Wrong("INIT-SAME", "two matrices hold the same numbers", tried="q_proj and k_proj",
-                    expected="two draws", got=f"both begin {vector(q[0], 3)}",
-                    fits="a seed that is set again for every module.", look="`manual_seed`.")  # fmt: skip
+        raise Wrong(
+            "INIT-SAME",
+            "two matrices hold the same numbers",
+            tried="q_proj and k_proj",
+            expected="two draws",
+            got=f"both begin {vector(q[0], 3)}",
+            fits="a seed that is set again for every module.",
+            look="`manual_seed`.",
+        )
     again, other = (subject.module(config, seed=draw.seed + n).state() for n in (0, 1))
     name = "blocks.0.attention.q_proj.weight"
     if torch.equal(first[name], other[name]):
-        raise Wrong("INIT-SAME", "the seed has no effect", tried="torch.manual_seed(0), then (1)",
-                    expected="other numbers", got=f"both begin {vector(first[name][0], 3)}",
-                    fits="a generator with a seed of its own.", look="`manual_seed`, `generator=`.")  # fmt: skip
+        raise Wrong(
+            "INIT-SAME",
+            "the seed has no effect",
+            tried="torch.manual_seed(0), then (1)",
+            expected="other numbers",
+            got=f"both begin {vector(first[name][0], 3)}",
+            fits="a generator with a seed of its own.",
+            look="`manual_seed`, `generator=`.",
+        )
     if not torch.equal(first[name], again[name]):
-        raise Wrong("INIT-UNSEEDED", "the same seed gives other numbers", tried="the same seed, twice",
-                    expected=vector(first[name][0], 3), got=vector(again[name][0], 3),
-                    fits="numbers from another source than torch's generator.",
-                    look="where the numbers are drawn.")  # fmt: skip
+        raise Wrong(
+            "INIT-UNSEEDED",
+            "the same seed gives other numbers",
+            tried="the same seed, twice",
+            expected=vector(first[name][0], 3),
+            got=vector(again[name][0], 3),
+            fits="numbers from another source than torch's generator.",
+            look="where the numbers are drawn.",
+        )
 
 
 def _named(state: dict[str, Tensor], kinds: tuple[str, ...]) -> list[tuple[str, Tensor]]:
@@ -178,9 +323,14 @@ def _std(name: str, w: Tensor, wanted: float, patterns: tuple, *, expected: str)
             "OTHER", "the standard deviation differs", look="the `std` of this kind.", **facts
         )
     if abs(mean) > 6 * std / math.sqrt(n):
-        raise Wrong("INIT-MEAN", "the weights are not centered", tried=tried, expected="mean 0",
-                    got=f"mean {number(mean)}, std {number(std)}",
-                    look="the first argument of `normal_` after the tensor is the mean.")  # fmt: skip
+        raise Wrong(
+            "INIT-MEAN",
+            "the weights are not centered",
+            tried=tried,
+            expected="mean 0",
+            got=f"mean {number(mean)}, std {number(std)}",
+            look="the first argument of `normal_` after the tensor is the mean.",
+        )
 
 
 def _std_of_one(stds: dict[str, float], wanted: float, L: int) -> None:
@@ -188,11 +338,14 @@ def _std_of_one(stds: dict[str, float], wanted: float, L: int) -> None:
     scaled = {kind for kind, std in stds.items() if abs(std - wanted) < 0.1 * wanted}
     plain = {kind for kind, std in stds.items() if abs(std - STD) < 0.1 * STD}
     if len(scaled) == len(plain) == 1:
-        raise Wrong("INIT-ONE-BRANCH", "only one of the two branches is scaled",
-                    tried=f"{L} layers: o_proj ends attention, down_proj ends the MLP",
-                    expected=f"std {number(wanted)} for both",
-                    got=", ".join(f"{kind} {number(std)}" for kind, std in stds.items()),
-                    look=f"how `{plain.pop()}` would be recognized: both carry `writes_residual`.")  # fmt: skip
+        raise Wrong(
+            "INIT-ONE-BRANCH",
+            "only one of the two branches is scaled",
+            tried=f"{L} layers: o_proj ends attention, down_proj ends the MLP",
+            expected=f"std {number(wanted)} for both",
+            got=", ".join(f"{kind} {number(std)}" for kind, std in stds.items()),
+            look=f"how `{plain.pop()}` would be recognized: both carry `writes_residual`.",
+        )
 
 
 SUITES = (

@@ -43,8 +43,12 @@ def _blamed(kinds: list) -> list[int]:
     return [r for r, kind in enumerate(kinds) if len(largest) > 1 or kind != largest[0]]
 
 
-def right(lists: Lists, key: Callable = lambda call: call[:2], blame: Callable = _blamed,
-          over_too: bool = False) -> Found:  # fmt: skip
+def right(
+    lists: Lists,
+    key: Callable = lambda call: call[:2],
+    blame: Callable = _blamed,
+    over_too: bool = False,
+) -> Found:
     """What find_the_hang should say; the options bend one thing each, as wrong answers do."""
     for place in range(max((len(calls) for calls in lists), default=0)):
         kinds = _kinds(lists, place, key=key)
@@ -108,40 +112,117 @@ def _moved(by: int) -> Callable:
 
 
 MISTAKES = (
-    ("HANG-VICTIM", _victims, "the ranks that wait are named", "those whose call has not come "
-     "back.", "who waits for whom."),
-    ("HANG-VICTIM", _the_rest, "the ranks that wait are named", "all but those to look at.",
-     "who waits for whom."),
-    ("HANG-FROM-ONE", _moved(1), "the place is one too far", "places counted from 1.",
-     "the first call has place 0."),
-    ("HANG-FROM-ONE", _moved(-1), "the place is one too early", "the last place where all agree.",
-     "the first call has place 0."),
-    ("HANG-NAMES", lambda x: right(x, key=lambda call: call[0]), "only the names are compared",
-     "two calls taken for the same whatever their bytes.", "what makes two calls the same."),
-    ("HANG-BYTES", lambda x: right(x, key=lambda call: call[1]), "only the bytes are compared",
-     "two calls taken for the same whatever their names.", "what makes two calls the same."),
-    ("HANG-FINISHED", lambda x: right(x, over_too=True), "the end of a list is taken for a hang",
-     "a place where everybody's call is done.", "`done`: who waits there?"),
-    ("HANG-DONE-TWICE", lambda x: right(x, key=lambda call: call), "`done` makes calls different",
-     "whole triples compared: one rank may be back a moment before another.",
-     "what makes two calls the same."),
-    ("HANG-TO-SHORTEST", _to_the_shortest, "what is missing is not seen", "a comparison that ends "
-     "with the shortest list, as `zip` does.", "places that only some lists have."),
-    ("HANG-LENGTHS", _shortest, "only the lengths are compared", "the shortest list.",
-     "calls of the same number that are not the same."),
-    ("HANG-RANK-0", lambda x: right(x, blame=_not_rank_0), "rank 0 is never the one",
-     "every rank compared with rank 0.", "whom most ranks agree with."),
-    ("HANG-MAJORITY", lambda x: right(x, blame=_minority), "most ranks outvote the one that waits",
-     "having issued nothing counted as one more kind of call.", "for whom the one rank waits."),
-    ("HANG-TIE", lambda x: right(x, blame=_one_of_two), "one of two equal groups is chosen",
-     "the group that was met first taken for the largest.", "what no vote can decide."),
-    ("HANG-LAST", _last_calls, "only the last calls are compared", "the end of each list.",
-     "the first place where the ranks part."),
-)  # fmt: skip
+    (
+        "HANG-VICTIM",
+        _victims,
+        "the ranks that wait are named",
+        "those whose call has not come back.",
+        "who waits for whom.",
+    ),
+    (
+        "HANG-VICTIM",
+        _the_rest,
+        "the ranks that wait are named",
+        "all but those to look at.",
+        "who waits for whom.",
+    ),
+    (
+        "HANG-FROM-ONE",
+        _moved(1),
+        "the place is one too far",
+        "places counted from 1.",
+        "the first call has place 0.",
+    ),
+    (
+        "HANG-FROM-ONE",
+        _moved(-1),
+        "the place is one too early",
+        "the last place where all agree.",
+        "the first call has place 0.",
+    ),
+    (
+        "HANG-NAMES",
+        lambda x: right(x, key=lambda call: call[0]),
+        "only the names are compared",
+        "two calls taken for the same whatever their bytes.",
+        "what makes two calls the same.",
+    ),
+    (
+        "HANG-BYTES",
+        lambda x: right(x, key=lambda call: call[1]),
+        "only the bytes are compared",
+        "two calls taken for the same whatever their names.",
+        "what makes two calls the same.",
+    ),
+    (
+        "HANG-FINISHED",
+        lambda x: right(x, over_too=True),
+        "the end of a list is taken for a hang",
+        "a place where everybody's call is done.",
+        "`done`: who waits there?",
+    ),
+    (
+        "HANG-DONE-TWICE",
+        lambda x: right(x, key=lambda call: call),
+        "`done` makes calls different",
+        "whole triples compared: one rank may be back a moment before another.",
+        "what makes two calls the same.",
+    ),
+    (
+        "HANG-TO-SHORTEST",
+        _to_the_shortest,
+        "what is missing is not seen",
+        "a comparison that ends with the shortest list, as `zip` does.",
+        "places that only some lists have.",
+    ),
+    (
+        "HANG-LENGTHS",
+        _shortest,
+        "only the lengths are compared",
+        "the shortest list.",
+        "calls of the same number that are not the same.",
+    ),
+    (
+        "HANG-RANK-0",
+        lambda x: right(x, blame=_not_rank_0),
+        "rank 0 is never the one",
+        "every rank compared with rank 0.",
+        "whom most ranks agree with.",
+    ),
+    (
+        "HANG-MAJORITY",
+        lambda x: right(x, blame=_minority),
+        "most ranks outvote the one that waits",
+        "having issued nothing counted as one more kind of call.",
+        "for whom the one rank waits.",
+    ),
+    (
+        "HANG-TIE",
+        lambda x: right(x, blame=_one_of_two),
+        "one of two equal groups is chosen",
+        "the group that was met first taken for the largest.",
+        "what no vote can decide.",
+    ),
+    (
+        "HANG-LAST",
+        _last_calls,
+        "only the last calls are compared",
+        "the end of each list.",
+        "the first place where the ranks part.",
+    ),
+)
 
 
-def _compare(subject: Subject, lists: Lists, tried: str, *, first: str = "", code: str = "OTHER",
-             finding: str = "the answer is another one", look: str = "the docstring.") -> None:  # fmt: skip
+def _compare(
+    subject: Subject,
+    lists: Lists,
+    tried: str,
+    *,
+    first: str = "",
+    code: str = "OTHER",
+    finding: str = "the answer is another one",
+    look: str = "the docstring.",
+) -> None:
     """The answer is right; else the mistake that gives the same, `first` before others, or `code`."""
     wanted = right(lists)
     facts = dict(tried=tried, expected=_said(wanted))
@@ -175,8 +256,13 @@ def _understood(out: Any, facts: dict) -> Found:
         return None
     pair = isinstance(out, (tuple, list)) and len(out) == 2 and isinstance(out[1], (tuple, list))
     if not pair or not all(type(n) is int for n in (out[0], *out[1])):
-        raise Wrong("TYPE", "not a place and a list of ranks", **facts,
-                    got=f"{type(out).__name__}: {out!r}"[:70], look="the docstring: Returns.")  # fmt: skip
+        raise Wrong(
+            "TYPE",
+            "not a place and a list of ranks",
+            **facts,
+            got=f"{type(out).__name__}: {out!r}"[:70],
+            look="the docstring: Returns.",
+        )
     return out[0], list(out[1])
 
 
@@ -225,10 +311,17 @@ def nobody_waits(subject: Subject, draw: Draw) -> None:
 
 def nothing_issued(subject: Subject, draw: Draw) -> None:
     """A rank that has issued nothing is the one; without any call there is no hang."""
-    how = dict(code="HANG-EMPTY", finding="an empty list is not understood",
-               look="a rank that has not issued anything.")  # fmt: skip
-    _compare(subject, [[waits("all_reduce")], [], [waits("all_reduce")]],
-             "3 ranks; rank 1 has issued nothing", **how)  # fmt: skip
+    how = dict(
+        code="HANG-EMPTY",
+        finding="an empty list is not understood",
+        look="a rank that has not issued anything.",
+    )
+    _compare(
+        subject,
+        [[waits("all_reduce")], [], [waits("all_reduce")]],
+        "3 ranks; rank 1 has issued nothing",
+        **how,
+    )
     _compare(subject, [[], []], "2 ranks that have issued nothing", **how)
 
 

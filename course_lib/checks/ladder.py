@@ -15,8 +15,11 @@ from course_lib.checks.suite import Draw, Suite
 KINDS = ("alone", "in_place", "last", "saved")
 NUMBERS = ("total", "product")
 NAMES = ("tokens", "compile", "bf16")  # not in the order of the alphabet
-SHOWN = {"RUNG-TOTAL-PRODUCT": "ladder:data", "RUNG-PRODUCT-PLACE": "ladder:default",
-         "RUNG-PRODUCT-LAST": "ladder:compute"}  # fmt: skip
+SHOWN = {
+    "RUNG-TOTAL-PRODUCT": "ladder:data",
+    "RUNG-PRODUCT-PLACE": "ladder:default",
+    "RUNG-PRODUCT-LAST": "ladder:compute",
+}
 CLOSE = 1e-9  # a division or two in float64: 1e-16
 
 
@@ -60,27 +63,52 @@ def _drawn(draw: Draw, names: Sequence[str], *, slower_at: str = "") -> Times:
 
 def _asked(subject: Subject, t: Times) -> tuple[dict, str]:
     """The answer's dict, with the keys that it must have, and what was tried."""
-    rows = (f"{name} {_ms(t.alone[name])} alone, {_ms(t.without[name])} without, "
-            f"{_ms(t.climbed[name])} climbed" for name in t.climbed)  # fmt: skip
+    rows = (
+        f"{name} {_ms(t.alone[name])} alone, {_ms(t.without[name])} without, "
+        f"{_ms(t.climbed[name])} climbed"
+        for name in t.climbed
+    )
     tried = f"ms: ground {_ms(t.base)}\n" + "\n".join(rows)
     found = subject.call(t.base, t.alone, t.without, t.climbed)
     if found is None:
-        raise Wrong("NONE", "the answer returned None", expected="a dict", got="None", tried=tried,
-                    look="the last line: is there a `return`?")  # fmt: skip
+        raise Wrong(
+            "NONE",
+            "the answer returned None",
+            expected="a dict",
+            got="None",
+            tried=tried,
+            look="the last line: is there a `return`?",
+        )
     if not isinstance(found, dict):
-        raise Wrong("TYPE", f"the answer returned a {type(found).__name__}", tried=tried,
-                    expected="a dict with six keys", got=str(found)[:60],
-                    look="what stands after `return`.")  # fmt: skip
+        raise Wrong(
+            "TYPE",
+            f"the answer returned a {type(found).__name__}",
+            tried=tried,
+            expected="a dict with six keys",
+            got=str(found)[:60],
+            look="what stands after `return`.",
+        )
     lacks = [key for key in (*KINDS, *NUMBERS) if key not in found]
     if lacks:
-        raise Wrong("RUNG-KEYS", "a key is missing", tried=tried, expected=f"a key {lacks[0]!r}",
-                    got=str(list(found))[:60], look="the docstring: six keys.")  # fmt: skip
+        raise Wrong(
+            "RUNG-KEYS",
+            "a key is missing",
+            tried=tried,
+            expected=f"a key {lacks[0]!r}",
+            got=str(list(found))[:60],
+            look="the docstring: six keys.",
+        )
     for kind in KINDS:
         names = list(found[kind]) if isinstance(found[kind], dict) else found[kind]
         if names != list(t.climbed):
-            raise Wrong("RUNG-NAMES", f'"{kind}" has not the rungs of the ladder', tried=tried,
-                        expected=str(list(t.climbed))[:70], got=str(names)[:70],
-                        look="every rung, in the order of `climbed`.")  # fmt: skip
+            raise Wrong(
+                "RUNG-NAMES",
+                f'"{kind}" has not the rungs of the ladder',
+                tried=tried,
+                expected=str(list(t.climbed))[:70],
+                got=str(names)[:70],
+                look="every rung, in the order of `climbed`.",
+            )
     return found, tried
 
 
@@ -88,16 +116,27 @@ def _ms(seconds: float | None) -> str:
     return "None" if seconds is None else number(1e3 * seconds)
 
 
-def _by_rung(found: dict, t: Times, kind: str, tried: str, right: Callable[[str], float],
-             ways: Sequence[tuple], look: str) -> None:  # fmt: skip
+def _by_rung(
+    found: dict,
+    t: Times,
+    kind: str,
+    tried: str,
+    right: Callable[[str], float],
+    ways: Sequence[tuple],
+    look: str,
+) -> None:
     """Every rung's number of this kind; `ways`: (code, finding, fits, what that mistake gives)."""
     values = {name: _a_number(found[kind][name], f'"{kind}" of {name}', tried) for name in t.here}
     bad = [name for name in t.here if not _same(values[name], right(name))]
     if not bad:
         return
     name = bad[0]
-    facts = dict(tried=tried, look=look, expected=f"{kind} of {name}: {number(right(name))}",
-                 got=number(values[name]))  # fmt: skip
+    facts = dict(
+        tried=tried,
+        look=look,
+        expected=f"{kind} of {name}: {number(right(name))}",
+        got=number(values[name]),
+    )
     for code, finding, fits, way in ways:
         if all(_same(values[n], way(n)) for n in t.here):
             raise Wrong(code, finding, fits=fits, **facts)
@@ -106,9 +145,14 @@ def _by_rung(found: dict, t: Times, kind: str, tried: str, right: Callable[[str]
 
 def _a_number(value, what: str, tried: str) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise Wrong("TYPE", f"{what} is no number", tried=tried, expected="a float",
-                    got=f"{type(value).__name__}: {value}"[:60],
-                    look="what is stored for a rung that was measured.")  # fmt: skip
+        raise Wrong(
+            "TYPE",
+            f"{what} is no number",
+            tried=tried,
+            expected="a float",
+            got=f"{type(value).__name__}: {value}"[:60],
+            look="what is stored for a rung that was measured.",
+        )
     return float(value)
 
 
@@ -121,62 +165,146 @@ def one_rung(subject: Subject, draw: Draw) -> None:
     fast = {"bf16": 0.3}
     t = Times(0.9, fast, dict.fromkeys(fast, 0.9), fast)
     found, tried = _asked(subject, t)
-    ways = [("RUNG-INVERTED", "the gain is upside down", "after over before.", lambda n: 1 / 3),
-            ("RUNG-PERCENT", "a percentage in place of a gain", "what is saved, of before.",
-             lambda n: 2 / 3),
-            ("RUNG-PERCENT", "a percentage in place of a gain", "percent saved.",
-             lambda n: 200 / 3),
-            ("RUNG-PERCENT", "a percentage in place of a gain", "gain minus 1.", lambda n: 2.0),
-            ("RUNG-SECONDS", "seconds in place of a gain", "before minus after.",
-             lambda n: 0.6)]  # fmt: skip
-    base_top = ("RUNG-LAST-BASE", "the step without the rung is compared with the ground",
-                "ground over `without`.", lambda n: 1.0)  # fmt: skip
+    ways = [
+        ("RUNG-INVERTED", "the gain is upside down", "after over before.", lambda n: 1 / 3),
+        (
+            "RUNG-PERCENT",
+            "a percentage in place of a gain",
+            "what is saved, of before.",
+            lambda n: 2 / 3,
+        ),
+        ("RUNG-PERCENT", "a percentage in place of a gain", "percent saved.", lambda n: 200 / 3),
+        ("RUNG-PERCENT", "a percentage in place of a gain", "gain minus 1.", lambda n: 2.0),
+        ("RUNG-SECONDS", "seconds in place of a gain", "before minus after.", lambda n: 0.6),
+    ]
+    base_top = (
+        "RUNG-LAST-BASE",
+        "the step without the rung is compared with the ground",
+        "ground over `without`.",
+        lambda n: 1.0,
+    )
     for kind in KINDS[:3]:
         more = [base_top] if kind == "last" else []
-        _by_rung(found, t, kind, tried, lambda n: 3.0, [*ways, *more],
-                 "a gain is time before over time after.")  # fmt: skip
+        _by_rung(
+            found,
+            t,
+            kind,
+            tried,
+            lambda n: 3.0,
+            [*ways, *more],
+            "a gain is time before over time after.",
+        )
 
 
 def alone(subject: Subject, draw: Draw) -> None:
     """Each rung by itself, over the ground."""
     t = _drawn(draw, NAMES)
     found, tried = _asked(subject, t)
-    _by_rung(found, t, "alone", tried, lambda n: t.base / t.alone[n], (
-        ("RUNG-ALONE-CLIMBED", "the rungs below are counted in", "ground over `climbed`.",
-         lambda n: t.base / t.climbed[n]),
-        ("RUNG-ALONE-PLACE", "that is the gain at its place", "the step before over `climbed`.",
-         lambda n: t.before(n) / t.climbed[n]),
-    ), "which of the three mappings has this rung and no other.")  # fmt: skip
+    _by_rung(
+        found,
+        t,
+        "alone",
+        tried,
+        lambda n: t.base / t.alone[n],
+        (
+            (
+                "RUNG-ALONE-CLIMBED",
+                "the rungs below are counted in",
+                "ground over `climbed`.",
+                lambda n: t.base / t.climbed[n],
+            ),
+            (
+                "RUNG-ALONE-PLACE",
+                "that is the gain at its place",
+                "the step before over `climbed`.",
+                lambda n: t.before(n) / t.climbed[n],
+            ),
+        ),
+        "which of the three mappings has this rung and no other.",
+    )
 
 
 def in_place(subject: Subject, draw: Draw) -> None:
     """Each rung over the one below it: gains that multiply, seconds that add."""
     t = _drawn(draw, NAMES)
     found, tried = _asked(subject, t)
-    by_name = dict(zip(sorted(NAMES), [t.base, *(t.climbed[n] for n in sorted(NAMES))],
-                       strict=False))  # fmt: skip
-    _by_rung(found, t, "in_place", tried, lambda n: t.before(n) / t.climbed[n], (
-        ("RUNG-PLACE-BASE", "every rung is compared with the ground", "ground over `climbed`.",
-         lambda n: t.base / t.climbed[n]),
-        ("RUNG-PLACE-ALONE", "the rung alone is taken", "ground over `alone`.",
-         lambda n: t.base / t.alone[n]),
-        ("RUNG-PLACE-ALONE", "the rung alone is taken", "the step before over `alone`.",
-         lambda n: t.before(n) / t.alone[n]),
-        ("RUNG-ORDER", "the rungs are taken in the order of the alphabet", "sorted names.",
-         lambda n: by_name[n] / t.climbed[n]),
-    ), "where a rung stands, and what is below it.")  # fmt: skip
-    _by_rung(found, t, "saved", tried, lambda n: t.before(n) - t.climbed[n], (
-        ("RUNG-SAVED-BASE", "the seconds of all rungs below are counted again",
-         "ground minus `climbed`.", lambda n: t.base - t.climbed[n]),
-        ("RUNG-SAVED-ALONE", "the seconds that it saves alone", "ground minus `alone`.",
-         lambda n: t.base - t.alone[n]),
-        ("RUNG-SAVED-LAST", "the seconds that it saves as the last one", "`without` minus the top.",
-         lambda n: t.without[n] - t.top),
-        ("RUNG-SAVED-SIGN", "saved seconds are negative", "after minus before.",
-         lambda n: t.climbed[n] - t.before(n)),
-        ("RUNG-SAVED-SHARE", "a share in place of seconds", "saved over all that is saved.",
-         lambda n: (t.before(n) - t.climbed[n]) / (t.base - t.top)),
-    ), 'the two steps that "in_place" divides.')  # fmt: skip
+    by_name = dict(
+        zip(sorted(NAMES), [t.base, *(t.climbed[n] for n in sorted(NAMES))], strict=False)
+    )
+    _by_rung(
+        found,
+        t,
+        "in_place",
+        tried,
+        lambda n: t.before(n) / t.climbed[n],
+        (
+            (
+                "RUNG-PLACE-BASE",
+                "every rung is compared with the ground",
+                "ground over `climbed`.",
+                lambda n: t.base / t.climbed[n],
+            ),
+            (
+                "RUNG-PLACE-ALONE",
+                "the rung alone is taken",
+                "ground over `alone`.",
+                lambda n: t.base / t.alone[n],
+            ),
+            (
+                "RUNG-PLACE-ALONE",
+                "the rung alone is taken",
+                "the step before over `alone`.",
+                lambda n: t.before(n) / t.alone[n],
+            ),
+            (
+                "RUNG-ORDER",
+                "the rungs are taken in the order of the alphabet",
+                "sorted names.",
+                lambda n: by_name[n] / t.climbed[n],
+            ),
+        ),
+        "where a rung stands, and what is below it.",
+    )
+    _by_rung(
+        found,
+        t,
+        "saved",
+        tried,
+        lambda n: t.before(n) - t.climbed[n],
+        (
+            (
+                "RUNG-SAVED-BASE",
+                "the seconds of all rungs below are counted again",
+                "ground minus `climbed`.",
+                lambda n: t.base - t.climbed[n],
+            ),
+            (
+                "RUNG-SAVED-ALONE",
+                "the seconds that it saves alone",
+                "ground minus `alone`.",
+                lambda n: t.base - t.alone[n],
+            ),
+            (
+                "RUNG-SAVED-LAST",
+                "the seconds that it saves as the last one",
+                "`without` minus the top.",
+                lambda n: t.without[n] - t.top,
+            ),
+            (
+                "RUNG-SAVED-SIGN",
+                "saved seconds are negative",
+                "after minus before.",
+                lambda n: t.climbed[n] - t.before(n),
+            ),
+            (
+                "RUNG-SAVED-SHARE",
+                "a share in place of seconds",
+                "saved over all that is saved.",
+                lambda n: (t.before(n) - t.climbed[n]) / (t.base - t.top),
+            ),
+        ),
+        'the two steps that "in_place" divides.',
+    )
 
 
 def last(subject: Subject, draw: Draw) -> None:
@@ -184,16 +312,40 @@ def last(subject: Subject, draw: Draw) -> None:
     t = _drawn(draw, NAMES, slower_at=NAMES[-1])
     found, tried = _asked(subject, t)
     best = min(t.climbed.values())
-    _by_rung(found, t, "last", tried, lambda n: t.without[n] / t.top, (
-        ("RUNG-LAST-BASE", "the step without the rung is compared with the ground",
-         "ground over `without`.", lambda n: t.base / t.without[n]),
-        ("RUNG-LAST-INVERTED", "the gain is upside down", "the top over `without`.",
-         lambda n: t.top / t.without[n]),
-        ("RUNG-LAST-PLACE", "the rung's own place is taken for the top", "`without` over `climbed`.",
-         lambda n: t.without[n] / t.climbed[n]),
-        ("RUNG-TOP-BEST", "the best step is taken for the top", "the smallest of `climbed`.",
-         lambda n: t.without[n] / best),
-    ), "the step that has every rung.")  # fmt: skip
+    _by_rung(
+        found,
+        t,
+        "last",
+        tried,
+        lambda n: t.without[n] / t.top,
+        (
+            (
+                "RUNG-LAST-BASE",
+                "the step without the rung is compared with the ground",
+                "ground over `without`.",
+                lambda n: t.base / t.without[n],
+            ),
+            (
+                "RUNG-LAST-INVERTED",
+                "the gain is upside down",
+                "the top over `without`.",
+                lambda n: t.top / t.without[n],
+            ),
+            (
+                "RUNG-LAST-PLACE",
+                "the rung's own place is taken for the top",
+                "`without` over `climbed`.",
+                lambda n: t.without[n] / t.climbed[n],
+            ),
+            (
+                "RUNG-TOP-BEST",
+                "the best step is taken for the top",
+                "the smallest of `climbed`.",
+                lambda n: t.without[n] / best,
+            ),
+        ),
+        "the step that has every rung.",
+    )
 
 
 def whole(subject: Subject, draw: Draw) -> None:
@@ -203,24 +355,64 @@ def whole(subject: Subject, draw: Draw) -> None:
     gains = [t.base / t.alone[n] for n in t.here]
     lasts = [t.without[n] / t.top for n in t.here]
     total, product = t.base / t.top, math.prod(gains)
-    _one(found, "total", total, tried, (
-        (product, "RUNG-TOTAL-PRODUCT", "the total is multiplied, not measured", "the product alone."),
-        (math.prod(lasts), "RUNG-TOTAL-PRODUCT", "the total is multiplied, not measured",
-         'the product of "last".'),
-        (t.base / min(t.climbed.values()), "RUNG-TOP-BEST", "the best step is taken for the top",
-         "ground over the smallest of `climbed`."),
-        (1 / total, "RUNG-INVERTED", "the total is upside down", "the top over the ground."),
-        (t.base - t.top, "RUNG-SECONDS", "seconds in place of a gain", "ground minus top."),
-        (sum(gains), "RUNG-SUM", "gains are added", "the sum of all gains alone."),
-    ), "the two ends of the ladder.")  # fmt: skip
-    _one(found, "product", product, tried, (
-        (total, "RUNG-PRODUCT-PLACE", "that product is the total, always",
-         'the gains "in_place" multiplied.'),
-        (math.prod(lasts), "RUNG-PRODUCT-LAST", "the gains as the last rung are multiplied",
-         'the product of "last".'),
-        (sum(gains), "RUNG-SUM", "gains are added", "the sum of all gains alone."),
-        (1 + sum(g - 1 for g in gains), "RUNG-SUM", "percentages are added", "1 + all (gain - 1)."),
-    ), 'the gains called "alone".')  # fmt: skip
+    _one(
+        found,
+        "total",
+        total,
+        tried,
+        (
+            (
+                product,
+                "RUNG-TOTAL-PRODUCT",
+                "the total is multiplied, not measured",
+                "the product alone.",
+            ),
+            (
+                math.prod(lasts),
+                "RUNG-TOTAL-PRODUCT",
+                "the total is multiplied, not measured",
+                'the product of "last".',
+            ),
+            (
+                t.base / min(t.climbed.values()),
+                "RUNG-TOP-BEST",
+                "the best step is taken for the top",
+                "ground over the smallest of `climbed`.",
+            ),
+            (1 / total, "RUNG-INVERTED", "the total is upside down", "the top over the ground."),
+            (t.base - t.top, "RUNG-SECONDS", "seconds in place of a gain", "ground minus top."),
+            (sum(gains), "RUNG-SUM", "gains are added", "the sum of all gains alone."),
+        ),
+        "the two ends of the ladder.",
+    )
+    _one(
+        found,
+        "product",
+        product,
+        tried,
+        (
+            (
+                total,
+                "RUNG-PRODUCT-PLACE",
+                "that product is the total, always",
+                'the gains "in_place" multiplied.',
+            ),
+            (
+                math.prod(lasts),
+                "RUNG-PRODUCT-LAST",
+                "the gains as the last rung are multiplied",
+                'the product of "last".',
+            ),
+            (sum(gains), "RUNG-SUM", "gains are added", "the sum of all gains alone."),
+            (
+                1 + sum(g - 1 for g in gains),
+                "RUNG-SUM",
+                "percentages are added",
+                "1 + all (gain - 1).",
+            ),
+        ),
+        'the gains called "alone".',
+    )
 
 
 def _one(found: dict, key: str, right: float, tried: str, ways: Sequence[tuple], look: str) -> None:
@@ -243,19 +435,43 @@ def not_measured(subject: Subject, draw: Draw) -> None:
         found, tried = _asked(subject, t)
         for kind in KINDS:
             if found[kind][gap] is not None:
-                raise Wrong("RUNG-NOT-NONE", f'"{kind}" of a rung that was not measured',
-                            tried=tried, expected=f"{kind} of {gap}: None",
-                            got=str(found[kind][gap])[:40],
-                            look="what the docstring says of None.")  # fmt: skip
+                raise Wrong(
+                    "RUNG-NOT-NONE",
+                    f'"{kind}" of a rung that was not measured',
+                    tried=tried,
+                    expected=f"{kind} of {gap}: None",
+                    got=str(found[kind][gap])[:40],
+                    look="what the docstring says of None.",
+                )
         after = t.climbed[t.here[0]] if gap == NAMES[0] else 0.0
-        _by_rung(found, t, "in_place", tried, lambda n, t=t: t.before(n) / t.climbed[n], (
-            ("RUNG-GAP-BASE", "behind a gap the ladder begins anew", "ground over `climbed` there.",
-             lambda n, t=t, gap=gap: (t.base if NAMES[NAMES.index(n) - 1] == gap else t.before(n))
-             / t.climbed[n]),
-        ), f"the step below the rung that follows {gap}." if not after else "the ground.")  # fmt: skip
+        _by_rung(
+            found,
+            t,
+            "in_place",
+            tried,
+            lambda n, t=t: t.before(n) / t.climbed[n],
+            (
+                (
+                    "RUNG-GAP-BASE",
+                    "behind a gap the ladder begins anew",
+                    "ground over `climbed` there.",
+                    lambda n, t=t, gap=gap: (
+                        (t.base if NAMES[NAMES.index(n) - 1] == gap else t.before(n)) / t.climbed[n]
+                    ),
+                ),
+            ),
+            f"the step below the rung that follows {gap}." if not after else "the ground.",
+        )
         product = math.prod(t.base / t.alone[n] for n in t.here)
-        _by_rung(found, t, "last", tried, lambda n, t=t: t.without[n] / t.top, (),
-                 "the last rung that was measured.")  # fmt: skip
+        _by_rung(
+            found,
+            t,
+            "last",
+            tried,
+            lambda n, t=t: t.without[n] / t.top,
+            (),
+            "the last rung that was measured.",
+        )
         _one(found, "total", t.base / t.top, tried, (), "the last rung that was measured.")
         _one(found, "product", product, tried, (), "rungs that have a gain alone.")
 
@@ -277,9 +493,14 @@ def refusals(subject: Subject, draw: Draw) -> None:
             if isinstance(failure.error, ValueError):
                 continue
             got = str(failure)[:60]
-        raise Wrong("RUNG-GUARD", "times that are none are not refused", tried=why,
-                    expected="ValueError", got=got,
-                    look="the last sentence of the docstring.")  # fmt: skip
+        raise Wrong(
+            "RUNG-GUARD",
+            "times that are none are not refused",
+            tried=why,
+            expected="ValueError",
+            got=got,
+            look="the last sentence of the docstring.",
+        )
 
 
 SUITES = (

@@ -20,15 +20,32 @@ def _ask(subject: Subject, given: dict[str, str], num_gpus: int, tried: str) -> 
     out = subject.call(given, num_gpus)
     wanted = f"a dict with {', '.join(KEYS)}"
     if out is None:
-        raise Wrong("NONE", "the answer returned None", tried=tried, expected=wanted, got="None",
-                    look="is there a `return` on every way through?")  # fmt: skip
+        raise Wrong(
+            "NONE",
+            "the answer returned None",
+            tried=tried,
+            expected=wanted,
+            got="None",
+            look="is there a `return` on every way through?",
+        )
     if not isinstance(out, dict):
-        raise Wrong("TYPE", "the answer is not a dict", tried=tried, expected=wanted,
-                    got=f"a {type(out).__name__}", look="what stands after `return`.")  # fmt: skip
+        raise Wrong(
+            "TYPE",
+            "the answer is not a dict",
+            tried=tried,
+            expected=wanted,
+            got=f"a {type(out).__name__}",
+            look="what stands after `return`.",
+        )
     if set(out) != set(KEYS):
-        raise Wrong("WORLD-KEYS", "the dict has other keys", tried=tried, expected=wanted,
-                    got=", ".join(sorted(map(str, out)))[:60] or "no key",
-                    look="the docstring: Returns.")  # fmt: skip
+        raise Wrong(
+            "WORLD-KEYS",
+            "the dict has other keys",
+            tried=tried,
+            expected=wanted,
+            got=", ".join(sorted(map(str, out)))[:60] or "no key",
+            look="the docstring: Returns.",
+        )
     seat = tuple(out[key] for key in KEYS)
     _whole_numbers(seat, tried)
     return seat
@@ -37,16 +54,34 @@ def _ask(subject: Subject, given: dict[str, str], num_gpus: int, tried: str) -> 
 def _whole_numbers(seat: Seat, tried: str) -> None:
     for key, value in zip(KEYS[:3], seat, strict=False):
         if isinstance(value, str):
-            raise Wrong("WORLD-TEXT", f"{key} is a text", tried=tried, expected=f"an int: {value}",
-                        got=repr(value)[:40], fits="a value as it stands in the environment.",
-                        hides='"0" == 0 is False: on no rank is `rank == 0` true, and nobody saves.',
-                        look="`int(...)`.")  # fmt: skip
+            raise Wrong(
+                "WORLD-TEXT",
+                f"{key} is a text",
+                tried=tried,
+                expected=f"an int: {value}",
+                got=repr(value)[:40],
+                fits="a value as it stands in the environment.",
+                hides='"0" == 0 is False: on no rank is `rank == 0` true, and nobody saves.',
+                look="`int(...)`.",
+            )
         if isinstance(value, bool) or not isinstance(value, int):
-            raise Wrong("TYPE", f"{key} is no int", tried=tried, expected="three ints and a text",
-                        got=f"{key}: {type(value).__name__}", look="what each key holds.")  # fmt: skip
+            raise Wrong(
+                "TYPE",
+                f"{key} is no int",
+                tried=tried,
+                expected="three ints and a text",
+                got=f"{key}: {type(value).__name__}",
+                look="what each key holds.",
+            )
     if not isinstance(seat[3], str):
-        raise Wrong("TYPE", "device is no text", tried=tried, expected='"cpu" or "cuda:N"',
-                    got=f"device: {type(seat[3]).__name__}", look="the docstring: Returns.")  # fmt: skip
+        raise Wrong(
+            "TYPE",
+            "device is no text",
+            tried=tried,
+            expected='"cpu" or "cuda:N"',
+            got=f"device: {type(seat[3]).__name__}",
+            look="the docstring: Returns.",
+        )
 
 
 def _said(seat: Seat) -> str:
@@ -65,21 +100,37 @@ def alone(subject: Subject, draw: Draw) -> None:
             if not isinstance(failure.error, (KeyError, TypeError, ValueError)):
                 raise
             kind = type(failure.error).__name__
-            raise Wrong("WORLD-ALONE", "it does not run without torchrun", **facts,
-                        got=f"{kind}: {failure.error}"[:70],
-                        hides="the same script should run as `python train.py`.",
-                        look="what is taken for a variable that is not there.") from None  # fmt: skip
+            raise Wrong(
+                "WORLD-ALONE",
+                "it does not run without torchrun",
+                **facts,
+                got=f"{kind}: {failure.error}"[:70],
+                hides="the same script should run as `python train.py`.",
+                look="what is taken for a variable that is not there.",
+            ) from None
         if seat == right:
             continue
         facts["got"] = _said(seat)
         if seat[:3] == right[:3] and num_gpus:
-            raise Wrong("WORLD-ALONE-DEVICE", "one process alone takes another device", **facts,
-                        look="the device when there is a GPU.")  # fmt: skip
+            raise Wrong(
+                "WORLD-ALONE-DEVICE",
+                "one process alone takes another device",
+                **facts,
+                look="the device when there is a GPU.",
+            )
         if seat[:3] == right[:3]:
-            raise Wrong("WORLD-NO-CPU", "without a GPU the device is not the CPU", **facts,
-                        look="what happens to the device when num_gpus is 0.")  # fmt: skip
-        raise Wrong("WORLD-ALONE", "a process alone is not rank 0 of 1", **facts,
-                    look="what is taken for a variable that is not there.")  # fmt: skip
+            raise Wrong(
+                "WORLD-NO-CPU",
+                "without a GPU the device is not the CPU",
+                **facts,
+                look="what happens to the device when num_gpus is 0.",
+            )
+        raise Wrong(
+            "WORLD-ALONE",
+            "a process alone is not rank 0 of 1",
+            **facts,
+            look="what is taken for a variable that is not there.",
+        )
 
 
 def numbers(subject: Subject, draw: Draw) -> None:
@@ -92,12 +143,20 @@ def numbers(subject: Subject, draw: Draw) -> None:
         return
     facts = dict(tried=tried, expected=_said(right), got=_said(seat))
     if seat[:3] == (0, 0, 1):
-        raise Wrong("WORLD-UNREAD", "the environment that came in is not read", **facts,
-                    fits="`os.environ` in place of the argument, or defaults alone.",
-                    look="where the texts come from.")  # fmt: skip
+        raise Wrong(
+            "WORLD-UNREAD",
+            "the environment that came in is not read",
+            **facts,
+            fits="`os.environ` in place of the argument, or defaults alone.",
+            look="where the texts come from.",
+        )
     if seat[:3] == right[:3]:
-        raise Wrong("WORLD-NO-CPU", "without a GPU the device is not the CPU", **facts,
-                    look="what happens to the device when num_gpus is 0.")  # fmt: skip
+        raise Wrong(
+            "WORLD-NO-CPU",
+            "without a GPU the device is not the CPU",
+            **facts,
+            look="what happens to the device when num_gpus is 0.",
+        )
     _name(seat, right, ranks, 0, facts)
 
 
@@ -109,17 +168,24 @@ def machines(subject: Subject, draw: Draw) -> None:
         given = environment(rank, per_machine=per_machine, machines=2)
         local_rank = rank % per_machine
         right = (rank, local_rank, 2 * per_machine, f"cuda:{local_rank}")
-        tried = (f"rank {rank} of 2 machines x {per_machine} ranks, local rank {local_rank}, "
-                 f"{num_gpus} GPUs on each")  # fmt: skip
+        tried = (
+            f"rank {rank} of 2 machines x {per_machine} ranks, local rank {local_rank}, "
+            f"{num_gpus} GPUs on each"
+        )
         try:
             seat = _ask(subject, given, num_gpus, tried)
         except AnswerError as failure:
             if not isinstance(failure.error, ValueError):
                 raise
-            raise Wrong("WORLD-REFUSES", "a launch that fits is refused", tried=tried,
-                        expected=_said(right), got=f"ValueError: {failure.error}"[:76],
-                        fits="WORLD_SIZE, all ranks of all machines, compared with one's GPUs.",
-                        look="which number is compared with num_gpus.") from None  # fmt: skip
+            raise Wrong(
+                "WORLD-REFUSES",
+                "a launch that fits is refused",
+                tried=tried,
+                expected=_said(right),
+                got=f"ValueError: {failure.error}"[:76],
+                fits="WORLD_SIZE, all ranks of all machines, compared with one's GPUs.",
+                look="which number is compared with num_gpus.",
+            ) from None
         if seat != right:
             facts = dict(tried=tried, expected=_said(right), got=_said(seat))
             _name(seat, right, per_machine, num_gpus, facts)
@@ -130,31 +196,58 @@ def _name(seat: Seat, right: Seat, per_machine: int, num_gpus: int, facts: dict)
     rank, local_rank, world_size, device = right
     if seat[0] != rank:
         if seat[0] == local_rank:
-            raise Wrong("WORLD-LOCAL-RANK", "the rank is the local one", **facts,
-                        hides="each machine then has a rank 0 that saves, and half of the data is\n"
-                        "never read.", look="RANK and LOCAL_RANK.")  # fmt: skip
+            raise Wrong(
+                "WORLD-LOCAL-RANK",
+                "the rank is the local one",
+                **facts,
+                hides="each machine then has a rank 0 that saves, and half of the data is\n"
+                "never read.",
+                look="RANK and LOCAL_RANK.",
+            )
         raise Wrong("OTHER", "the rank is another one", **facts, look="RANK.")
     if seat[1] != local_rank:
         fits = "RANK, or RANK modulo something." if seat[1] == rank or not num_gpus else ""
-        raise Wrong("WORLD-LOCAL", "the local rank is another one", **facts, fits=fits,
-                    look="LOCAL_RANK: torchrun has counted already.")  # fmt: skip
+        raise Wrong(
+            "WORLD-LOCAL",
+            "the local rank is another one",
+            **facts,
+            fits=fits,
+            look="LOCAL_RANK: torchrun has counted already.",
+        )
     if seat[2] != world_size:
         if seat[2] == num_gpus:
-            raise Wrong("WORLD-FROM-GPUS", "the world size is the number of GPUs", **facts,
-                        hides="a collective waits for ranks that nobody has started, or some are\n"
-                        "left out.", look="where the world size comes from.")  # fmt: skip
+            raise Wrong(
+                "WORLD-FROM-GPUS",
+                "the world size is the number of GPUs",
+                **facts,
+                hides="a collective waits for ranks that nobody has started, or some are\n"
+                "left out.",
+                look="where the world size comes from.",
+            )
         if seat[2] == per_machine:
-            raise Wrong("WORLD-ONE-MACHINE", "the world ends at this machine", **facts,
-                        look="WORLD_SIZE and LOCAL_WORLD_SIZE.")  # fmt: skip
+            raise Wrong(
+                "WORLD-ONE-MACHINE",
+                "the world ends at this machine",
+                **facts,
+                look="WORLD_SIZE and LOCAL_WORLD_SIZE.",
+            )
         raise Wrong("OTHER", "the world size is another one", **facts, look="WORLD_SIZE.")
     if seat[3] == f"cuda:{rank}":
-        raise Wrong("WORLD-DEVICE-RANK", "the device has the number of the rank", **facts,
-                    hides="on one machine both are equal; on the second there is no such GPU.",
-                    look="which rank counts GPUs.")  # fmt: skip
+        raise Wrong(
+            "WORLD-DEVICE-RANK",
+            "the device has the number of the rank",
+            **facts,
+            hides="on one machine both are equal; on the second there is no such GPU.",
+            look="which rank counts GPUs.",
+        )
     if seat[3] == "cuda:0" or seat[3] == "cuda":
-        raise Wrong("WORLD-ONE-GPU", "the device is the same for every rank", **facts,
-                    hides="all ranks of a machine fill the memory of its first GPU.",
-                    look="the number behind `cuda:`.")  # fmt: skip
+        raise Wrong(
+            "WORLD-ONE-GPU",
+            "the device is the same for every rank",
+            **facts,
+            hides="all ranks of a machine fill the memory of its first GPU.",
+            look="the number behind `cuda:`.",
+        )
     raise Wrong("WORLD-DEVICE", "the device is another one", **facts, look="the last key.")
 
 
@@ -173,27 +266,47 @@ def too_many(subject: Subject, draw: Draw) -> None:
             said.append("ValueError")
     if len(refused) == per_machine:
         return
-    facts = dict(tried=tried, expected="ValueError on every rank",
-                 got="; ".join(f"rank {r}: {s}" for r, s in enumerate(said))[:76])  # fmt: skip
+    facts = dict(
+        tried=tried,
+        expected="ValueError on every rank",
+        got="; ".join(f"rank {r}: {s}" for r, s in enumerate(said))[:76],
+    )
     if refused:
-        raise Wrong("WORLD-SOME-REFUSE", "some ranks refuse, and the others go on", **facts,
-                    hides="those that go on wait for those that ended.",
-                    look="LOCAL_WORLD_SIZE says how many ranks share this machine.")  # fmt: skip
+        raise Wrong(
+            "WORLD-SOME-REFUSE",
+            "some ranks refuse, and the others go on",
+            **facts,
+            hides="those that go on wait for those that ended.",
+            look="LOCAL_WORLD_SIZE says how many ranks share this machine.",
+        )
     if max(int(s.partition(":")[2] or 0) for s in said) < num_gpus:
-        raise Wrong("WORLD-SHARED", "several ranks share a GPU", **facts,
-                    hides="NCCL then ends with \"Duplicate GPU detected\".",
-                    look="what happens when there are fewer GPUs than ranks.")  # fmt: skip
-    raise Wrong("WORLD-NO-GPU", "ranks get a GPU that is not there", **facts,
-                hides="the error comes later and names no cause: \"invalid device ordinal\".",
-                look="what happens when there are fewer GPUs than ranks.")  # fmt: skip
+        raise Wrong(
+            "WORLD-SHARED",
+            "several ranks share a GPU",
+            **facts,
+            hides='NCCL then ends with "Duplicate GPU detected".',
+            look="what happens when there are fewer GPUs than ranks.",
+        )
+    raise Wrong(
+        "WORLD-NO-GPU",
+        "ranks get a GPU that is not there",
+        **facts,
+        hides='the error comes later and names no cause: "invalid device ordinal".',
+        look="what happens when there are fewer GPUs than ranks.",
+    )
 
 
 def _right_kind(failure: AnswerError, tried: str) -> None:
     if isinstance(failure.error, NotImplementedError) or isinstance(failure.error, ValueError):
         return
-    raise Wrong("WORLD-ERROR", "it stops with another error", tried=tried, expected="ValueError",
-                got=f"{type(failure.error).__name__}: {failure.error}"[:76],
-                look="the end of the docstring.") from None  # fmt: skip
+    raise Wrong(
+        "WORLD-ERROR",
+        "it stops with another error",
+        tried=tried,
+        expected="ValueError",
+        got=f"{type(failure.error).__name__}: {failure.error}"[:76],
+        look="the end of the docstring.",
+    ) from None
 
 
 def real_ranks(subject: Subject, draw: Draw) -> None:
@@ -206,11 +319,15 @@ def real_ranks(subject: Subject, draw: Draw) -> None:
     if said == right and met == [[0, 1, 2, 3]] * 4:
         return
     wrong = next((rank for rank in range(4) if said[rank] != right[rank]), 0)
-    raise Wrong("WORLD-MEET", "the ranks do not find each other", tried=tried,
-                expected=f"process {wrong}: {_said(right[wrong])}; all four in one group",
-                got=f"process {wrong}: {_said(said[wrong])}; group {met[wrong]}",
-                fits="something that is kept from call to call, or read elsewhere.",
-                look="what is used besides the two arguments.")  # fmt: skip
+    raise Wrong(
+        "WORLD-MEET",
+        "the ranks do not find each other",
+        tried=tried,
+        expected=f"process {wrong}: {_said(right[wrong])}; all four in one group",
+        got=f"process {wrong}: {_said(said[wrong])}; group {met[wrong]}",
+        fits="something that is kept from call to call, or read elsewhere.",
+        look="what is used besides the two arguments.",
+    )
 
 
 SUITES = (

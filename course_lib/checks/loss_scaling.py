@@ -22,9 +22,14 @@ Gradients = Sequence[Tensor | None]
 
 
 def _rehearse(
-    subject: Subject, updates: Sequence[Gradients], tried: str, *, max_norm: float = math.inf,
-    state: dict | None = None, **settings,
-) -> list[dict]:  # fmt: skip
+    subject: Subject,
+    updates: Sequence[Gradients],
+    tried: str,
+    *,
+    max_norm: float = math.inf,
+    state: dict | None = None,
+    **settings,
+) -> list[dict]:
     """What the answer makes of these updates; `state` is loaded first, as after a resume."""
     scaler = subject.module(**settings)
     if state is not None:
@@ -37,10 +42,15 @@ def _rehearse(
 
 def _a_float(value, name: str, tried: str) -> None:
     if type(value) is not float:
-        raise Wrong("SCALER-TYPE", f"{name} is no Python float", tried=tried, expected="a float",
-                    got=f"{type(value).__name__}: {value}"[:60],
-                    hides="the scale goes into a checkpoint, and halves may follow whole numbers.",
-                    look=f"what is assigned to {name}.")  # fmt: skip
+        raise Wrong(
+            "SCALER-TYPE",
+            f"{name} is no Python float",
+            tried=tried,
+            expected="a float",
+            got=f"{type(value).__name__}: {value}"[:60],
+            hides="the scale goes into a checkpoint, and halves may follow whole numbers.",
+            look=f"what is assigned to {name}.",
+        )
 
 
 def _weights(row: dict) -> Tensor:
@@ -51,19 +61,39 @@ def _norm(found, expected: float, scale: float, tried: str) -> None:
     """`found` is the norm that a good update had before clipping, as a float."""
     facts = dict(tried=tried, expected=f"the norm before clipping: {number(expected)}")
     if found is None:
-        raise Wrong("NONE", "step returned None for a good update", got="None", **facts,
-                    look="the last line: is there a `return`?")  # fmt: skip
+        raise Wrong(
+            "NONE",
+            "step returned None for a good update",
+            got="None",
+            **facts,
+            look="the last line: is there a `return`?",
+        )
     if isinstance(found, bool) or not isinstance(found, (int, float)):
-        raise Wrong("TYPE", f"step returned a {type(found).__name__}", got=str(found)[:60], **facts,
-                    look="what stands after `return`; `.item()` makes a tensor a float.")  # fmt: skip
+        raise Wrong(
+            "TYPE",
+            f"step returned a {type(found).__name__}",
+            got=str(found)[:60],
+            **facts,
+            look="what stands after `return`; `.item()` makes a tensor a float.",
+        )
     if math.isclose(found, expected * scale, rel_tol=1e-4):
-        raise Wrong("SCALER-CLIP-FIRST", "the norm is that of scaled gradients", got=number(found),
-                    **facts, fits="the norm times the scale.",
-                    look="which gradients are there when they are clipped.",
-                    hides="`max_norm` is compared with this number.")  # fmt: skip
+        raise Wrong(
+            "SCALER-CLIP-FIRST",
+            "the norm is that of scaled gradients",
+            got=number(found),
+            **facts,
+            fits="the norm times the scale.",
+            look="which gradients are there when they are clipped.",
+            hides="`max_norm` is compared with this number.",
+        )
     if not math.isclose(found, expected, rel_tol=1e-4):
-        raise Wrong("SCALER-NORM", "step returned another number", got=number(found), **facts,
-                    look="what `clip_grad_norm_` returns, and of which gradients.")  # fmt: skip
+        raise Wrong(
+            "SCALER-NORM",
+            "step returned another number",
+            got=number(found),
+            **facts,
+            look="what `clip_grad_norm_` returns, and of which gradients.",
+        )
 
 
 def _same(out: Tensor, right: Tensor, patterns: Sequence[Pattern], finding: str, **facts) -> None:
@@ -73,8 +103,9 @@ def _same(out: Tensor, right: Tensor, patterns: Sequence[Pattern], finding: str,
         return
     for p in patterns:
         if torch.allclose(out.double(), p.value.double(), **CLOSE):
-            raise Wrong(p.code, p.finding, fits=p.fits, look=p.look, hides=p.hides,
-                        preset=p.preset, **facts)  # fmt: skip
+            raise Wrong(
+                p.code, p.finding, fits=p.fits, look=p.look, hides=p.hides, preset=p.preset, **facts
+            )
     raise Wrong("OTHER", finding, look="one update, line by line.", **facts)
 
 
@@ -88,22 +119,58 @@ def true_size(subject: Subject, draw: Draw) -> None:
     hides = "the rate of the run would be another one, and change with every change of the scale."
     before, unused, after = row["weights"]
     if unused.any():
-        raise Wrong("OTHER", "a weight without a gradient moved", tried=tried, expected="0",
-                    got=vector(unused), look="what is passed over.")  # fmt: skip
-    _same(torch.cat([before, after.flatten()]), -flat, [
-        pattern("SCALER-NOT-DIVIDED", -flat * scale, "the gradients are still scaled",
-                 "weights that moved by scale * gradient.", "what `self.value` does in step.",
-                 hides=hides),
-        pattern("SCALER-TWICE", -flat / scale, "the gradients are divided twice",
-                 "weights that moved by gradient / scale.", "each place that divides by the scale."),
-        pattern("SCALER-TIMES", -flat * scale**2, "the gradients are multiplied once more",
-                 "weights that moved by gradient * scale * scale.", "`*` and `/` in step."),
-        pattern("SCALER-NO-STEP", 0 * flat, "a good update moved no weight", "no step at all.",
-                 "when `optimizer.step()` is called."),
-        pattern("SCALER-ONE-DIVIDED", torch.cat([-flat[:2], -scale * flat[2:]]),
-                 "only the first gradient is divided", "the others are still scaled.",
-                 "every group, every parameter."),
-    ], "the weights moved by something else", tried=tried)  # fmt: skip
+        raise Wrong(
+            "OTHER",
+            "a weight without a gradient moved",
+            tried=tried,
+            expected="0",
+            got=vector(unused),
+            look="what is passed over.",
+        )
+    _same(
+        torch.cat([before, after.flatten()]),
+        -flat,
+        [
+            pattern(
+                "SCALER-NOT-DIVIDED",
+                -flat * scale,
+                "the gradients are still scaled",
+                "weights that moved by scale * gradient.",
+                "what `self.value` does in step.",
+                hides=hides,
+            ),
+            pattern(
+                "SCALER-TWICE",
+                -flat / scale,
+                "the gradients are divided twice",
+                "weights that moved by gradient / scale.",
+                "each place that divides by the scale.",
+            ),
+            pattern(
+                "SCALER-TIMES",
+                -flat * scale**2,
+                "the gradients are multiplied once more",
+                "weights that moved by gradient * scale * scale.",
+                "`*` and `/` in step.",
+            ),
+            pattern(
+                "SCALER-NO-STEP",
+                0 * flat,
+                "a good update moved no weight",
+                "no step at all.",
+                "when `optimizer.step()` is called.",
+            ),
+            pattern(
+                "SCALER-ONE-DIVIDED",
+                torch.cat([-flat[:2], -scale * flat[2:]]),
+                "only the first gradient is divided",
+                "the others are still scaled.",
+                "every group, every parameter.",
+            ),
+        ],
+        "the weights moved by something else",
+        tried=tried,
+    )
     _norm(row["norm"], flat.norm().item(), scale, tried)
 
 
@@ -115,26 +182,55 @@ def clipped_after(subject: Subject, draw: Draw) -> None:
     norm = flat.norm().item()
     tried = f"gradients {vector(flat)}, norm {number(norm)}; max_norm 1, a scale of {number(scale)}"
     (row,) = _rehearse(subject, [grads], tried, max_norm=most, scale=scale)
-    _same(_weights(row), -flat / norm, [
-        pattern("SCALER-CLIP-FIRST", -flat / norm / scale, "clipped before the scale was taken out",
-                 "weights that moved by max_norm / scale together.",
-                 "what the gradients are multiplied with when they are clipped.",
-                 hides="nearly every update is clipped, to a size that falls as the scale grows."),
-        pattern("SCALER-NO-CLIP", -flat, "the gradients are not clipped",
-                 "the whole gradients.", "`max_norm`."),
-        pattern("SCALER-CLIP-EACH", -torch.cat([g / g.norm() for g in grads]),
-                 "each tensor is clipped by itself", "a norm of 1 for each tensor.",
-                 "one norm over all parameters keeps the direction."),
-    ], "the weights moved by something else", tried=tried)  # fmt: skip
+    _same(
+        _weights(row),
+        -flat / norm,
+        [
+            pattern(
+                "SCALER-CLIP-FIRST",
+                -flat / norm / scale,
+                "clipped before the scale was taken out",
+                "weights that moved by max_norm / scale together.",
+                "what the gradients are multiplied with when they are clipped.",
+                hides="nearly every update is clipped, to a size that falls as the scale grows.",
+            ),
+            pattern(
+                "SCALER-NO-CLIP",
+                -flat,
+                "the gradients are not clipped",
+                "the whole gradients.",
+                "`max_norm`.",
+            ),
+            pattern(
+                "SCALER-CLIP-EACH",
+                -torch.cat([g / g.norm() for g in grads]),
+                "each tensor is clipped by itself",
+                "a norm of 1 for each tensor.",
+                "one norm over all parameters keeps the direction.",
+            ),
+        ],
+        "the weights moved by something else",
+        tried=tried,
+    )
     _norm(row["norm"], norm, scale, tried)
     small = [0.1 * g / norm for g in grads]
     tried = f"gradients of norm 0.1, max_norm 1, a scale of {number(scale)}"
     (row,) = _rehearse(subject, [small], tried, max_norm=most, scale=scale)
-    _same(_weights(row), -torch.cat(small), [
-        pattern("SCALER-CLIP-FIRST", -torch.cat(small) * 10 / scale,
-                 "clipped before the scale was taken out", "a small gradient that is clipped.",
-                 "which gradients are there when they are clipped.")
-    ], "a gradient below max_norm was changed", tried=tried)  # fmt: skip
+    _same(
+        _weights(row),
+        -torch.cat(small),
+        [
+            pattern(
+                "SCALER-CLIP-FIRST",
+                -torch.cat(small) * 10 / scale,
+                "clipped before the scale was taken out",
+                "a small gradient that is clipped.",
+                "which gradients are there when they are clipped.",
+            )
+        ],
+        "a gradient below max_norm was changed",
+        tried=tried,
+    )
 
 
 BAD = {"infinity": math.inf, "minus infinity": -math.inf, "NaN": math.nan}
@@ -151,16 +247,26 @@ def left_out(subject: Subject, draw: Draw) -> None:
             (row,) = _rehearse(subject, [grads], tried, scale=4.0)
             after = _weights(row)
             if after.isfinite().all() and after.any():
-                raise Wrong("SCALER-PART", "an update was made with what was left", tried=tried,
-                            expected="no weight moves", got=f"weights {vector(after)}",
-                            hides="an overflow spreads on its way back: what is left cannot be trusted.",
-                            look="what happens when one gradient of three is not finite.")  # fmt: skip
+                raise Wrong(
+                    "SCALER-PART",
+                    "an update was made with what was left",
+                    tried=tried,
+                    expected="no weight moves",
+                    got=f"weights {vector(after)}",
+                    hides="an overflow spreads on its way back: what is left cannot be trusted.",
+                    look="what happens when one gradient of three is not finite.",
+                )
             if not after.isfinite().all():
                 unseen.append((name, place))
             elif row["norm"] is not None:
-                raise Wrong("SCALER-NOT-NONE", "step left out an update and did not say so",
-                            tried=tried, expected="None", got=str(row["norm"]),
-                            look="what step returns when it makes no step.")  # fmt: skip
+                raise Wrong(
+                    "SCALER-NOT-NONE",
+                    "step left out an update and did not say so",
+                    tried=tried,
+                    expected="None",
+                    got=str(row["norm"]),
+                    look="what step returns when it makes no step.",
+                )
     if unseen:
         _say_unseen(unseen)
 
@@ -169,23 +275,36 @@ def _say_unseen(unseen: list[tuple[str, int]]) -> None:
     names, places = {n for n, _ in unseen}, {p for _, p in unseen}
     facts = dict(expected="no weight moves", hides="one such number, and every weight is NaN.")
     if len(unseen) == len(BAD) * 3:
-        raise Wrong("SCALER-INF-STEP", "it steps with what is not finite", **facts,
-                    tried="gradients with infinity, minus infinity, or NaN",
-                    got="weights that are not finite", preset="number-line:overflow",
-                    look="what stands between the division and `optimizer.step()`.")  # fmt: skip
+        raise Wrong(
+            "SCALER-INF-STEP",
+            "it steps with what is not finite",
+            **facts,
+            tried="gradients with infinity, minus infinity, or NaN",
+            got="weights that are not finite",
+            preset="number-line:overflow",
+            look="what stands between the division and `optimizer.step()`.",
+        )
     if len(names) == len(BAD):
         seen = ({0, 1, 2} - places).pop()
         where = "first" if seen == 0 else "last"
-        raise Wrong("SCALER-FIRST-ONLY", f"only the {where} gradient is looked at", **facts,
-                    tried="three gradients, one of them not finite",
-                    got=f"a step when the {where} one was finite",
-                    look="how the answers for all gradients become one.")  # fmt: skip
+        raise Wrong(
+            "SCALER-FIRST-ONLY",
+            f"only the {where} gradient is looked at",
+            **facts,
+            tried="three gradients, one of them not finite",
+            got=f"a step when the {where} one was finite",
+            look="how the answers for all gradients become one.",
+        )
     code = "SCALER-NAN-UNSEEN" if "NaN" in names else "SCALER-INF-UNSEEN"
-    raise Wrong(code, f"{' and '.join(sorted(names))} is not seen", **facts,
-                tried=f"gradients with {' or '.join(BAD)}",
-                got=f"a step with {' and with '.join(sorted(names))}",
-                fits="a comparison that NaN passes: each of them is false." if "NaN" in names else "",
-                look="what is asked of each gradient.")  # fmt: skip
+    raise Wrong(
+        code,
+        f"{' and '.join(sorted(names))} is not seen",
+        **facts,
+        tried=f"gradients with {' or '.join(BAD)}",
+        got=f"a step with {' and with '.join(sorted(names))}",
+        fits="a comparison that NaN passes: each of them is false." if "NaN" in names else "",
+        look="what is asked of each gradient.",
+    )
 
 
 def scales(subject: Subject, draw: Draw) -> None:
@@ -209,8 +328,9 @@ def scales(subject: Subject, draw: Draw) -> None:
     )
     for p in mistakes(*settings.values()):
         if torch.equal(out, p.value):
-            raise Wrong(p.code, p.finding, fits=p.fits, look=p.look, hides=p.hides,
-                        preset=p.preset, **facts)  # fmt: skip
+            raise Wrong(
+                p.code, p.finding, fits=p.fits, look=p.look, hides=p.hides, preset=p.preset, **facts
+            )
     raise Wrong("OTHER", "the scale goes another way", look="update, case by case.", **facts)
 
 
@@ -219,19 +339,46 @@ def ends(subject: Subject, draw: Draw) -> None:
     good, bad = [torch.ones(1)], [torch.full((1,), math.nan)]
     tried = "a scale of LARGEST / 2, interval 1, three good updates"
     found = _rehearse(subject, [good] * 3, tried, scale=LARGEST / 2, growth_interval=1)
-    _same(torch.tensor([row["scale"] for row in found]), torch.full((3,), LARGEST), [
-        pattern("SCALER-NO-CAP", LARGEST * torch.tensor([1.0, 2, 4]), "the scale grows beyond LARGEST",
-                 "a doubling without an end.", "`LARGEST`, and what the docstring says of it.",
-                 hides="a run whose gradients allow it would scale its loss to infinity."),
-    ], "the scale at its upper end", tried=tried)  # fmt: skip
+    _same(
+        torch.tensor([row["scale"] for row in found]),
+        torch.full((3,), LARGEST),
+        [
+            pattern(
+                "SCALER-NO-CAP",
+                LARGEST * torch.tensor([1.0, 2, 4]),
+                "the scale grows beyond LARGEST",
+                "a doubling without an end.",
+                "`LARGEST`, and what the docstring says of it.",
+                hides="a run whose gradients allow it would scale its loss to infinity.",
+            ),
+        ],
+        "the scale at its upper end",
+        tried=tried,
+    )
     tried = "a scale of 1, three bad updates"
     found = _rehearse(subject, [bad] * 3, tried, scale=1.0)
-    _same(torch.tensor([row["scale"] for row in found]), torch.tensor([0.5, 0.25, 0.125]), [
-        pattern("SCALER-WHOLE", torch.zeros(3), "the scale is rounded to whole numbers",
-                 "`//` or `int` in update.", "the line for a bad update."),
-        pattern("SCALER-FLOOR", torch.ones(3), "the scale stops at 1", "a lower end of 1.",
-                 "the docstring: only the upper end is there."),
-    ], "the scale below 1", tried=tried)  # fmt: skip
+    _same(
+        torch.tensor([row["scale"] for row in found]),
+        torch.tensor([0.5, 0.25, 0.125]),
+        [
+            pattern(
+                "SCALER-WHOLE",
+                torch.zeros(3),
+                "the scale is rounded to whole numbers",
+                "`//` or `int` in update.",
+                "the line for a bad update.",
+            ),
+            pattern(
+                "SCALER-FLOOR",
+                torch.ones(3),
+                "the scale stops at 1",
+                "a lower end of 1.",
+                "the docstring: only the upper end is there.",
+            ),
+        ],
+        "the scale below 1",
+        tried=tried,
+    )
 
 
 def resumed(subject: Subject, draw: Draw) -> None:
@@ -241,11 +388,21 @@ def resumed(subject: Subject, draw: Draw) -> None:
     state = {"value": 8.0, "good_steps": done}
     found = _rehearse(subject, [[torch.ones(1)]] * 4, tried, growth_interval=5, state=state)
     right = model("gggg", 8.0, 2.0, 0.5, 5, count=done)
-    _same(torch.tensor([row["scale"] for row in found]), right, [
-        pattern("SCALER-OWN-COUNT", model("gggg", 8.0, 2.0, 0.5, 5),
-                 "a resumed run counts from 0 again", "a count under another name.",
-                 "`state_dict`: what of the count does it keep?"),
-    ], "the scale after a resume", tried=tried)  # fmt: skip
+    _same(
+        torch.tensor([row["scale"] for row in found]),
+        right,
+        [
+            pattern(
+                "SCALER-OWN-COUNT",
+                model("gggg", 8.0, 2.0, 0.5, 5),
+                "a resumed run counts from 0 again",
+                "a count under another name.",
+                "`state_dict`: what of the count does it keep?",
+            ),
+        ],
+        "the scale after a resume",
+        tried=tried,
+    )
 
 
 SUITES = (

@@ -24,18 +24,36 @@ def _three(found: dict, tried: str) -> tuple[float, float, float]:
     """Median, fastest, slowest: three finite numbers."""
     out, wanted = found["out"], "a tuple of three numbers: median, fastest, slowest"
     if out is None:
-        raise Wrong("NONE", "the answer returned None", tried=tried, expected=wanted, got="None",
-                    look="the last line: is there a `return`?")  # fmt: skip
+        raise Wrong(
+            "NONE",
+            "the answer returned None",
+            tried=tried,
+            expected=wanted,
+            got="None",
+            look="the last line: is there a `return`?",
+        )
     if not isinstance(out, (tuple, list)) or len(out) != 3:
         got = (
             f"{len(out)} values" if isinstance(out, (tuple, list)) else f"type {type(out).__name__}"
         )
-        raise Wrong("TIME-THREE", "the answer is not three numbers", tried=tried, expected=wanted,
-                    got=got, look="what stands after `return`.")  # fmt: skip
+        raise Wrong(
+            "TIME-THREE",
+            "the answer is not three numbers",
+            tried=tried,
+            expected=wanted,
+            got=got,
+            look="what stands after `return`.",
+        )
     for value in out:
         if isinstance(value, bool) or not isinstance(value, (int, float)):
-            raise Wrong("TYPE", "one of the three is no number", tried=tried, expected=wanted,
-                        got=f"a {type(value).__name__}", look="what stands after `return`.")  # fmt: skip
+            raise Wrong(
+                "TYPE",
+                "one of the three is no number",
+                tried=tried,
+                expected=wanted,
+                got=f"a {type(value).__name__}",
+                look="what stands after `return`.",
+            )
     return tuple(out)
 
 
@@ -64,19 +82,35 @@ def _calls(found: dict, warmup: int, repeats: int, tried: str) -> None:
     calls, right = found["calls"], warmup + repeats
     if calls == right:
         return
-    facts = dict(tried=tried, expected=f"{right} calls: {warmup} to warm up, {repeats} timed",
-                 got=f"{calls} calls")  # fmt: skip
+    facts = dict(
+        tried=tried,
+        expected=f"{right} calls: {warmup} to warm up, {repeats} timed",
+        got=f"{calls} calls",
+    )
     if calls == repeats:
-        raise Wrong("TIME-NO-WARMUP", "nothing is called to warm up", **facts,
-                    fits="timed runs alone, the first among them.",
-                    hides="the first run also pays for memory, code and caches.",
-                    look="what happens before the first reading of the clock.")  # fmt: skip
+        raise Wrong(
+            "TIME-NO-WARMUP",
+            "nothing is called to warm up",
+            **facts,
+            fits="timed runs alone, the first among them.",
+            hides="the first run also pays for memory, code and caches.",
+            look="what happens before the first reading of the clock.",
+        )
     if calls == warmup + 1:
-        raise Wrong("TIME-ONE-RUN", "only one run is timed", **facts, fits="no loop over the runs.",
-                    hides="one run cannot say how far runs lie apart.",
-                    look="`repeats`.")  # fmt: skip
-    raise Wrong("TIME-CALLS", "the number of calls is another", **facts,
-                look="the two loops and their counts.")  # fmt: skip
+        raise Wrong(
+            "TIME-ONE-RUN",
+            "only one run is timed",
+            **facts,
+            fits="no loop over the runs.",
+            hides="one run cannot say how far runs lie apart.",
+            look="`repeats`.",
+        )
+    raise Wrong(
+        "TIME-CALLS",
+        "the number of calls is another",
+        **facts,
+        look="the two loops and their counts.",
+    )
 
 
 def one_length(subject: Subject, draw: Draw) -> None:
@@ -86,90 +120,201 @@ def one_length(subject: Subject, draw: Draw) -> None:
     found = _asked(subject, {"costs": [each], "settings": dict(warmup=2, repeats=repeats)})[0]
     out, look = _three(found, tried), "what is taken from what, and in which unit."
     if all(abs(value) < 1e-2 for value in out) and any(out):
-        raise Wrong("TIME-CLOCK", "another clock was read", tried=tried, got=f"{vector(out)} s",
-                    expected=f"{vector([each] * 3)} s", fits="the machine's own clock.",
-                    look="the argument `clock`: calling it gives the time.")  # fmt: skip
+        raise Wrong(
+            "TIME-CLOCK",
+            "another clock was read",
+            tried=tried,
+            got=f"{vector(out)} s",
+            expected=f"{vector([each] * 3)} s",
+            fits="the machine's own clock.",
+            look="the argument `clock`: calling it gives the time.",
+        )
     three = lambda value: (value,) * 3  # noqa: E731
-    _compare(out, three(each), tried, (
-        (three(1e3 * each), "TIME-UNIT", "the times are milliseconds", "seconds times 1000."),
-        (three(1e-3 * each), "TIME-UNIT", "the times are a thousandth", "taken for milliseconds."),
-        (three(1e6 * each), "TIME-UNIT", "the times are microseconds", "seconds times a million."),
-        (three(repeats * each), "TIME-TOTAL", "all runs are counted as one", "the sum of the runs."),
-        (three((repeats + 2) * each), "TIME-TOTAL", "all calls are counted as one",
-         "the sum of the calls, warm-up and all."),
-        (three(-each), "TIME-SIGN", "the times are negative", "start minus end."),
-        (three(0.0), "TIME-ZERO", "the times are zero", "both readings before the call, or after it."),
-    ), look)  # fmt: skip
+    _compare(
+        out,
+        three(each),
+        tried,
+        (
+            (three(1e3 * each), "TIME-UNIT", "the times are milliseconds", "seconds times 1000."),
+            (
+                three(1e-3 * each),
+                "TIME-UNIT",
+                "the times are a thousandth",
+                "taken for milliseconds.",
+            ),
+            (
+                three(1e6 * each),
+                "TIME-UNIT",
+                "the times are microseconds",
+                "seconds times a million.",
+            ),
+            (
+                three(repeats * each),
+                "TIME-TOTAL",
+                "all runs are counted as one",
+                "the sum of the runs.",
+            ),
+            (
+                three((repeats + 2) * each),
+                "TIME-TOTAL",
+                "all calls are counted as one",
+                "the sum of the calls, warm-up and all.",
+            ),
+            (three(-each), "TIME-SIGN", "the times are negative", "start minus end."),
+            (
+                three(0.0),
+                "TIME-ZERO",
+                "the times are zero",
+                "both readings before the call, or after it.",
+            ),
+        ),
+        look,
+    )
 
 
 def runs_that_differ(subject: Subject, draw: Draw) -> None:
     """Two slow calls first, one slow run later: which calls count, and the middle of them."""
     unit = draw.size(1, 2, 3) / 8
     warm, runs = [64 * unit, 32 * unit], [x * unit for x in (2, 1, 9, 3, 16)]
-    tried = (f"calls of {vector([*warm, *runs], 7)[1:-1]} s;\nwarmup=2, repeats=5")  # fmt: skip
+    tried = f"calls of {vector([*warm, *runs], 7)[1:-1]} s;\nwarmup=2, repeats=5"
     found = _asked(subject, {"costs": warm + runs, "settings": dict(warmup=2, repeats=5)})[0]
     out, right = _three(found, tried), _stats(runs)
     _calls(found, 2, 5, tried)
     mean, every = statistics.fmean(runs), warm + runs
-    _compare(out, right, tried, (
-        ((mean, *right[1:]), "TIME-MEAN", "the first number is the mean", "the sum over the count."),
-        ((mean,) * 3, "TIME-TOGETHER", "the runs are timed together",
-         "one pair of readings around the loop, over the count."),
-        (_stats(every), "TIME-FIRST-COUNTED", "the calls to warm up count", "statistics of all calls."),
-        ((statistics.fmean(every), min(every), max(every)), "TIME-FIRST-COUNTED",
-         "the calls to warm up count", "the mean of all calls."),
-        ((runs[2], *right[1:]), "TIME-UNSORTED", "the first number is not the median",
-         "the run in the middle of the row, which is not sorted."),
-        ((right[1], *right[1:]), "TIME-BEST", "the first number is the fastest run", "min."),
-        ((right[1], right[0], right[2]), "TIME-ORDER", "the numbers come in another order",
-         "fastest, median, slowest."),
-        ((right[0], right[2], right[1]), "TIME-ORDER", "the numbers come in another order",
-         "median, slowest, fastest."),
-    ), "which calls are timed, and what is done with their times.")  # fmt: skip
+    _compare(
+        out,
+        right,
+        tried,
+        (
+            (
+                (mean, *right[1:]),
+                "TIME-MEAN",
+                "the first number is the mean",
+                "the sum over the count.",
+            ),
+            (
+                (mean,) * 3,
+                "TIME-TOGETHER",
+                "the runs are timed together",
+                "one pair of readings around the loop, over the count.",
+            ),
+            (
+                _stats(every),
+                "TIME-FIRST-COUNTED",
+                "the calls to warm up count",
+                "statistics of all calls.",
+            ),
+            (
+                (statistics.fmean(every), min(every), max(every)),
+                "TIME-FIRST-COUNTED",
+                "the calls to warm up count",
+                "the mean of all calls.",
+            ),
+            (
+                (runs[2], *right[1:]),
+                "TIME-UNSORTED",
+                "the first number is not the median",
+                "the run in the middle of the row, which is not sorted.",
+            ),
+            ((right[1], *right[1:]), "TIME-BEST", "the first number is the fastest run", "min."),
+            (
+                (right[1], right[0], right[2]),
+                "TIME-ORDER",
+                "the numbers come in another order",
+                "fastest, median, slowest.",
+            ),
+            (
+                (right[0], right[2], right[1]),
+                "TIME-ORDER",
+                "the numbers come in another order",
+                "median, slowest, fastest.",
+            ),
+        ),
+        "which calls are timed, and what is done with their times.",
+    )
 
 
 def a_queue(subject: Subject, draw: Draw) -> None:
     """Calls return at once, their work is done later: wait before a run begins, and before it ends."""
     unit, launch = draw.size(1, 2, 3), 1 / 64
     warm, runs = 50 * unit, [3 * unit, unit, 8 * unit]
-    tried = (f"calls that return after {number(launch)} s, with {warm:g}, {vector(runs)[1:-1]} s of work in\n"
-             "the queue; warmup=1, repeats=3")  # fmt: skip
+    tried = (
+        f"calls that return after {number(launch)} s, with {warm:g}, {vector(runs)[1:-1]} s of work in\n"
+        "the queue; warmup=1, repeats=3"
+    )
     busy = {
         "costs": [unit],
         "launch": launch,
         "busy": 20.0 * unit,
         "settings": dict(warmup=0, repeats=1),
     }
-    first, second = _asked(subject, {"costs": [warm, *runs], "launch": launch,
-                                     "settings": dict(warmup=1, repeats=3)}, busy)  # fmt: skip
+    first, second = _asked(
+        subject,
+        {"costs": [warm, *runs], "launch": launch, "settings": dict(warmup=1, repeats=3)},
+        busy,
+    )
     out, right = _three(first, tried), _stats([x + launch for x in runs])
     # a first run that begins before the warm-up is done has the rest of it to wait for
     late = _stats([warm + runs[0], *(x + launch for x in runs[1:])])
     queued = "the first run waits for older work"
     wrong = "work that was queued before the first reading of the clock."
     launches = "launches are timed, not the work"
-    _compare(out, right, tried, (
-        ((launch,) * 3, "TIME-NO-WAIT", launches, "the clock read while the queue still works."),
-        (late, "TIME-OLD-WORK", queued, wrong),
-    ), "every reading of the clock: is the queue empty then?")  # fmt: skip
+    _compare(
+        out,
+        right,
+        tried,
+        (
+            (
+                (launch,) * 3,
+                "TIME-NO-WAIT",
+                launches,
+                "the clock read while the queue still works.",
+            ),
+            (late, "TIME-OLD-WORK", queued, wrong),
+        ),
+        "every reading of the clock: is the queue empty then?",
+    )
     tried = f"{busy['busy']:g} s of work in the queue, then warmup=0, repeats=1"
-    _compare(_three(second, tried), (unit + launch,) * 3, tried, (
-        ((busy["busy"] + unit,) * 3, "TIME-OLD-WORK", queued, wrong),
-    ), "every reading of the clock: is the queue empty then?")  # fmt: skip
+    _compare(
+        _three(second, tried),
+        (unit + launch,) * 3,
+        tried,
+        (((busy["busy"] + unit,) * 3, "TIME-OLD-WORK", queued, wrong),),
+        "every reading of the clock: is the queue empty then?",
+    )
 
 
 def even_and_one(subject: Subject, draw: Draw) -> None:
     """Four runs have two in the middle; one run is its own median."""
     unit = draw.size(1, 2, 3)
     runs = [x * unit for x in (9, 2, 4, 1)]
-    four, one = _asked(subject, {"costs": runs, "settings": dict(warmup=0, repeats=4)},
-                       {"costs": [unit], "settings": dict(warmup=0, repeats=1)})  # fmt: skip
+    four, one = _asked(
+        subject,
+        {"costs": runs, "settings": dict(warmup=0, repeats=4)},
+        {"costs": [unit], "settings": dict(warmup=0, repeats=1)},
+    )
     tried = f"four runs of {vector(runs)[1:-1]} s; warmup=0"
     low, high = 2 * unit, 4 * unit
-    _compare(_three(four, tried), _stats(runs), tried, (
-        ((low, unit, 9 * unit), "TIME-EVEN", "the median is one of the two in the middle", "the lower."),
-        ((high, unit, 9 * unit), "TIME-EVEN", "the median is one of the two in the middle", "the upper."),
-    ), "an even number of runs.")  # fmt: skip
+    _compare(
+        _three(four, tried),
+        _stats(runs),
+        tried,
+        (
+            (
+                (low, unit, 9 * unit),
+                "TIME-EVEN",
+                "the median is one of the two in the middle",
+                "the lower.",
+            ),
+            (
+                (high, unit, 9 * unit),
+                "TIME-EVEN",
+                "the median is one of the two in the middle",
+                "the upper.",
+            ),
+        ),
+        "an even number of runs.",
+    )
     tried = f"one run of {unit:g} s; warmup=0, repeats=1"
     _calls(one, 0, 1, tried)
     _compare(_three(one, tried), (unit,) * 3, tried, (), "one run, and no calls before it.")
@@ -185,14 +330,23 @@ def refusals(subject: Subject, draw: Draw) -> None:
     for settings, one in zip(cases, found, strict=True):
         if one["error"] != "ValueError" or one["calls"]:
             raised = one["error"] or "no error"
-            raise Wrong("TIME-NO-RUNS", "runs that make no sense are not refused",
-                        tried=", ".join(f"{k}={v}" for k, v in settings.items()),
-                        expected="ValueError, before any call", got=f"{raised}, {one['calls']} calls",
-                        look="the last sentence of the docstring.")  # fmt: skip
+            raise Wrong(
+                "TIME-NO-RUNS",
+                "runs that make no sense are not refused",
+                tried=", ".join(f"{k}={v}" for k, v in settings.items()),
+                expected="ValueError, before any call",
+                got=f"{raised}, {one['calls']} calls",
+                look="the last sentence of the docstring.",
+            )
     if failed["error"] != "ZeroDivisionError":
-        raise Wrong("TIME-SWALLOWED", "an error of the function is lost",
-                    tried="a function that raises ZeroDivisionError", expected="ZeroDivisionError",
-                    got=failed["error"] or "no error", look="`try` around the call.")  # fmt: skip
+        raise Wrong(
+            "TIME-SWALLOWED",
+            "an error of the function is lost",
+            tried="a function that raises ZeroDivisionError",
+            expected="ZeroDivisionError",
+            got=failed["error"] or "no error",
+            look="`try` around the call.",
+        )
 
 
 SUITES = (

@@ -38,13 +38,25 @@ def _answer(subject: Subject, state: tuple, scores: Tensor, values: Tensor, trie
     """What the answer makes of one more tile, if it is a state of the same shape without nan."""
     out = subject.call(*state, scores, values)
     if out is None:
-        raise Wrong("NONE", "the answer returned None", tried=tried, got="None",
-                    expected="(peak, total, mixed)", look="the last line: is there a `return`?")  # fmt: skip
+        raise Wrong(
+            "NONE",
+            "the answer returned None",
+            tried=tried,
+            got="None",
+            expected="(peak, total, mixed)",
+            look="the last line: is there a `return`?",
+        )
     if not isinstance(out, (tuple, list)) or len(out) != 3:
         got = f"{len(out)} values" if isinstance(out, (tuple, list)) else type(out).__name__
-        raise Wrong("SOFTMAX-TRIPLE", "the answer is not three tensors", tried=tried,
-                    expected="(peak, total, mixed)", got=got, look="what stands after `return`.",
-                    hides="the next tile needs all three.")  # fmt: skip
+        raise Wrong(
+            "SOFTMAX-TRIPLE",
+            "the answer is not three tensors",
+            tried=tried,
+            expected="(peak, total, mixed)",
+            got=got,
+            look="what stands after `return`.",
+            hides="the next tile needs all three.",
+        )
     for name, value, old in zip(NAMES, out, state, strict=True):
         plain = (
             torch.zeros_like(value) if isinstance(value, Tensor) else value
@@ -70,8 +82,13 @@ def triple(subject: Subject, draw: Draw) -> None:
     for dtype in (torch.float32, torch.float64):
         scores = draw.randn(2, 3, I, J, dtype=dtype)
         values = draw.randn(2, 3, J, K, dtype=dtype)
-        _answer(subject, start(2, 3, I, K=K, dtype=dtype), scores, values,
-                f"scores (2, 3, {I}, {J}), values (2, 3, {J}, {K}), {str(dtype)[6:]}")  # fmt: skip
+        _answer(
+            subject,
+            start(2, 3, I, K=K, dtype=dtype),
+            scores,
+            values,
+            f"scores (2, 3, {I}, {J}), values (2, 3, {J}, {K}), {str(dtype)[6:]}",
+        )
 
 
 def first_tile(subject: Subject, draw: Draw) -> None:
@@ -82,26 +99,57 @@ def first_tile(subject: Subject, draw: Draw) -> None:
     out, right = _answer(subject, start(2, K=2), scores, values, tried), sums(scores, values)
     bare = scores.exp()
     patterns = {
-        "peak": [Pattern(code="SOFTMAX-PEAK-LOST", value=right[0].new_full((2,), EMPTY),
-                         finding="the largest score is not kept", fits="the peak that came in.",
-                         look="the maximum of the old peak and the tile's.")],
-        "total": [Pattern(code="SOFTMAX-NO-PEAK", value=bare.sum(-1),
-                          finding="the scores enter exp as they are", fits="sums of exp(score).",
-                          hides="exp(89) is infinity in float32.", look="what is subtracted in exp.")],
-        "mixed": [Pattern(code="SOFTMAX-NO-PEAK", value=bare @ values, fits="exp(score) @ values.",
-                          finding="the scores enter exp as they are", look="what is subtracted in exp."),
-                  Pattern(code="SOFTMAX-DIVIDED", value=right[2] / right[1].unsqueeze(-1),
-                          finding="mixed is divided already", fits="mixed / total.",
-                          hides="the next tile adds to a sum, not to a mean.",
-                          look="where the division belongs: once, after the last tile.")],
-    }  # fmt: skip
+        "peak": [
+            Pattern(
+                code="SOFTMAX-PEAK-LOST",
+                value=right[0].new_full((2,), EMPTY),
+                finding="the largest score is not kept",
+                fits="the peak that came in.",
+                look="the maximum of the old peak and the tile's.",
+            )
+        ],
+        "total": [
+            Pattern(
+                code="SOFTMAX-NO-PEAK",
+                value=bare.sum(-1),
+                finding="the scores enter exp as they are",
+                fits="sums of exp(score).",
+                hides="exp(89) is infinity in float32.",
+                look="what is subtracted in exp.",
+            )
+        ],
+        "mixed": [
+            Pattern(
+                code="SOFTMAX-NO-PEAK",
+                value=bare @ values,
+                fits="exp(score) @ values.",
+                finding="the scores enter exp as they are",
+                look="what is subtracted in exp.",
+            ),
+            Pattern(
+                code="SOFTMAX-DIVIDED",
+                value=right[2] / right[1].unsqueeze(-1),
+                finding="mixed is divided already",
+                fits="mixed / total.",
+                hides="the next tile adds to a sum, not to a mean.",
+                look="where the division belongs: once, after the last tile.",
+            ),
+        ],
+    }
     _compare(out, right, patterns, tried)
 
 
 def _compare(out: tuple, right: tuple, patterns: dict[str, list[Pattern]], tried: str) -> None:
     for name, got, want in zip(NAMES, out, right, strict=True):
-        expect.values(got, want, patterns.get(name, ()), **CLOSE, tried=tried,
-                      finding=f"the new {name} differs", look=f"the line that makes {name}.")  # fmt: skip
+        expect.values(
+            got,
+            want,
+            patterns.get(name, ()),
+            **CLOSE,
+            tried=tried,
+            finding=f"the new {name} differs",
+            look=f"the line that makes {name}.",
+        )
 
 
 def rising(subject: Subject, draw: Draw) -> None:
@@ -121,32 +169,59 @@ def rising(subject: Subject, draw: Draw) -> None:
         (base[:, 0] - peak).exp(),
     )
     kept = torch.allclose(out[2], right[2], **CLOSE), torch.allclose(out[1], right[1], **CLOSE)
-    half = dict(code="SOFTMAX-HALF-RESCALED", finding="one of the two sums is scaled, the other not",
-                look="both sums were taken against the old peak.")  # fmt: skip
-    none = dict(code="SOFTMAX-NO-RESCALE", finding="the old sums are not scaled to the new peak",
-                fits="the old sum plus the tile's.", preset="flash:no-rescale",
-                hides="it is right whenever the first tile holds the row's largest score.",
-                look="what an old exp(score - peak) is worth after peak has moved.")  # fmt: skip
-    lag = dict(code="SOFTMAX-OLD-PEAK", finding="the tile is taken against the old peak",
-               fits="exp(score - old peak).", look="which peak the weights use.")  # fmt: skip
-    wrong = dict(code="SOFTMAX-RESCALE-UP", finding="the old sums grow", fits="exp(new peak - old peak).",
-                 look="the sign in the factor of the old sums.")  # fmt: skip
+    half = dict(
+        code="SOFTMAX-HALF-RESCALED",
+        finding="one of the two sums is scaled, the other not",
+        look="both sums were taken against the old peak.",
+    )
+    none = dict(
+        code="SOFTMAX-NO-RESCALE",
+        finding="the old sums are not scaled to the new peak",
+        fits="the old sum plus the tile's.",
+        preset="flash:no-rescale",
+        hides="it is right whenever the first tile holds the row's largest score.",
+        look="what an old exp(score - peak) is worth after peak has moved.",
+    )
+    lag = dict(
+        code="SOFTMAX-OLD-PEAK",
+        finding="the tile is taken against the old peak",
+        fits="exp(score - old peak).",
+        look="which peak the weights use.",
+    )
+    wrong = dict(
+        code="SOFTMAX-RESCALE-UP",
+        finding="the old sums grow",
+        fits="exp(new peak - old peak).",
+        look="the sign in the factor of the old sums.",
+    )
     both = mixed * (peak - right[0]).exp().unsqueeze(-1)
     patterns = {
         "total": [
-            Pattern(value=total + weights.sum(-1), **(half | {"fits": "total not scaled."} if kept[0] else none)),
+            Pattern(
+                value=total + weights.sum(-1),
+                **(half | {"fits": "total not scaled."} if kept[0] else none),
+            ),
             Pattern(value=total + stale.sum(-1), **lag),
             Pattern(value=right[1] - weights.sum(-1) + stale.sum(-1), **lag),
             Pattern(value=total * up + weights.sum(-1), **wrong),
         ],
         "mixed": [
-            Pattern(value=mixed + weights @ w, **(half | {"fits": "mixed not scaled."} if kept[1] else none)),
+            Pattern(
+                value=mixed + weights @ w,
+                **(half | {"fits": "mixed not scaled."} if kept[1] else none),
+            ),
             Pattern(value=mixed * up.unsqueeze(-1) + weights @ w, **wrong),
-            Pattern(value=both + stale @ w, **lag), Pattern(value=mixed + stale @ w, **lag),
-            Pattern(code="SOFTMAX-DIVIDED", value=right[2] / right[1].unsqueeze(-1), fits="mixed / total.",
-                    finding="mixed is divided already", look="the division: once, after the last tile."),
+            Pattern(value=both + stale @ w, **lag),
+            Pattern(value=mixed + stale @ w, **lag),
+            Pattern(
+                code="SOFTMAX-DIVIDED",
+                value=right[2] / right[1].unsqueeze(-1),
+                fits="mixed / total.",
+                finding="mixed is divided already",
+                look="the division: once, after the last tile.",
+            ),
         ],
-    }  # fmt: skip
+    }
     _compare(out, right, patterns, tried)
 
 
@@ -159,15 +234,30 @@ def falling(subject: Subject, draw: Draw) -> None:
     out = _answer(subject, state, new, w, tried)
     right = sums(torch.cat([old, new], -1), torch.cat([v, w]))
     own = sums(new, w)
-    lost = Pattern(code="SOFTMAX-PEAK-LOST", value=own[0], finding="the peak falls",
-                   fits="the largest score of this tile alone.",
-                   hides="a small tile after a large one then overflows.",
-                   look="the maximum of the old peak and the tile's.")  # fmt: skip
-    mean = dict(code="SOFTMAX-TILE-PEAK", finding="the tile is taken against its own largest score",
-                look="which peak the weights use.", fits="exp(score - the tile's largest).")  # fmt: skip
-    _compare(out, right, {"peak": [lost],
-                          "total": [Pattern(value=state[1] + own[1], **mean)],
-                          "mixed": [Pattern(value=state[2] + own[2], **mean)]}, tried)  # fmt: skip
+    lost = Pattern(
+        code="SOFTMAX-PEAK-LOST",
+        value=own[0],
+        finding="the peak falls",
+        fits="the largest score of this tile alone.",
+        hides="a small tile after a large one then overflows.",
+        look="the maximum of the old peak and the tile's.",
+    )
+    mean = dict(
+        code="SOFTMAX-TILE-PEAK",
+        finding="the tile is taken against its own largest score",
+        look="which peak the weights use.",
+        fits="exp(score - the tile's largest).",
+    )
+    _compare(
+        out,
+        right,
+        {
+            "peak": [lost],
+            "total": [Pattern(value=state[1] + own[1], **mean)],
+            "mixed": [Pattern(value=state[2] + own[2], **mean)],
+        },
+        tried,
+    )
 
 
 def any_cut(subject: Subject, draw: Draw) -> None:
@@ -192,14 +282,26 @@ def far_apart(subject: Subject, draw: Draw) -> None:
         for s, v in zip(scores.split(2, -1), values.split(2), strict=True):
             state = _answer(subject, state, s.contiguous(), v, tried)
             if _bad(state):
-                raise Wrong("SOFTMAX-OVERFLOW", "large scores end as nan or infinity", tried=tried,
-                            expected="finite sums: the largest weight is exp(0) = 1",
-                            got=f"total {vector(state[1])}", look="every exp: is its argument at most 0?",
-                            fits="exp of a score or of a peak by itself.")  # fmt: skip
+                raise Wrong(
+                    "SOFTMAX-OVERFLOW",
+                    "large scores end as nan or infinity",
+                    tried=tried,
+                    expected="finite sums: the largest weight is exp(0) = 1",
+                    got=f"total {vector(state[1])}",
+                    look="every exp: is its argument at most 0?",
+                    fits="exp of a score or of a peak by itself.",
+                )
         # one float32 rounding of scores near 300 is 3e-5, and exp turns it into as much of a weight
         for name, got, want in zip(NAMES, state, sums(scores, values), strict=True):
-            expect.values(got, want, rtol=1e-3, atol=1e-4, tried=tried,
-                          finding=f"the new {name} differs", look=f"the line that makes {name}.")  # fmt: skip
+            expect.values(
+                got,
+                want,
+                rtol=1e-3,
+                atol=1e-4,
+                tried=tried,
+                finding=f"the new {name} differs",
+                look=f"the line that makes {name}.",
+            )
 
 
 def empty_rows(subject: Subject, draw: Draw) -> None:
@@ -207,19 +309,35 @@ def empty_rows(subject: Subject, draw: Draw) -> None:
     closed, values = torch.full((2, 3), EMPTY), draw.randn(3, 2)
     tried = "a tile of nothing but -inf, on the empty state"
     out = _answer(subject, start(2, K=2), closed, values, tried)
-    facts = dict(tried=tried, expected="peak -inf, total 0, mixed 0",
-                 got=f"peak {number(out[0][0])}, total {number(out[1][0])}, mixed {vector(out[2][0])}")  # fmt: skip
+    facts = dict(
+        tried=tried,
+        expected="peak -inf, total 0, mixed 0",
+        got=f"peak {number(out[0][0])}, total {number(out[1][0])}, mixed {vector(out[2][0])}",
+    )
     if out[0].isnan().any() or _bad(out):
-        raise Wrong("SOFTMAX-EMPTY-NAN", "a row without a score becomes nan", **facts,
-                    fits="-inf minus -inf, which is nan.", look="what is subtracted from such a row.",
-                    hides="padding and tiles next to the diagonal have such rows.")  # fmt: skip
+        raise Wrong(
+            "SOFTMAX-EMPTY-NAN",
+            "a row without a score becomes nan",
+            **facts,
+            fits="-inf minus -inf, which is nan.",
+            look="what is subtracted from such a row.",
+            hides="padding and tiles next to the diagonal have such rows.",
+        )
     if out[1].any() or out[2].any():
-        raise Wrong("SOFTMAX-EMPTY-COUNTS", "scores of -inf count", **facts,
-                    look="exp of -inf is 0; what else is done to such a row?")  # fmt: skip
+        raise Wrong(
+            "SOFTMAX-EMPTY-COUNTS",
+            "scores of -inf count",
+            **facts,
+            look="exp of -inf is 0; what else is done to such a row?",
+        )
     if (out[0] != EMPTY).any():
-        raise Wrong("SOFTMAX-EMPTY-PEAK", "a row without a score has a finite peak", **facts,
-                    hides="scores of -200 that come later vanish beside it.",
-                    look="which of two numbers is returned: the peak, or what replaces it in exp.")  # fmt: skip
+        raise Wrong(
+            "SOFTMAX-EMPTY-PEAK",
+            "a row without a score has a finite peak",
+            **facts,
+            hides="scores of -200 that come later vanish beside it.",
+            look="which of two numbers is returned: the peak, or what replaces it in exp.",
+        )
     scores = torch.cat([closed[:, :2], _row(draw, 3), closed[:, :1]], -1)
     values, state = draw.randn(6, 2), start(2, K=2)
     tried = f"tiles of 2, scores of row 0 {vector(scores[0])}"

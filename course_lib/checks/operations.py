@@ -42,9 +42,15 @@ def _run(subject: Subject, given: list[Tensor], *names: str) -> list[dict]:
     found = subject.probe(PROBE + "observed", list(names), given)
     for name in names:
         if found[name]["before"]:
-            raise Wrong("OPS-SHARED", "a new counter is not empty", tried="a counter for each program",
-                        expected="0 noted at the start", got=f"{found[name]['before']} noted",
-                        fits="one list that all counters share.", look="where the list is made.")  # fmt: skip
+            raise Wrong(
+                "OPS-SHARED",
+                "a new counter is not empty",
+                tried="a counter for each program",
+                expected="0 noted at the start",
+                got=f"{found[name]['before']} noted",
+                fits="one list that all counters share.",
+                look="where the list is made.",
+            )
         _same_results(name, found[name], given, _tried(name, given))
     return [found[name] for name in names]
 
@@ -57,12 +63,19 @@ def _tried(name: str, given: list[Tensor]) -> str:
 def _same_results(name: str, found: dict, given: list[Tensor], tried: str) -> None:
     if name == "fails":
         return
-    facts = dict(tried=tried, expected="the results that come without it",
-                 look="what is called, with which arguments, how often, and what is returned.",
-                 hides="a program that is watched must do what it does alone.")  # fmt: skip
+    facts = dict(
+        tried=tried,
+        expected="the results that come without it",
+        look="what is called, with which arguments, how often, and what is returned.",
+        hides="a program that is watched must do what it does alone.",
+    )
     if found["error"]:
-        raise Wrong("OPS-RESULT", "the program fails when it is watched", **facts,
-                    got=f"{found['error']}, raised inside the program")  # fmt: skip
+        raise Wrong(
+            "OPS-RESULT",
+            "the program fails when it is watched",
+            **facts,
+            got=f"{found['error']}, raised inside the program",
+        )
     out = PROGRAMS[name](*(x.clone() for x in given))
     right = list(out) if isinstance(out, tuple) else [out]
     fine = len(right) == len(found["out"]) and all(
@@ -71,14 +84,27 @@ def _same_results(name: str, found: dict, given: list[Tensor], tried: str) -> No
     if fine:
         return
     if name == "in place":
-        raise Wrong("OPS-RUN-TWICE", "the operation ran more than once", **facts,
-                    got="x with more than one w added", fits="two calls of func.")  # fmt: skip
+        raise Wrong(
+            "OPS-RUN-TWICE",
+            "the operation ran more than once",
+            **facts,
+            got="x with more than one w added",
+            fits="two calls of func.",
+        )
     if name in ("keyword", "out"):
-        raise Wrong("OPS-KWARGS", "the keywords of an operation are lost", **facts,
-                    got="x + y" if name == "keyword" else "z as it was",
-                    fits="func called with its positional arguments alone.")  # fmt: skip
-    raise Wrong("OPS-RESULT", "the results are others when the program is watched", **facts,
-                got=f"{len(found['out'])} tensors, not the same ones")  # fmt: skip
+        raise Wrong(
+            "OPS-KWARGS",
+            "the keywords of an operation are lost",
+            **facts,
+            got="x + y" if name == "keyword" else "z as it was",
+            fits="func called with its positional arguments alone.",
+        )
+    raise Wrong(
+        "OPS-RESULT",
+        "the results are others when the program is watched",
+        **facts,
+        got=f"{len(found['out'])} tensors, not the same ones",
+    )
 
 
 def _text(seen: Seen) -> str:
@@ -94,8 +120,12 @@ def _compare(found: dict, right: Seen, tried: str, ways: Ways = (), look: str = 
     seen = [tuple(entry) for entry in found["seen"]]
     if seen == right:
         return
-    facts = dict(tried=tried, expected=_text(right), got=_text(seen),
-                 look=look or "which operations are noted, and with which bytes.")  # fmt: skip
+    facts = dict(
+        tried=tried,
+        expected=_text(right),
+        got=_text(seen),
+        look=look or "which operations are noted, and with which bytes.",
+    )
     for what, code, finding, fits in ways:
         if seen == what:
             raise Wrong(code, finding, fits=fits, **facts)
@@ -112,17 +142,46 @@ def chain(subject: Subject, draw: Draw) -> None:
         name.split("::")[-1].split(".")[-2 if "." in name else -1] for name, *_ in found["seen"]
     ]
     if bare == ["mul", "add"] and [s[0] for s in found["seen"]] != bare:
-        raise Wrong("OPS-NAME", "the names are others", tried=tried, expected="mul, add",
-                    got=", ".join(s[0] for s in found["seen"]),
-                    look="the docstring of `Operation.name`.")  # fmt: skip
-    _compare(found, right, tried, (
-        ([], "OPS-NOTHING", "nothing was noted", "an empty list."),
-        ([(a, c, b) for a, b, c in right], "OPS-SWAPPED", "read and written are swapped", "written, read."),
-        ([(a, b // 4, c // 4) for a, b, c in right], "OPS-ELEMENTS", "numbers are counted, not bytes",
-         "a quarter of the bytes: float32 has 4 each."),
-        ([(a, b + c, c) for a, b, c in right], "OPS-BOTH", "the result counts as read too", "read + written."),
-        ([(a, n, c) for a, b, c in right], "OPS-FIRST-INPUT", "only the first input counts", "x alone."),
-    ))  # fmt: skip
+        raise Wrong(
+            "OPS-NAME",
+            "the names are others",
+            tried=tried,
+            expected="mul, add",
+            got=", ".join(s[0] for s in found["seen"]),
+            look="the docstring of `Operation.name`.",
+        )
+    _compare(
+        found,
+        right,
+        tried,
+        (
+            ([], "OPS-NOTHING", "nothing was noted", "an empty list."),
+            (
+                [(a, c, b) for a, b, c in right],
+                "OPS-SWAPPED",
+                "read and written are swapped",
+                "written, read.",
+            ),
+            (
+                [(a, b // 4, c // 4) for a, b, c in right],
+                "OPS-ELEMENTS",
+                "numbers are counted, not bytes",
+                "a quarter of the bytes: float32 has 4 each.",
+            ),
+            (
+                [(a, b + c, c) for a, b, c in right],
+                "OPS-BOTH",
+                "the result counts as read too",
+                "read + written.",
+            ),
+            (
+                [(a, n, c) for a, b, c in right],
+                "OPS-FIRST-INPUT",
+                "only the first input counts",
+                "x alone.",
+            ),
+        ),
+    )
 
 
 def each_time(subject: Subject, draw: Draw) -> None:
@@ -131,9 +190,13 @@ def each_time(subject: Subject, draw: Draw) -> None:
     n = 4 * R * C
     (found,) = _run(subject, given, "again")
     one = ("mul", n + 4 * C, n)
-    _compare(found, [one] * 3, _tried("again", given), (
-        ([one], "OPS-ONCE", "an operation that comes again is not noted", "one entry a name."),
-    ), "what is asked before an operation is noted.")  # fmt: skip
+    _compare(
+        found,
+        [one] * 3,
+        _tried("again", given),
+        (([one], "OPS-ONCE", "an operation that comes again is not noted", "one entry a name."),),
+        "what is asked before an operation is noted.",
+    )
 
 
 def names_for_old_memory(subject: Subject, draw: Draw) -> None:
@@ -145,14 +208,30 @@ def names_for_old_memory(subject: Subject, draw: Draw) -> None:
     for name, found, right in zip(names, _run(subject, given, *names), rights, strict=True):
         extra = [s[0] for s in found["seen"] if s[0] in VIEWS]
         if extra:
-            raise Wrong("OPS-VIEWS", "what moves no numbers is noted", tried=_tried(name, given),
-                        expected=_text(right), got=_text(found["seen"]),
-                        fits=f"{', '.join(dict.fromkeys(extra))}: a new shape for the same memory.",
-                        hides="a program of many views would look slow, and is not.",
-                        look="where the result of an operation lies, and whether it wrote there.")  # fmt: skip
-        _compare(found, right, _tried(name, given), (
-            ([], "OPS-COPY-MISSED", "an operation that writes new memory is not noted", "nothing."),
-        ), "where the result of an operation lies.")  # fmt: skip
+            raise Wrong(
+                "OPS-VIEWS",
+                "what moves no numbers is noted",
+                tried=_tried(name, given),
+                expected=_text(right),
+                got=_text(found["seen"]),
+                fits=f"{', '.join(dict.fromkeys(extra))}: a new shape for the same memory.",
+                hides="a program of many views would look slow, and is not.",
+                look="where the result of an operation lies, and whether it wrote there.",
+            )
+        _compare(
+            found,
+            right,
+            _tried(name, given),
+            (
+                (
+                    [],
+                    "OPS-COPY-MISSED",
+                    "an operation that writes new memory is not noted",
+                    "nothing.",
+                ),
+            ),
+            "where the result of an operation lies.",
+        )
 
 
 def reserved(subject: Subject, draw: Draw) -> None:
@@ -163,12 +242,29 @@ def reserved(subject: Subject, draw: Draw) -> None:
     extra = [s[0] for s in found["seen"] if "empty" in s[0]]
     right = [("copy_", 2 * n, n)]
     if extra:
-        raise Wrong("OPS-EMPTY", "reserved memory counts as written", tried=_tried("reserved", given),
-                    expected=_text(right), got=_text(found["seen"]), fits=", ".join(extra) + ".",
-                    look="the docstring: which operations hand out memory as it is?")  # fmt: skip
-    _compare(found, right, _tried("reserved", given), (
-        ([], "OPS-IN-PLACE", "an operation in place is not noted", "results in new memory alone."),
-    ), "operations that write into what they are given.")  # fmt: skip
+        raise Wrong(
+            "OPS-EMPTY",
+            "reserved memory counts as written",
+            tried=_tried("reserved", given),
+            expected=_text(right),
+            got=_text(found["seen"]),
+            fits=", ".join(extra) + ".",
+            look="the docstring: which operations hand out memory as it is?",
+        )
+    _compare(
+        found,
+        right,
+        _tried("reserved", given),
+        (
+            (
+                [],
+                "OPS-IN-PLACE",
+                "an operation in place is not noted",
+                "results in new memory alone.",
+            ),
+        ),
+        "operations that write into what they are given.",
+    )
 
 
 def in_place(subject: Subject, draw: Draw) -> None:
@@ -176,19 +272,49 @@ def in_place(subject: Subject, draw: Draw) -> None:
     given, R, C = _given(draw)
     n = 4 * R * C
     one, each = _run(subject, given, "in place", "foreach")
-    _compare(one, [("add_", n + 4 * C, n)], _tried("in place", given), (
-        ([], "OPS-IN-PLACE", "an operation in place is not noted", "results in new memory alone."),
-        ([("add_", n + 4 * C, 0)], "OPS-IN-PLACE", "an operation in place writes nothing",
-         "bytes of new memory alone."),
-    ), "operations that write into what they are given.")  # fmt: skip
+    _compare(
+        one,
+        [("add_", n + 4 * C, n)],
+        _tried("in place", given),
+        (
+            (
+                [],
+                "OPS-IN-PLACE",
+                "an operation in place is not noted",
+                "results in new memory alone.",
+            ),
+            (
+                [("add_", n + 4 * C, 0)],
+                "OPS-IN-PLACE",
+                "an operation in place writes nothing",
+                "bytes of new memory alone.",
+            ),
+        ),
+        "operations that write into what they are given.",
+    )
     both = n + 4 * C
-    _compare(each, [("_foreach_add_", both, both)], _tried("foreach", given), (
-        ([], "OPS-NO-RESULT", "what returns nothing is not noted", "no result, no entry."),
-        ([("_foreach_add_", both, 0)], "OPS-NO-RESULT", "what returns nothing writes nothing",
-         "written taken from results alone."),
-        ([("_foreach_add_", 0, both)], "OPS-LISTS", "tensors in a list are not read", "0 bytes read."),
-        ([("_foreach_add_", 0, 0)], "OPS-LISTS", "tensors in a list do not count", "0 bytes."),
-    ), "an operation whose result is None.")  # fmt: skip
+    _compare(
+        each,
+        [("_foreach_add_", both, both)],
+        _tried("foreach", given),
+        (
+            ([], "OPS-NO-RESULT", "what returns nothing is not noted", "no result, no entry."),
+            (
+                [("_foreach_add_", both, 0)],
+                "OPS-NO-RESULT",
+                "what returns nothing writes nothing",
+                "written taken from results alone.",
+            ),
+            (
+                [("_foreach_add_", 0, both)],
+                "OPS-LISTS",
+                "tensors in a list are not read",
+                "0 bytes read.",
+            ),
+            ([("_foreach_add_", 0, 0)], "OPS-LISTS", "tensors in a list do not count", "0 bytes."),
+        ),
+        "an operation whose result is None.",
+    )
 
 
 def every_tensor(subject: Subject, draw: Draw) -> None:
@@ -196,22 +322,62 @@ def every_tensor(subject: Subject, draw: Draw) -> None:
     given, R, C = _given(draw)
     n = 4 * R * C
     cat, top, added, out = _run(subject, given, "list", "two results", "keyword", "out")
-    _compare(cat, [("cat", 2 * n, 2 * n)], _tried("list", given), (
-        ([("cat", 0, 2 * n)], "OPS-LISTS", "tensors in a list are not read", "0 bytes read."),
-    ), "inputs that are no tensors, but hold some.")  # fmt: skip
-    _compare(top, [("max", n, 12 * R)], _tried("two results", given), (
-        ([("max", n, 4 * R)], "OPS-RESULTS", "only the first result counts", "the values, without int64."),
-        ([("max", n, 8 * R)], "OPS-RESULTS", "the results count with 4 bytes a number", "int64 has 8."),
-        ([("max", n, 0)], "OPS-RESULTS", "results in a tuple do not count", "0 bytes written."),
-        ([], "OPS-RESULTS", "an operation with two results is not noted", "a result that is no tensor."),
-    ), "an operation that returns values and their places.")  # fmt: skip
+    _compare(
+        cat,
+        [("cat", 2 * n, 2 * n)],
+        _tried("list", given),
+        (([("cat", 0, 2 * n)], "OPS-LISTS", "tensors in a list are not read", "0 bytes read."),),
+        "inputs that are no tensors, but hold some.",
+    )
+    _compare(
+        top,
+        [("max", n, 12 * R)],
+        _tried("two results", given),
+        (
+            (
+                [("max", n, 4 * R)],
+                "OPS-RESULTS",
+                "only the first result counts",
+                "the values, without int64.",
+            ),
+            (
+                [("max", n, 8 * R)],
+                "OPS-RESULTS",
+                "the results count with 4 bytes a number",
+                "int64 has 8.",
+            ),
+            ([("max", n, 0)], "OPS-RESULTS", "results in a tuple do not count", "0 bytes written."),
+            (
+                [],
+                "OPS-RESULTS",
+                "an operation with two results is not noted",
+                "a result that is no tensor.",
+            ),
+        ),
+        "an operation that returns values and their places.",
+    )
     _compare(added, [("add", 2 * n, n)], _tried("keyword", given))
     copy = ("clone", n, n)
-    _compare(out, [copy, ("add", 3 * n, n)], _tried("out", given), (
-        ([copy, ("add", 2 * n, n)], "OPS-KEYWORD-READ", "a tensor among the keywords does not count",
-         "positional arguments alone."),
-        ([copy], "OPS-IN-PLACE", "an operation that writes into out= is not noted", "x.clone() alone."),
-    ), "the keywords.")  # fmt: skip
+    _compare(
+        out,
+        [copy, ("add", 3 * n, n)],
+        _tried("out", given),
+        (
+            (
+                [copy, ("add", 2 * n, n)],
+                "OPS-KEYWORD-READ",
+                "a tensor among the keywords does not count",
+                "positional arguments alone.",
+            ),
+            (
+                [copy],
+                "OPS-IN-PLACE",
+                "an operation that writes into out= is not noted",
+                "x.clone() alone.",
+            ),
+        ),
+        "the keywords.",
+    )
 
 
 def bytes_in_memory(subject: Subject, draw: Draw) -> None:
@@ -220,16 +386,34 @@ def bytes_in_memory(subject: Subject, draw: Draw) -> None:
     n = 4 * R * C
     half, square, wide = _run(subject, given, "16 bits", "square", "wide")
     cast = ("_to_copy", n, n // 2)
-    _compare(half, [cast, cast, ("add", n, n // 2)], _tried("16 bits", given), (
-        ([("_to_copy", n, n)] * 2 + [("add", 2 * n, n)], "OPS-FOUR-BYTES",
-         "numbers of 16 bits count 4 bytes", "4 bytes a number, whatever the dtype."),
-    ), "how many bytes a number has.")  # fmt: skip
-    _compare(square, [("mul", n, n)], _tried("square", given), (
-        ([("mul", 2 * n, n)], "OPS-TWICE", "one tensor, given twice, counts twice", "x and x."),
-    ), "arguments that are the same object.")  # fmt: skip
-    _compare(wide, [("mul", 4 * C, n)], _tried("wide", given), (
-        ([("mul", n, n)], "OPS-EXPANDED", "an expanded tensor counts in full", f"w, {R} times."),
-    ), "what `expand` does to memory: nothing.")  # fmt: skip
+    _compare(
+        half,
+        [cast, cast, ("add", n, n // 2)],
+        _tried("16 bits", given),
+        (
+            (
+                [("_to_copy", n, n)] * 2 + [("add", 2 * n, n)],
+                "OPS-FOUR-BYTES",
+                "numbers of 16 bits count 4 bytes",
+                "4 bytes a number, whatever the dtype.",
+            ),
+        ),
+        "how many bytes a number has.",
+    )
+    _compare(
+        square,
+        [("mul", n, n)],
+        _tried("square", given),
+        (([("mul", 2 * n, n)], "OPS-TWICE", "one tensor, given twice, counts twice", "x and x."),),
+        "arguments that are the same object.",
+    )
+    _compare(
+        wide,
+        [("mul", 4 * C, n)],
+        _tried("wide", given),
+        (([("mul", n, n)], "OPS-EXPANDED", "an expanded tensor counts in full", f"w, {R} times."),),
+        "what `expand` does to memory: nothing.",
+    )
 
 
 def backward_and_errors(subject: Subject, draw: Draw) -> None:
@@ -238,23 +422,44 @@ def backward_and_errors(subject: Subject, draw: Draw) -> None:
     n = 4 * R * C
     back, failed = _run(subject, given, "backward", "fails")
     right = [("mul", 2 * n, n), ("sum", n, 4), ("ones_like", 4, 4), ("mul", n + 4, n)]
-    _compare(back, right, _tried("backward", given), (
-        (right[:2], "OPS-FORWARD-ONLY", "the backward pass is not noted", "two operations."),
-    ), "operations that autograd issues.")  # fmt: skip
+    _compare(
+        back,
+        right,
+        _tried("backward", given),
+        ((right[:2], "OPS-FORWARD-ONLY", "the backward pass is not noted", "two operations."),),
+        "operations that autograd issues.",
+    )
     tried = _tried("fails", given)
     if failed["error"] != "RuntimeError":
-        raise Wrong("OPS-SWALLOWED", "an error of the program is lost", tried=tried,
-                    expected="RuntimeError", got=failed["error"] or "no error",
-                    look="`try` around the call.")  # fmt: skip
+        raise Wrong(
+            "OPS-SWALLOWED",
+            "an error of the program is lost",
+            tried=tried,
+            expected="RuntimeError",
+            got=failed["error"] or "no error",
+            look="`try` around the call.",
+        )
     one = ("mul", n, n)
     extra = [s[0] for s in failed["seen"][1:]]
     if failed["seen"][:1] == [one] and extra:
-        raise Wrong("OPS-RAISED", "an operation that raised is noted", tried=tried, got=_text(failed["seen"]),
-                    expected=_text([one]), look="the order: run it, then note it.")  # fmt: skip
+        raise Wrong(
+            "OPS-RAISED",
+            "an operation that raised is noted",
+            tried=tried,
+            got=_text(failed["seen"]),
+            expected=_text([one]),
+            look="the order: run it, then note it.",
+        )
     _compare(failed, [one], tried)
     if failed["after"]:
-        raise Wrong("OPS-AFTER", "it goes on after its `with`", tried=tried, expected="0 more",
-                    got=f"{failed['after']} more", look="what is switched on, and where off.")  # fmt: skip
+        raise Wrong(
+            "OPS-AFTER",
+            "it goes on after its `with`",
+            tried=tried,
+            expected="0 more",
+            got=f"{failed['after']} more",
+            look="what is switched on, and where off.",
+        )
 
 
 def two_at_once(subject: Subject, draw: Draw) -> None:
@@ -267,23 +472,45 @@ def two_at_once(subject: Subject, draw: Draw) -> None:
     tried = "with outer: x * 2; with inner: x + y. Then inner again: x - y"
     facts = dict(tried=tried, look="where the list lives, and what the mode inside passes on.")
     if outer == [mul] and inner == [add]:
-        raise Wrong("OPS-HIDDEN", "the inner counter hides its operations from the outer one",
-                    expected=f"outer: {_text([mul, add])}", got=f"outer: {_text(outer)}", **facts)  # fmt: skip
-    for name, seen, right in (("outer", outer, [mul, add]), ("inner", inner, [add]),
-                              ("inner, used again", again, [add, sub])):  # fmt: skip
+        raise Wrong(
+            "OPS-HIDDEN",
+            "the inner counter hides its operations from the outer one",
+            expected=f"outer: {_text([mul, add])}",
+            got=f"outer: {_text(outer)}",
+            **facts,
+        )
+    for name, seen, right in (
+        ("outer", outer, [mul, add]),
+        ("inner", inner, [add]),
+        ("inner, used again", again, [add, sub]),
+    ):
         if seen != right:
-            raise Wrong("OTHER", "two counters at once differ", expected=f"{name}: {_text(right)}",
-                        got=f"{name}: {_text(seen)}", **facts)  # fmt: skip
+            raise Wrong(
+                "OTHER",
+                "two counters at once differ",
+                expected=f"{name}: {_text(right)}",
+                got=f"{name}: {_text(seen)}",
+                **facts,
+            )
 
 
 SUITES = (
     Suite(
         "count-ops",
-        (chain, each_time, names_for_old_memory, reserved, in_place, every_tensor,
-         bytes_in_memory, backward_and_errors, two_at_once),
+        (
+            chain,
+            each_time,
+            names_for_old_memory,
+            reserved,
+            in_place,
+            every_tensor,
+            bytes_in_memory,
+            backward_and_errors,
+            two_at_once,
+        ),
         proved="what writes numbers is counted, forward and backward, with the bytes of both sides.",
         remember="a view is free; every other operation reads its inputs and writes its results.",
         next_step="count the block of lesson 05 with `fast_attention=False`.",
         loads=(DYNAMO,),  # the first operation under a dispatch mode loads it
     ),
-)  # fmt: skip
+)

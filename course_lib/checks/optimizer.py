@@ -32,14 +32,25 @@ def _answer(subject: Subject, *args, tried: str, **options) -> tuple[Tensor, Ten
     options = dict(lr=0.01, betas=(0.9, 0.999), weight_decay=0.0, eps=1e-8) | options
     out, param = subject.call(*args, **options), args[0]
     if out is None:
-        raise Wrong("NONE", "the answer returned None", tried=tried, expected="(param, m, v)",
-                    got="None", look="the last line: is there a `return`?")  # fmt: skip
+        raise Wrong(
+            "NONE",
+            "the answer returned None",
+            tried=tried,
+            expected="(param, m, v)",
+            got="None",
+            look="the last line: is there a `return`?",
+        )
     if not isinstance(out, (tuple, list)) or len(out) != 3:
         got = f"{len(out)} values" if isinstance(out, (tuple, list)) else type(out).__name__
-        raise Wrong("ADAMW-TRIPLE", "the answer is not three tensors", tried=tried,
-                    expected="(param, m, v)", got=got,
-                    hides="without its state the next update has no memory.",
-                    look="what stands after `return`.")  # fmt: skip
+        raise Wrong(
+            "ADAMW-TRIPLE",
+            "the answer is not three tensors",
+            tried=tried,
+            expected="(param, m, v)",
+            got=got,
+            hides="without its state the next update has no memory.",
+            look="what stands after `return`.",
+        )
     for name, value in zip(NAMES, out, strict=True):
         if isinstance(value, Tensor) and not torch.isfinite(value).all():
             _not_finite(param, args, value, name, tried)
@@ -52,13 +63,22 @@ def _not_finite(param: Tensor, args: tuple, value: Tensor, name: str, tried: str
         tried=tried, expected="finite numbers", got=f"the new {name}: {vector(value.flatten())}"
     )
     if not args[1].any():
-        raise Wrong("ADAMW-NO-EPS", "a silent weight becomes NaN", **facts, fits="0 / 0.",
-                    hides="an embedding row whose token has not come yet would be lost.",
-                    look="what is added to the root.")  # fmt: skip
+        raise Wrong(
+            "ADAMW-NO-EPS",
+            "a silent weight becomes NaN",
+            **facts,
+            fits="0 / 0.",
+            hides="an embedding row whose token has not come yet would be lost.",
+            look="what is added to the root.",
+        )
     if args[4] == 1:
-        raise Wrong("ADAMW-STEP-OFF", "the first update divides by zero", **facts,
-                    fits="beta ** (step - 1): 1 - beta ** 0 is 0.",
-                    look="`step` counts this update: it is 1 in the first.")  # fmt: skip
+        raise Wrong(
+            "ADAMW-STEP-OFF",
+            "the first update divides by zero",
+            **facts,
+            fits="beta ** (step - 1): 1 - beta ** 0 is 0.",
+            look="`step` counts this update: it is 1 in the first.",
+        )
     expect.not_finite(value, tried=tried)
 
 
@@ -66,8 +86,12 @@ def triple(subject: Subject, draw: Draw) -> None:
     """Three tensors of the shape and dtype that came in, which stay as they are."""
     for dtype in (torch.float32, torch.float64):
         shape = (draw.size(2, 3), 4)
-        _answer(subject, *_state(draw, *shape, dtype=dtype), 3,
-                tried=f"tensors of shape {shape}, {str(dtype)[6:]}, update 3")  # fmt: skip
+        _answer(
+            subject,
+            *_state(draw, *shape, dtype=dtype),
+            3,
+            tried=f"tensors of shape {shape}, {str(dtype)[6:]}, update 3",
+        )
 
 
 def moments(subject: Subject, draw: Draw) -> None:
@@ -79,21 +103,37 @@ def moments(subject: Subject, draw: Draw) -> None:
     new_m, new_v = b1 * m + (1 - b1) * grad, b2 * v + (1 - b2) * grad**2
     _permuted(out, _update(param, grad, m, v, step, betas=(b1, b2)), tried)
     for name, got, new, old, seen, (beta, other) in (
-        ("m", out[1], new_m, m, grad, (b1, b2)), ("v", out[2], new_v, v, grad**2, (b2, b1)),
-    ):  # fmt: skip
+        ("m", out[1], new_m, m, grad, (b1, b2)),
+        ("v", out[2], new_v, v, grad**2, (b2, b1)),
+    ):
         also = [
-            Pattern(code="ADAMW-NOT-SQUARED", value=b2 * v + (1 - b2) * part,
-                    finding="v is no mean of squares", fits="a mean of gradients.",
-                    look="what is averaged into v.")
-            for part in (grad, grad.abs()) if name == "v"
+            Pattern(
+                code="ADAMW-NOT-SQUARED",
+                value=b2 * v + (1 - b2) * part,
+                finding="v is no mean of squares",
+                fits="a mean of gradients.",
+                look="what is averaged into v.",
+            )
+            for part in (grad, grad.abs())
+            if name == "v"
         ] + [
-            Pattern(code="ADAMW-SQUARE-OF-MEAN", value=b2 * v + (1 - b2) * new_m**2,
-                    finding="v averages m squared", fits="the square of the mean: gradients that\n"
-                    "change sign would cancel first.", look="which tensor is squared.")
-        ] * (name == "v")  # fmt: skip
-        expect.values(got, new, [*_mean_patterns(name, new, old, seen, beta, other, step), *also],
-                      **CLOSE, tried=tried, finding=f"the new {name} differs",
-                      look=f"the line that makes {name}.")  # fmt: skip
+            Pattern(
+                code="ADAMW-SQUARE-OF-MEAN",
+                value=b2 * v + (1 - b2) * new_m**2,
+                finding="v averages m squared",
+                fits="the square of the mean: gradients that\nchange sign would cancel first.",
+                look="which tensor is squared.",
+            )
+        ] * (name == "v")
+        expect.values(
+            got,
+            new,
+            [*_mean_patterns(name, new, old, seen, beta, other, step), *also],
+            **CLOSE,
+            tried=tried,
+            finding=f"the new {name} differs",
+            look=f"the line that makes {name}.",
+        )
 
 
 def _mean_patterns(
@@ -101,39 +141,74 @@ def _mean_patterns(
 ) -> list[Pattern]:
     """Wrong running means of `seen`."""
     return [
-        Pattern(code="ADAMW-STATE-OLD", value=old, finding=f"the returned {name} is the old one",
-                fits=f"{name} as it came in.", look="what `return` hands back."),
-        Pattern(code="ADAMW-STATE-CORRECTED", value=new / (1 - beta**step),
-                finding=f"the returned {name} is the corrected one",
-                fits=f"{name} / (1 - beta ** step).", look="what `return` hands back.",
-                hides="the next update would correct it once more."),
-        Pattern(code="ADAMW-MIRRORED", value=(1 - beta) * old + beta * seen,
-                finding=f"{name} forgets what it should keep",
-                fits=f"{1 - beta:.2g} of the old {name}, {beta} of the new value.",
-                look="beta is the part of the old mean that stays."),
-        Pattern(code="ADAMW-SUM", value=beta * old + seen, finding=f"{name} is a sum, not a mean",
-                fits=f"{beta} of the old {name} plus all of the new value.",
-                look="the two parts of a mean add up to 1."),
-        Pattern(code="ADAMW-BETAS", value=other * old + (1 - other) * seen,
-                finding=f"{name} uses the other beta", fits=f"beta {other}.",
-                look="betas[0] belongs to m, betas[1] to v."),
-    ]  # fmt: skip
+        Pattern(
+            code="ADAMW-STATE-OLD",
+            value=old,
+            finding=f"the returned {name} is the old one",
+            fits=f"{name} as it came in.",
+            look="what `return` hands back.",
+        ),
+        Pattern(
+            code="ADAMW-STATE-CORRECTED",
+            value=new / (1 - beta**step),
+            finding=f"the returned {name} is the corrected one",
+            fits=f"{name} / (1 - beta ** step).",
+            look="what `return` hands back.",
+            hides="the next update would correct it once more.",
+        ),
+        Pattern(
+            code="ADAMW-MIRRORED",
+            value=(1 - beta) * old + beta * seen,
+            finding=f"{name} forgets what it should keep",
+            fits=f"{1 - beta:.2g} of the old {name}, {beta} of the new value.",
+            look="beta is the part of the old mean that stays.",
+        ),
+        Pattern(
+            code="ADAMW-SUM",
+            value=beta * old + seen,
+            finding=f"{name} is a sum, not a mean",
+            fits=f"{beta} of the old {name} plus all of the new value.",
+            look="the two parts of a mean add up to 1.",
+        ),
+        Pattern(
+            code="ADAMW-BETAS",
+            value=other * old + (1 - other) * seen,
+            finding=f"{name} uses the other beta",
+            fits=f"beta {other}.",
+            look="betas[0] belongs to m, betas[1] to v.",
+        ),
+    ]
 
 
 def _permuted(out: tuple[Tensor, ...], right: tuple[Tensor, ...], tried: str) -> None:
     for order in itertools.permutations(range(3)):
         same = all(torch.allclose(out[i], right[k], rtol=1e-3) for i, k in enumerate(order))
         if same and order != (0, 1, 2):
-            raise Wrong("ADAMW-ORDER", "the three results are in another order", tried=tried,
-                        expected="(param, m, v)",
-                        got=f"({', '.join(NAMES[k] for k in order)})", look="the `return`.")  # fmt: skip
+            raise Wrong(
+                "ADAMW-ORDER",
+                "the three results are in another order",
+                tried=tried,
+                expected="(param, m, v)",
+                got=f"({', '.join(NAMES[k] for k in order)})",
+                look="the `return`.",
+            )
 
 
 def _update(
-    param: Tensor, grad: Tensor, m: Tensor, v: Tensor, step: int, *, lr: float = 0.01,
-    betas: tuple[float, float] = (0.9, 0.999), weight_decay: float = 0.0, eps: float = 1e-8,
-    at: int | None = None, first: Tensor | None = None, second: Tensor | None = None,
-) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    param: Tensor,
+    grad: Tensor,
+    m: Tensor,
+    v: Tensor,
+    step: int,
+    *,
+    lr: float = 0.01,
+    betas: tuple[float, float] = (0.9, 0.999),
+    weight_decay: float = 0.0,
+    eps: float = 1e-8,
+    at: int | None = None,
+    first: Tensor | None = None,
+    second: Tensor | None = None,
+) -> tuple[Tensor, Tensor, Tensor]:
     """The textbook formulas in float64; `at`, `first`, `second` replace step, m and v."""
     p, g, m, v = (t.double() for t in (param, grad, m, v))
     (b1, b2), at = betas, step if at is None else at
@@ -152,34 +227,83 @@ def first_step(subject: Subject, draw: Draw) -> None:
     tried = f"update 1 with m = v = 0 and betas ({b1}, {b2}); gradients {vector(grad)}"
     new = _answer(subject, param, grad, zero, zero, 1, tried=tried)[0]
     moved, sign = (param - new) / lr, grad.sign()
-    facts = dict(tried=tried, expected=f"{vector(sign)} times lr, down the gradient",
-                 got=f"{vector(moved)} times lr")  # fmt: skip
+    facts = dict(
+        tried=tried,
+        expected=f"{vector(sign)} times lr, down the gradient",
+        got=f"{vector(moved)} times lr",
+    )
     if torch.allclose(moved, sign, rtol=1e-3, atol=1e-3):
         return
     one = "one of the two is corrected"
     wrong = "the corrections do not fit their means"
     for code, value, finding, fits, look in (
-        ("ADAMW-NO-CORRECTION", (1 - b1) / math.sqrt(1 - b2) * sign, "the first step is 3.16 times too long",
-         "m / sqrt(v), both still near 0: 0.1 / sqrt(0.001).", "1 - beta ** step, for m and for v."),
+        (
+            "ADAMW-NO-CORRECTION",
+            (1 - b1) / math.sqrt(1 - b2) * sign,
+            "the first step is 3.16 times too long",
+            "m / sqrt(v), both still near 0: 0.1 / sqrt(0.001).",
+            "1 - beta ** step, for m and for v.",
+        ),
         ("ADAMW-ONE-CORRECTION", sign / math.sqrt(1 - b2), one, "m corrected, v not.", "v."),
         ("ADAMW-ONE-CORRECTION", (1 - b1) * sign, one, "v corrected, m not.", "m."),
-        ("ADAMW-WRONG-CORRECTION", math.sqrt(1 - b2) * sign, wrong,
-         "the root of v corrected, not v.", "the order of root and correction."),
-        ("ADAMW-WRONG-CORRECTION", 10 * sign, wrong,
-         "v corrected with betas[0], or both multiplied by 1 - beta ** step.", "1 - beta ** step."),
-        ("ADAMW-STEP-OFF", (1 - b1) / (1 - b1**2) / math.sqrt((1 - b2) / (1 - b2**2)) * sign,
-         "the correction counts one update too many", "beta ** (step + 1).", "`step` is 1 here."),
-        ("ADAMW-UPHILL", -sign, "the weights move up the gradient", "`+` for `-`.", "the last sign."),
-        ("ADAMW-SGD", grad, "the step grows with the gradient", "lr times gradient, as in SGD.",
-         "what m is divided by."),
-        ("ADAMW-SGD", (1 - b1) * grad, "the step grows with the gradient", "lr times m.",
-         "what m is divided by."),
-        ("ADAMW-NO-ROOT", 1 / grad, "large gradients make small steps", "m / v, without a root.",
-         "what m is divided by."),
+        (
+            "ADAMW-WRONG-CORRECTION",
+            math.sqrt(1 - b2) * sign,
+            wrong,
+            "the root of v corrected, not v.",
+            "the order of root and correction.",
+        ),
+        (
+            "ADAMW-WRONG-CORRECTION",
+            10 * sign,
+            wrong,
+            "v corrected with betas[0], or both multiplied by 1 - beta ** step.",
+            "1 - beta ** step.",
+        ),
+        (
+            "ADAMW-STEP-OFF",
+            (1 - b1) / (1 - b1**2) / math.sqrt((1 - b2) / (1 - b2**2)) * sign,
+            "the correction counts one update too many",
+            "beta ** (step + 1).",
+            "`step` is 1 here.",
+        ),
+        (
+            "ADAMW-UPHILL",
+            -sign,
+            "the weights move up the gradient",
+            "`+` for `-`.",
+            "the last sign.",
+        ),
+        (
+            "ADAMW-SGD",
+            grad,
+            "the step grows with the gradient",
+            "lr times gradient, as in SGD.",
+            "what m is divided by.",
+        ),
+        (
+            "ADAMW-SGD",
+            (1 - b1) * grad,
+            "the step grows with the gradient",
+            "lr times m.",
+            "what m is divided by.",
+        ),
+        (
+            "ADAMW-NO-ROOT",
+            1 / grad,
+            "large gradients make small steps",
+            "m / v, without a root.",
+            "what m is divided by.",
+        ),
         ("ADAMW-NO-LR", sign / lr, "the learning rate has no effect", "a step of 1.", "`lr`."),
-        ("ADAMW-OLD-STATE", 0 * sign, "the weights do not move", "a step from the m that came in.",
-         "which m and v the step uses: old or new."),
-    ):  # fmt: skip
+        (
+            "ADAMW-OLD-STATE",
+            0 * sign,
+            "the weights do not move",
+            "a step from the m that came in.",
+            "which m and v the step uses: old or new.",
+        ),
+    ):
         if torch.allclose(moved, value, rtol=1e-2, atol=1e-3):
             preset = {"ADAMW-NO-CORRECTION": "adamw:no-correction", "ADAMW-SGD": "adamw:loud"}
             raise Wrong(code, finding, fits=fits, look=look, preset=preset.get(code, ""), **facts)
@@ -200,27 +324,66 @@ def later_step(subject: Subject, draw: Draw) -> None:
 
     b1, b2 = betas
     expect.values(
-        (param - new) / lr, move(),
-        [Pattern(code="ADAMW-FIXED-STEP", value=move(at=1), finding="the correction does not follow `step`",
-                 fits="1 - beta, whatever the step.", look="the power of beta."),
-         Pattern(code="ADAMW-STEP-OFF", value=move(at=step + 1), fits="beta ** (step + 1).",
-                 finding="the correction counts one update too many", look="`step` counts from 1."),
-         Pattern(code="ADAMW-STEP-OFF", value=move(at=step - 1), fits="beta ** (step - 1).",
-                 finding="the correction counts one update too few", look="`step` counts from 1."),
-         Pattern(code="ADAMW-NO-CORRECTION", value=new_m / (new_v.sqrt() + 1e-8),
-                 finding="the means are not corrected", fits="m / sqrt(v).", preset="adamw:no-correction",
-                 look="1 - beta ** step, for m and for v."),
-         Pattern(code="ADAMW-OLD-STATE", value=move(first=m, second=v), fits="the m and v that came in.",
-                 finding="the step is one gradient late", look="which m and v the step uses."),
-         Pattern(code="ADAMW-NO-MOMENTUM", value=grad / ((new_v / (1 - b2**step)).sqrt() + 1e-8),
-                 finding="the step ignores m", fits="the bare gradient over the root of v.",
-                 look="what stands above the root."),
-         Pattern(code="ADAMW-NO-MEMORY", value=new_m / (1 - b1**step) / grad.abs(),
-                 finding="the step ignores v", fits="m over the size of this one gradient.",
-                 look="what stands under the root.")],
-        rtol=1e-3, atol=1e-3, tried=tried, finding="the step differs, in units of lr",
+        (param - new) / lr,
+        move(),
+        [
+            Pattern(
+                code="ADAMW-FIXED-STEP",
+                value=move(at=1),
+                finding="the correction does not follow `step`",
+                fits="1 - beta, whatever the step.",
+                look="the power of beta.",
+            ),
+            Pattern(
+                code="ADAMW-STEP-OFF",
+                value=move(at=step + 1),
+                fits="beta ** (step + 1).",
+                finding="the correction counts one update too many",
+                look="`step` counts from 1.",
+            ),
+            Pattern(
+                code="ADAMW-STEP-OFF",
+                value=move(at=step - 1),
+                fits="beta ** (step - 1).",
+                finding="the correction counts one update too few",
+                look="`step` counts from 1.",
+            ),
+            Pattern(
+                code="ADAMW-NO-CORRECTION",
+                value=new_m / (new_v.sqrt() + 1e-8),
+                finding="the means are not corrected",
+                fits="m / sqrt(v).",
+                preset="adamw:no-correction",
+                look="1 - beta ** step, for m and for v.",
+            ),
+            Pattern(
+                code="ADAMW-OLD-STATE",
+                value=move(first=m, second=v),
+                fits="the m and v that came in.",
+                finding="the step is one gradient late",
+                look="which m and v the step uses.",
+            ),
+            Pattern(
+                code="ADAMW-NO-MOMENTUM",
+                value=grad / ((new_v / (1 - b2**step)).sqrt() + 1e-8),
+                finding="the step ignores m",
+                fits="the bare gradient over the root of v.",
+                look="what stands above the root.",
+            ),
+            Pattern(
+                code="ADAMW-NO-MEMORY",
+                value=new_m / (1 - b1**step) / grad.abs(),
+                finding="the step ignores v",
+                fits="m over the size of this one gradient.",
+                look="what stands under the root.",
+            ),
+        ],
+        rtol=1e-3,
+        atol=1e-3,
+        tried=tried,
+        finding="the step differs, in units of lr",
         look="m_hat, v_hat, and their quotient.",
-    )  # fmt: skip
+    )
 
 
 def small_gradients(subject: Subject, draw: Draw) -> None:
@@ -234,18 +397,39 @@ def small_gradients(subject: Subject, draw: Draw) -> None:
     new = _answer(subject, param, grad, zero, zero, 1, eps=eps, tried=tried)[0]
     early = math.sqrt(1 - 0.999)
     expect.values(
-        (param - new) / lr, grad / (grad.abs() + eps),
-        [Pattern(code="ADAMW-EPS-INSIDE", value=grad / (grad**2 + eps).sqrt(), fits="sqrt(v_hat + eps).",
-                 finding="eps stands inside the root", look="the brackets of the root.",
-                 hides="inside, 1e-8 acts like 1e-4 outside."),
-         Pattern(code="ADAMW-EPS-EARLY", value=grad / (grad.abs() + eps / early),
-                 fits="sqrt(v) + eps, corrected later.",
-                 finding="eps is added before the correction", look="the order of correction and eps.",
-                 hides="in the first updates eps is then up to 32 times as large."),
-         Pattern(code="ADAMW-EPS-FIXED", value=grad.sign(), fits="an eps near 0.",
-                 finding="the argument eps has no effect", look="the `eps` of the signature.")],
-        rtol=1e-3, atol=1e-3, tried=tried, finding="the step differs, in units of lr", look="`eps`.",
-    )  # fmt: skip
+        (param - new) / lr,
+        grad / (grad.abs() + eps),
+        [
+            Pattern(
+                code="ADAMW-EPS-INSIDE",
+                value=grad / (grad**2 + eps).sqrt(),
+                fits="sqrt(v_hat + eps).",
+                finding="eps stands inside the root",
+                look="the brackets of the root.",
+                hides="inside, 1e-8 acts like 1e-4 outside.",
+            ),
+            Pattern(
+                code="ADAMW-EPS-EARLY",
+                value=grad / (grad.abs() + eps / early),
+                fits="sqrt(v) + eps, corrected later.",
+                finding="eps is added before the correction",
+                look="the order of correction and eps.",
+                hides="in the first updates eps is then up to 32 times as large.",
+            ),
+            Pattern(
+                code="ADAMW-EPS-FIXED",
+                value=grad.sign(),
+                fits="an eps near 0.",
+                finding="the argument eps has no effect",
+                look="the `eps` of the signature.",
+            ),
+        ],
+        rtol=1e-3,
+        atol=1e-3,
+        tried=tried,
+        finding="the step differs, in units of lr",
+        look="`eps`.",
+    )
 
 
 def decay(subject: Subject, draw: Draw) -> None:
@@ -258,21 +442,51 @@ def decay(subject: Subject, draw: Draw) -> None:
         new = _answer(subject, param, grad, zero, zero, 1, lr=lr, weight_decay=wd, tried=tried)[0]
         step = lr * grad.sign()
         expect.values(
-            new, (1 - lr * wd) * param - step,
-            [Pattern(code="ADAMW-NO-DECAY", value=param - step, finding="no weight decays",
-                     fits="a step without decay.", look="`weight_decay`."),
-             Pattern(code="ADAMW-L2", value=param - lr * (grad + wd * param).sign(),
-                     finding="the decay goes through the means", fits="weight_decay * param added to grad.",
-                     hides="v divides it away: a weight with large gradients hardly decays.",
-                     look="the place of the decay: beside the step, not in the gradient."),
-             Pattern(code="ADAMW-DECAY-NO-LR", value=(1 - wd) * param - step, fits="1 - weight_decay.",
-                     finding="the decay does not follow the learning rate", look="the factor of param."),
-             Pattern(code="ADAMW-DECAY-UP", value=(1 + lr * wd) * param - step, finding="the weights grow",
-                     fits="1 + lr * weight_decay.", look="the sign of the decay."),
-             Pattern(code="ADAMW-DECAY-LATE", value=(1 - lr * wd) * (param - step), fits="decay after the step.",
-                     finding="the decay is not of the old weight", look="which param is multiplied.")],
-            **CLOSE, tried=tried, finding="the new weights differ", look="the line that makes param.",
-        )  # fmt: skip
+            new,
+            (1 - lr * wd) * param - step,
+            [
+                Pattern(
+                    code="ADAMW-NO-DECAY",
+                    value=param - step,
+                    finding="no weight decays",
+                    fits="a step without decay.",
+                    look="`weight_decay`.",
+                ),
+                Pattern(
+                    code="ADAMW-L2",
+                    value=param - lr * (grad + wd * param).sign(),
+                    finding="the decay goes through the means",
+                    fits="weight_decay * param added to grad.",
+                    hides="v divides it away: a weight with large gradients hardly decays.",
+                    look="the place of the decay: beside the step, not in the gradient.",
+                ),
+                Pattern(
+                    code="ADAMW-DECAY-NO-LR",
+                    value=(1 - wd) * param - step,
+                    fits="1 - weight_decay.",
+                    finding="the decay does not follow the learning rate",
+                    look="the factor of param.",
+                ),
+                Pattern(
+                    code="ADAMW-DECAY-UP",
+                    value=(1 + lr * wd) * param - step,
+                    finding="the weights grow",
+                    fits="1 + lr * weight_decay.",
+                    look="the sign of the decay.",
+                ),
+                Pattern(
+                    code="ADAMW-DECAY-LATE",
+                    value=(1 - lr * wd) * (param - step),
+                    fits="decay after the step.",
+                    finding="the decay is not of the old weight",
+                    look="which param is multiplied.",
+                ),
+            ],
+            **CLOSE,
+            tried=tried,
+            finding="the new weights differ",
+            look="the line that makes param.",
+        )
 
 
 def as_torch(subject: Subject, draw: Draw) -> None:
@@ -289,9 +503,15 @@ def as_torch(subject: Subject, draw: Draw) -> None:
         theirs.grad = grad
         optimizer.step()
         # float32: each update rounds weights near 1 to 6e-8, a step in the other order to less
-        expect.values(param, theirs.detach(), rtol=1e-5, atol=1e-6, tried=tried,
-                      finding="the weights leave those of torch.optim.AdamW",
-                      look="what changes from one update to the next.")  # fmt: skip
+        expect.values(
+            param,
+            theirs.detach(),
+            rtol=1e-5,
+            atol=1e-6,
+            tried=tried,
+            finding="the weights leave those of torch.optim.AdamW",
+            look="what changes from one update to the next.",
+        )
 
 
 def from_one(subject: Subject, draw: Draw) -> None:
@@ -301,16 +521,29 @@ def from_one(subject: Subject, draw: Draw) -> None:
         tried="step = 0", expected="a ValueError", look="the docstring: `step` counts from 1."
     )
     try:
-        out = subject.call(draw.randn(4), draw.randn(4), zero, zero, 0, lr=0.01, betas=(0.9, 0.95),
-                           weight_decay=0.0)  # fmt: skip
+        out = subject.call(
+            draw.randn(4),
+            draw.randn(4),
+            zero,
+            zero,
+            0,
+            lr=0.01,
+            betas=(0.9, 0.95),
+            weight_decay=0.0,
+        )
     except AnswerError as failure:
         if isinstance(failure.error, ValueError):
             return
         got = f"{type(failure.error).__name__}: {failure.error}"[:76]
     else:
         got = vector(out[0].flatten()) if isinstance(out, tuple) else "a result"
-    raise Wrong("ADAMW-STEP-ZERO", "update 0 is accepted", got=got, **facts,
-                hides="1 - beta ** 0 is 0, and every weight NaN, silently.")  # fmt: skip
+    raise Wrong(
+        "ADAMW-STEP-ZERO",
+        "update 0 is accepted",
+        got=got,
+        **facts,
+        hides="1 - beta ** 0 is 0, and every weight NaN, silently.",
+    )
 
 
 SUITES = (

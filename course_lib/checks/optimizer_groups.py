@@ -16,9 +16,17 @@ V = 37
 
 def _config(draw: Draw, **changes) -> TrainConfig:
     """Settings of which none is a default, neither torch's nor the course's."""
-    settings = dict(model_size="tiny", seq_len=8, batch_size=2, precision="fp32", warmup_steps=0,
-                    lr=1e-3 * draw.size(3, 2, 4), weight_decay=0.1 * draw.size(3, 2, 4),
-                    beta1=0.85, beta2=0.97)  # fmt: skip
+    settings = dict(
+        model_size="tiny",
+        seq_len=8,
+        batch_size=2,
+        precision="fp32",
+        warmup_steps=0,
+        lr=1e-3 * draw.size(3, 2, 4),
+        weight_decay=0.1 * draw.size(3, 2, 4),
+        beta1=0.85,
+        beta2=0.97,
+    )
     return TrainConfig(**(settings | changes))
 
 
@@ -29,9 +37,14 @@ def _trainer(subject: Subject, draw: Draw, config: TrainConfig) -> Module:
     except AnswerError as failure:
         text = str(failure.error)
         if "more than one parameter group" in text or "duplicate parameters" in text:
-            raise Wrong("GROUPS-TWICE", "a parameter is in both groups", got=f"torch: {text}"[:76],
-                        tried="the preset tiny", expected="each parameter in one group, once",
-                        look="the two conditions: which tensor meets both?") from None  # fmt: skip
+            raise Wrong(
+                "GROUPS-TWICE",
+                "a parameter is in both groups",
+                got=f"torch: {text}"[:76],
+                tried="the preset tiny",
+                expected="each parameter in one group, once",
+                look="the two conditions: which tensor meets both?",
+            ) from None
         raise
 
 
@@ -43,14 +56,29 @@ def _groups(trainer: Module) -> list[dict]:
     except AnswerError as failure:
         text = str(failure.error)
         if isinstance(failure.error, AttributeError) and "NoneType" in text:
-            raise Wrong("NONE", "the answer returned None", got="None", **facts,
-                        look="the last line: is there a `return`?") from None  # fmt: skip
+            raise Wrong(
+                "NONE",
+                "the answer returned None",
+                got="None",
+                **facts,
+                look="the last line: is there a `return`?",
+            ) from None
         if isinstance(failure.error, AttributeError) and "param_groups" in text:
-            raise Wrong("TYPE", "the answer returned no optimizer", got=text[:76], **facts,
-                        look="what stands after `return`.") from None  # fmt: skip
+            raise Wrong(
+                "TYPE",
+                "the answer returned no optimizer",
+                got=text[:76],
+                **facts,
+                look="what stands after `return`.",
+            ) from None
         if isinstance(failure.error, KeyError) and "betas" in text:
-            raise Wrong("GROUPS-NOT-ADAMW", "the optimizer has no betas", **facts,
-                        got="groups without betas", look="the class of the optimizer.") from None  # fmt: skip
+            raise Wrong(
+                "GROUPS-NOT-ADAMW",
+                "the optimizer has no betas",
+                **facts,
+                got="groups without betas",
+                look="the class of the optimizer.",
+            ) from None
         raise
 
 
@@ -62,20 +90,35 @@ def every_parameter(subject: Subject, draw: Draw) -> None:
     tried = f"the preset tiny: {len(wanted)} parameters, embedding and head tied"
     strange = [n for n in names if n not in wanted]
     if strange:
-        raise Wrong("GROUPS-COPIES", "the optimizer holds tensors that are not the model's", tried=tried,
-                    expected="the parameters themselves", got=f"{len(strange)} of other origin",
-                    hides="the copies would be trained, the model never.",
-                    look="`clone`, `detach`, `.data`, `.to(...)`, `state_dict()`.")  # fmt: skip
+        raise Wrong(
+            "GROUPS-COPIES",
+            "the optimizer holds tensors that are not the model's",
+            tried=tried,
+            expected="the parameters themselves",
+            got=f"{len(strange)} of other origin",
+            hides="the copies would be trained, the model never.",
+            look="`clone`, `detach`, `.data`, `.to(...)`, `state_dict()`.",
+        )
     if missing := [n for n in wanted if n not in names]:
-        raise Wrong("GROUPS-MISSING", f"{len(missing)} parameters are in no group", tried=tried,
-                    expected="every parameter in one group", got=f"left out: {_some(missing)}",
-                    hides="they would keep their first values, without any error.",
-                    look="what neither condition lets through; a generator is used up once.")  # fmt: skip
+        raise Wrong(
+            "GROUPS-MISSING",
+            f"{len(missing)} parameters are in no group",
+            tried=tried,
+            expected="every parameter in one group",
+            got=f"left out: {_some(missing)}",
+            hides="they would keep their first values, without any error.",
+            look="what neither condition lets through; a generator is used up once.",
+        )
     if twice := sorted({n for n in names if names.count(n) > 1}):
-        raise Wrong("GROUPS-TWICE", "a parameter is listed twice", tried=tried,
-                    expected="each parameter once", got=f"twice: {_some(twice)}",
-                    hides="it would be updated twice in each step.",
-                    look="names of one tensor: `remove_duplicate`, a head added by hand.")  # fmt: skip
+        raise Wrong(
+            "GROUPS-TWICE",
+            "a parameter is listed twice",
+            tried=tried,
+            expected="each parameter once",
+            got=f"twice: {_some(twice)}",
+            hides="it would be updated twice in each step.",
+            look="names of one tensor: `remove_duplicate`, a head added by hand.",
+        )
 
 
 def by_dimensions(subject: Subject, draw: Draw) -> None:
@@ -94,22 +137,40 @@ def by_dimensions(subject: Subject, draw: Draw) -> None:
     tried = f"weight_decay {config.weight_decay:g}; {len(matrices)} matrices, {len(gains)} gains"
     facts = dict(tried=tried, expected="matrices decay, gains do not")
     if not any(decays[n] for n in matrices) and all(decays[n] for n in gains):
-        raise Wrong("GROUPS-SWAPPED", "the decay is on the wrong group", **facts,
-                    got="gains decay, matrices do not", look="the two conditions.")  # fmt: skip
+        raise Wrong(
+            "GROUPS-SWAPPED",
+            "the decay is on the wrong group",
+            **facts,
+            got="gains decay, matrices do not",
+            look="the two conditions.",
+        )
     if not any(decays.values()):
-        raise Wrong("GROUPS-NO-DECAY", "nothing decays", **facts, got="weight_decay 0 everywhere",
-                    look="the number of dimensions of a matrix; the decay of the first group.")  # fmt: skip
+        raise Wrong(
+            "GROUPS-NO-DECAY",
+            "nothing decays",
+            **facts,
+            got="weight_decay 0 everywhere",
+            look="the number of dimensions of a matrix; the decay of the first group.",
+        )
     _gains_stay({n: decays[n] for n in gains}, config, facts)
     if still := [n for n in matrices if not decays[n]]:
-        raise Wrong("GROUPS-MATRIX", f"without decay: {len(still)} of {len(matrices)} matrices", **facts,
-                    got=f"weight_decay 0 for {_some(still)}",
-                    look="`p.dim()`: the contract goes by dimensions, not by name.")  # fmt: skip
+        raise Wrong(
+            "GROUPS-MATRIX",
+            f"without decay: {len(still)} of {len(matrices)} matrices",
+            **facts,
+            got=f"weight_decay 0 for {_some(still)}",
+            look="`p.dim()`: the contract goes by dimensions, not by name.",
+        )
     if len(groups) != 2 or not groups[0]["weight_decay"]:
-        raise Wrong("GROUPS-ORDER", "the groups are not the two of the contract", tried=tried,
-                    expected="two groups, the one that decays first",
-                    got=f"{len(groups)} groups, weight_decay "
-                    f"{', '.join(number(g['weight_decay']) for g in groups[:6])}",
-                    look="the docstring: number and order of the groups.")  # fmt: skip
+        raise Wrong(
+            "GROUPS-ORDER",
+            "the groups are not the two of the contract",
+            tried=tried,
+            expected="two groups, the one that decays first",
+            got=f"{len(groups)} groups, weight_decay "
+            f"{', '.join(number(g['weight_decay']) for g in groups[:6])}",
+            look="the docstring: number and order of the groups.",
+        )
 
 
 def _gains_stay(decays: dict[str, float], config: TrainConfig, facts: dict) -> None:
@@ -118,13 +179,23 @@ def _gains_stay(decays: dict[str, float], config: TrainConfig, facts: dict) -> N
         return
     found = decays[moving[0]]
     if found == 0.01 and config.weight_decay != 0.01:
-        raise Wrong("GROUPS-DEFAULT-DECAY", "gains decay a little", got="weight_decay 0.01 for gains",
-                    fits="torch.optim.AdamW's own default, for a group that names no decay.",
-                    look="the second group's `weight_decay`.", **facts)  # fmt: skip
-    raise Wrong("GROUPS-GAINS", f"{len(moving)} gains decay", **facts,
-                got=f"weight_decay {number(found)} for {_some(moving)}",
-                hides="a gain is pulled toward 0, where it mutes its branch.",
-                look="how a gain is told from a matrix.", preset="adamw:silent")  # fmt: skip
+        raise Wrong(
+            "GROUPS-DEFAULT-DECAY",
+            "gains decay a little",
+            got="weight_decay 0.01 for gains",
+            fits="torch.optim.AdamW's own default, for a group that names no decay.",
+            look="the second group's `weight_decay`.",
+            **facts,
+        )
+    raise Wrong(
+        "GROUPS-GAINS",
+        f"{len(moving)} gains decay",
+        **facts,
+        got=f"weight_decay {number(found)} for {_some(moving)}",
+        hides="a gain is pulled toward 0, where it mutes its branch.",
+        look="how a gain is told from a matrix.",
+        preset="adamw:silent",
+    )
 
 
 def settings(subject: Subject, draw: Draw) -> None:
@@ -134,20 +205,40 @@ def settings(subject: Subject, draw: Draw) -> None:
     betas, found = [config.beta1, config.beta2], list(groups[0]["betas"])
     tried = f"lr {config.lr:g}, weight_decay {config.weight_decay:g}, betas {betas}"
     if groups[0]["weight_decay"] != config.weight_decay:
-        raise Wrong("GROUPS-FIXED-DECAY", "the decay is not that of the config", tried=tried,
-                    expected=number(config.weight_decay), got=number(groups[0]["weight_decay"]),
-                    look="`self.config.weight_decay`.")  # fmt: skip
+        raise Wrong(
+            "GROUPS-FIXED-DECAY",
+            "the decay is not that of the config",
+            tried=tried,
+            expected=number(config.weight_decay),
+            got=number(groups[0]["weight_decay"]),
+            look="`self.config.weight_decay`.",
+        )
     for group in groups:
         if list(group["betas"]) != betas:
-            fits = {(0.9, 0.999): "torch's defaults.", (0.9, 0.95): "the course's defaults.",
-                    tuple(reversed(betas)): "the two exchanged."}  # fmt: skip
-            raise Wrong("GROUPS-BETAS", "the betas are not those of the config", tried=tried,
-                        expected=f"{betas}", got=f"{found}", fits=fits.get(tuple(found), ""),
-                        look="`betas=`.")  # fmt: skip
+            fits = {
+                (0.9, 0.999): "torch's defaults.",
+                (0.9, 0.95): "the course's defaults.",
+                tuple(reversed(betas)): "the two exchanged.",
+            }
+            raise Wrong(
+                "GROUPS-BETAS",
+                "the betas are not those of the config",
+                tried=tried,
+                expected=f"{betas}",
+                got=f"{found}",
+                fits=fits.get(tuple(found), ""),
+                look="`betas=`.",
+            )
         if group["lr"] != config.lr:
-            raise Wrong("GROUPS-LR", "the learning rate is not that of the config", tried=tried,
-                        expected=number(config.lr), got=number(group["lr"]), look="`lr=`.",
-                        hides="the schedule sets it before each step, so nothing else would show.")  # fmt: skip
+            raise Wrong(
+                "GROUPS-LR",
+                "the learning rate is not that of the config",
+                tried=tried,
+                expected=number(config.lr),
+                got=number(group["lr"]),
+                look="`lr=`.",
+                hides="the schedule sets it before each step, so nothing else would show.",
+            )
 
 
 def one_update(subject: Subject, draw: Draw) -> None:
@@ -164,16 +255,26 @@ def one_update(subject: Subject, draw: Draw) -> None:
         # a gradient near eps moves its weight less; the median weight has none so small
         if abs(_size(moved + pull, lr) - 1) < 0.05:
             continue
-        facts = dict(tried=f"{name}, one update with lr {lr:g}, weight_decay {decay:g}",
-                     expected=f"steps of lr beside a decay of {number(lr * decay)} of each weight",
-                     got=f"without that decay, the median step is {number(_size(moved + pull, lr))} lr")  # fmt: skip
+        facts = dict(
+            tried=f"{name}, one update with lr {lr:g}, weight_decay {decay:g}",
+            expected=f"steps of lr beside a decay of {number(lr * decay)} of each weight",
+            got=f"without that decay, the median step is {number(_size(moved + pull, lr))} lr",
+        )
         if abs(_size(moved, lr) - 1) < 0.05:
-            raise Wrong("GROUPS-L2", "the decay goes through the means", **facts,
-                        fits="weight_decay added to the gradient: all steps are lr, decay and all.",
-                        hides="weights with large gradients hardly decay.",
-                        look="the class of the optimizer: Adam or AdamW?")  # fmt: skip
-        raise Wrong("GROUPS-NOT-ADAMW", "the update is not AdamW's", **facts,
-                    look="the class of the optimizer, and its options.")  # fmt: skip
+            raise Wrong(
+                "GROUPS-L2",
+                "the decay goes through the means",
+                **facts,
+                fits="weight_decay added to the gradient: all steps are lr, decay and all.",
+                hides="weights with large gradients hardly decay.",
+                look="the class of the optimizer: Adam or AdamW?",
+            )
+        raise Wrong(
+            "GROUPS-NOT-ADAMW",
+            "the update is not AdamW's",
+            **facts,
+            look="the class of the optimizer, and its options.",
+        )
 
 
 def _size(moved: Tensor, lr: float) -> float:

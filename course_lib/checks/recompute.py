@@ -23,8 +23,14 @@ PRESET = "activations:selective"
 class Task:
     """What is kept, left and spent by part, and the budget; the answer's plan for it."""
 
-    def __init__(self, subject: Subject, kept: Sequence[int], inputs: Sequence[int],
-                 flops: Sequence[int], budget: int):  # fmt: skip
+    def __init__(
+        self,
+        subject: Subject,
+        kept: Sequence[int],
+        inputs: Sequence[int],
+        flops: Sequence[int],
+        budget: int,
+    ):
         self.kept, self.inputs, self.flops, self.budget = kept, inputs, flops, budget
         self.parts = range(len(kept))
         self.tried = f"kept {_short(kept)}, inputs {_short(inputs)}, flops {_short(flops)}, budget {budget:,}"
@@ -40,8 +46,12 @@ class Task:
 
     def fitting(self) -> list[tuple[int, ...]]:
         """Every plan within the budget."""
-        return [some for r in range(len(self.parts) + 1)
-                for some in itertools.combinations(self.parts, r) if self.held(some) <= self.budget]  # fmt: skip
+        return [
+            some
+            for r in range(len(self.parts) + 1)
+            for some in itertools.combinations(self.parts, r)
+            if self.held(some) <= self.budget
+        ]
 
     def greedy(self, *, by_cost: bool) -> list[int]:
         """Part after part until it fits: those that free most first, by themselves or per FLOP."""
@@ -55,22 +65,41 @@ class Task:
 
     def _positions(self, out: Any) -> list[int]:
         if out is None:
-            raise Wrong("NONE", "the answer returned None", tried=self.tried, got="None",
-                        expected="a list of positions", look="the last line: is there a `return`?")  # fmt: skip
+            raise Wrong(
+                "NONE",
+                "the answer returned None",
+                tried=self.tried,
+                got="None",
+                expected="a list of positions",
+                look="the last line: is there a `return`?",
+            )
         is_list = isinstance(out, list) and all(
             isinstance(i, int) and not isinstance(i, bool) for i in out
         )
         if not is_list or sorted(set(out)) != out or not set(out) <= set(self.parts):
-            raise Wrong("PLAN-TYPE", "the plan is not a sorted list of positions", tried=self.tried,
-                        expected=f"a list of different ints from 0 to {len(self.kept) - 1}, sorted",
-                        got=f"{out!r}"[:70], look="positions, not bytes; each at most once.")  # fmt: skip
+            raise Wrong(
+                "PLAN-TYPE",
+                "the plan is not a sorted list of positions",
+                tried=self.tried,
+                expected=f"a list of different ints from 0 to {len(self.kept) - 1}, sorted",
+                got=f"{out!r}"[:70],
+                look="positions, not bytes; each at most once.",
+            )
         return out
 
     def wrong(self, code: str, finding: str, expected: str, fits: str, look: str) -> Wrong:
         """The finding, with what this plan holds and costs."""
         got = f"{self.plan}: {self.held(self.plan):,} bytes, {self.cost(self.plan):,} FLOPs"
-        return Wrong(code, finding, tried=self.tried, expected=expected, got=got, fits=fits,
-                     look=look, preset=PRESET)  # fmt: skip
+        return Wrong(
+            code,
+            finding,
+            tried=self.tried,
+            expected=expected,
+            got=got,
+            fits=fits,
+            look=look,
+            preset=PRESET,
+        )
 
     def expect_best(self) -> None:
         """The plan fits, and none that fits is cheaper."""
@@ -81,37 +110,68 @@ class Task:
         if self.held(plan) <= self.budget and self.cost(plan) == cheap:
             return
         if self.held(rest) <= self.budget and self.cost(rest) == cheap:
-            raise self.wrong("PLAN-INVERTED", "the plan names what to keep", asked,
-                             "the other parts would be the best plan.",
-                             "the docstring: the parts to recompute.")  # fmt: skip
+            raise self.wrong(
+                "PLAN-INVERTED",
+                "the plan names what to keep",
+                asked,
+                "the other parts would be the best plan.",
+                "the docstring: the parts to recompute.",
+            )
         if self.held(plan) > self.budget:
             if self.held(plan) - sum(self.inputs[i] for i in plan) <= self.budget:
-                raise self.wrong("PLAN-INPUTS", "the plan is over the budget", asked,
-                                 "a recomputed part that keeps nothing at all.",
-                                 "where would its recomputation start from?")  # fmt: skip
-            raise self.wrong("PLAN-OVER", "the plan is over the budget", asked, "",
-                             "the sum over all parts: kept, or the input.")  # fmt: skip
+                raise self.wrong(
+                    "PLAN-INPUTS",
+                    "the plan is over the budget",
+                    asked,
+                    "a recomputed part that keeps nothing at all.",
+                    "where would its recomputation start from?",
+                )
+            raise self.wrong(
+                "PLAN-OVER",
+                "the plan is over the budget",
+                asked,
+                "",
+                "the sum over all parts: kept, or the input.",
+            )
         raise self._dear(asked)
 
     def _dear(self, asked: str) -> Wrong:
         plan = self.plan
         if plan == list(self.parts):
-            return self.wrong("PLAN-ALL", "everything is recomputed", asked, "all parts.",
-                              "which parts could stay?")  # fmt: skip
+            return self.wrong(
+                "PLAN-ALL",
+                "everything is recomputed",
+                asked,
+                "all parts.",
+                "which parts could stay?",
+            )
         if plan == self.greedy(by_cost=False):
-            return self.wrong("PLAN-LARGEST", "a cheaper plan fits", asked,
-                              "the part that frees most bytes first, whatever it costs.",
-                              "`flops`: what has to be least?")  # fmt: skip
+            return self.wrong(
+                "PLAN-LARGEST",
+                "a cheaper plan fits",
+                asked,
+                "the part that frees most bytes first, whatever it costs.",
+                "`flops`: what has to be least?",
+            )
         if plan == self.greedy(by_cost=True):
-            return self.wrong("PLAN-RATIO", "a cheaper plan fits", asked,
-                              "the part that frees most bytes per FLOP first, until it fits.",
-                              "the last part taken: is it more than is needed?")  # fmt: skip
+            return self.wrong(
+                "PLAN-RATIO",
+                "a cheaper plan fits",
+                asked,
+                "the part that frees most bytes per FLOP first, until it fits.",
+                "the last part taken: is it more than is needed?",
+            )
         if self.held(plan) == max(map(self.held, self.fitting())):
-            return self.wrong("PLAN-TIGHT", "a cheaper plan fits", asked,
-                              "the plan that fills the budget best.",
-                              "the docstring: which sum has to be least?")  # fmt: skip
-        return self.wrong("PLAN-DEAR", "a cheaper plan fits", asked, "",
-                          "compare FLOPs over all plans that fit.")  # fmt: skip
+            return self.wrong(
+                "PLAN-TIGHT",
+                "a cheaper plan fits",
+                asked,
+                "the plan that fills the budget best.",
+                "the docstring: which sum has to be least?",
+            )
+        return self.wrong(
+            "PLAN-DEAR", "a cheaper plan fits", asked, "", "compare FLOPs over all plans that fit."
+        )
 
 
 def nothing_to_do(subject: Subject, draw: Draw) -> None:
@@ -123,8 +183,13 @@ def nothing_to_do(subject: Subject, draw: Draw) -> None:
             code, fits = ("PLAN-EQUAL", "a plan that must be below the budget.")
             if budget > sum(kept):
                 code, fits = "PLAN-NEEDLESS", "parts that are recomputed always."
-            raise task.wrong(code, "a part is recomputed though all of them fit", "[]: 90 bytes",
-                             fits, "the docstring: at most `budget`.")  # fmt: skip
+            raise task.wrong(
+                code,
+                "a part is recomputed though all of them fit",
+                "[]: 90 bytes",
+                fits,
+                "the docstring: at most `budget`.",
+            )
 
 
 def cheap_before_large(subject: Subject, draw: Draw) -> None:
@@ -159,33 +224,51 @@ def too_little(subject: Subject, draw: Draw) -> None:
     """Less than the inputs alone: ValueError; exactly them: everything."""
     kept, inputs, flops = [40, 30, 20], [4, 5, 6], [7, 5, 3]
     Task(subject, kept, inputs, flops, 15).expect_best()
-    facts = dict(tried=f"inputs {inputs}, budget 14", expected="a ValueError: nothing fits",
-                 look="the end of the docstring.")  # fmt: skip
+    facts = dict(
+        tried=f"inputs {inputs}, budget 14",
+        expected="a ValueError: nothing fits",
+        look="the end of the docstring.",
+    )
     try:
         out = subject.call(kept, inputs, flops, 14)
     except AnswerError as failure:
         if isinstance(failure.error, ValueError):
             return
         got = f"{type(failure.error).__name__}: {failure.error}"[:70]
-        raise Wrong("PLAN-NEVER", "a budget below the inputs fails with another error", got=got,
-                    **facts) from None  # fmt: skip
+        raise Wrong(
+            "PLAN-NEVER", "a budget below the inputs fails with another error", got=got, **facts
+        ) from None
     raise Wrong("PLAN-NEVER", "a budget below the inputs is accepted", got=f"{out!r}"[:60], **facts)
 
 
 def on_a_real_model(subject: Subject, draw: Draw) -> None:
     """The half blocks of a small GPT: what the plan leaves, counted by autograd."""
-    config = GPTConfig(vocab_size=32, max_seq_len=16, num_layers=3, num_heads=2, d_model=16,
-                       d_hidden=44, fast_attention=False)  # fmt: skip
+    config = GPTConfig(
+        vocab_size=32,
+        max_seq_len=16,
+        num_layers=3,
+        num_heads=2,
+        d_model=16,
+        d_hidden=44,
+        fast_attention=False,
+    )
     kept, inputs, flops = half_blocks(config, 2, 16)
     budget = (sum(kept) * 2 + sum(inputs)) // 3
     task = Task(subject, kept, inputs, flops, budget)
     task.expect_best()
     model, tokens = GPT(config), torch.zeros(2, 16, dtype=torch.long)
-    before, after = (saved_bytes(lambda p=p: loss_by_plan(model, tokens, tokens.clone(), p))
-                     for p in ((), task.plan))  # fmt: skip
+    before, after = (
+        saved_bytes(lambda p=p: loss_by_plan(model, tokens, tokens.clone(), p))
+        for p in ((), task.plan)
+    )
     if sum(kept) - (before - after) > budget:
-        raise task.wrong("PLAN-OVER", "the model keeps more than the budget", f"at most {budget:,} bytes",
-                         "", "the sum over all parts.")  # fmt: skip
+        raise task.wrong(
+            "PLAN-OVER",
+            "the model keeps more than the budget",
+            f"at most {budget:,} bytes",
+            "",
+            "the sum over all parts.",
+        )
 
 
 def _short(numbers: Sequence[int]) -> str:
@@ -199,11 +282,18 @@ def _short(numbers: Sequence[int]) -> str:
 SUITES = (
     Suite(
         "checkpoint-policy",
-        (nothing_to_do, cheap_before_large, inputs_stay, just_enough, any_sizes, too_little,
-         on_a_real_model),
+        (
+            nothing_to_do,
+            cheap_before_large,
+            inputs_stay,
+            just_enough,
+            any_sizes,
+            too_little,
+            on_a_real_model,
+        ),
         proved="within the budget at the least FLOPs, against all subsets and on a real model.",
         remember="recomputing everything costs one more forward pass: 4/3 of the FLOPs of a step.",
         next_step="which half of a block does your plan prefer, with explicit and fused attention?",
         loads=(DYNAMO,),
     ),
-)  # fmt: skip
+)

@@ -50,10 +50,15 @@ def _right(done: Done, value: int) -> bool:
 def _refuse_whole(done: Done, whole: Tensor, rank: int, tried: str) -> None:
     finding = "every rank returns the whole tensor"
     what = "the whole sum" if torch.equal(done.value, whole) else "a tensor as long as `x`"
-    raise Wrong("RING-WHOLE", finding, tried=tried, expected=f"rank {rank}: {ROWS} numbers, its chunk",
-                got=f"rank {rank}: {what}, {vector(done.value)}",
-                hides="a chunk on each rank is the point: lesson 20 keeps no more than that.",
-                look="the shape that the docstring promises.")  # fmt: skip
+    raise Wrong(
+        "RING-WHOLE",
+        finding,
+        tried=tried,
+        expected=f"rank {rank}: {ROWS} numbers, its chunk",
+        got=f"rank {rank}: {what}, {vector(done.value)}",
+        hides="a chunk on each rank is the point: lesson 20 keeps no more than that.",
+        look="the shape that the docstring promises.",
+    )
 
 
 def _read(value: Tensor, marks: list[int]) -> tuple[int, tuple[int, ...]] | None:
@@ -70,8 +75,13 @@ def _ways(done: Sequence[Done], marks: list[int]) -> Iterator[tuple]:
     R, read = len(marks), [_read(d.value, marks) for d in done]
     rank = next(r for r, d in enumerate(done) if not _right(d, marks[r] * 111))
     if _right(done[rank], marks[rank] * 37):
-        yield ("RING-MEAN", "a mean in place of a sum", f"the sum divided by {R}.",
-               "what the docstring promises: the sum.", "")  # fmt: skip
+        yield (
+            "RING-MEAN",
+            "a mean in place of a sum",
+            f"the sum divided by {R}.",
+            "what the docstring promises: the sum.",
+            "",
+        )
     if read[rank] is None:
         return
     chunk, counts = read[rank]
@@ -80,31 +90,54 @@ def _ways(done: Sequence[Done], marks: list[int]) -> Iterator[tuple]:
     if not any(d.seen for d in done):
         yield ("RING-ALONE", "nothing is exchanged", "a rank's own part.", "`pass_on`.", "")
     if len(missing) == R - 1:
-        yield ("RING-OVERWRITES", here + "has one part in it", "a part that replaces the sum.",
-               "what is done with what arrives: added, or put in place of the rest.",
-               "ring:overwrites")  # fmt: skip
+        yield (
+            "RING-OVERWRITES",
+            here + "has one part in it",
+            "a part that replaces the sum.",
+            "what is done with what arrives: added, or put in place of the rest.",
+            "ring:overwrites",
+        )
     if missing:
-        yield ("RING-STEPS", here + f"lacks {len(missing)} of {R} parts",
-               f"steps made by rank {rank}: {len(done[rank].sends)}.",
-               "how many steps a sum needs to come by every rank.", "ring:steps")  # fmt: skip
+        yield (
+            "RING-STEPS",
+            here + f"lacks {len(missing)} of {R} parts",
+            f"steps made by rank {rank}: {len(done[rank].sends)}.",
+            "how many steps a sum needs to come by every rank.",
+            "ring:steps",
+        )
     if 2 in counts:
-        yield ("RING-TWICE", here + "has a part in it twice", "a step too many, or a part that is "
-               "added where the sum starts, and again.", "the first and the last turn of the loop.",
-               "")  # fmt: skip
+        yield (
+            "RING-TWICE",
+            here + "has a part in it twice",
+            "a step too many, or a part that is added where the sum starts, and again.",
+            "the first and the last turn of the loop.",
+            "",
+        )
     if counts == (1,) * R:
-        yield ("RING-CHUNK", f"rank {rank} ends with chunk {chunk}, not with its own", "a start "
-               "with another chunk: a sum ends one rank before the one on which it starts.",
-               "which chunk a rank passes on first.", "ring:chunk")  # fmt: skip
+        yield (
+            "RING-CHUNK",
+            f"rank {rank} ends with chunk {chunk}, not with its own",
+            "a start with another chunk: a sum ends one rank before the one on which it starts.",
+            "which chunk a rank passes on first.",
+            "ring:chunk",
+        )
 
 
 def _named(done: Sequence[Done], marks: list[int], tried: str) -> Wrong:
     rank = next(r for r, d in enumerate(done) if not _right(d, marks[r] * 111))
-    facts = dict(tried=tried, expected=f"rank {rank}: {vector([marks[rank] * 111.0] * ROWS)}",
-                 got=f"rank {rank}: {vector(done[rank].value)}")  # fmt: skip
+    facts = dict(
+        tried=tried,
+        expected=f"rank {rank}: {vector([marks[rank] * 111.0] * ROWS)}",
+        got=f"rank {rank}: {vector(done[rank].value)}",
+    )
     for code, finding, fits, look, preset in _ways(done, marks):
         return Wrong(code, finding, fits=fits, look=look, preset=preset, **facts)
-    return Wrong("OTHER", f"the sum on rank {rank} is another one", **facts,
-                 look="one chunk at a time: where its sum starts, where it ends.")  # fmt: skip
+    return Wrong(
+        "OTHER",
+        f"the sum on rank {rank} is another one",
+        **facts,
+        look="one chunk at a time: where its sum starts, where it ends.",
+    )
 
 
 def cost(subject: Subject, draw: Draw) -> None:
@@ -117,19 +150,26 @@ def cost(subject: Subject, draw: Draw) -> None:
     _all_close(done, inputs, tried)
     ring.keeps_the_result_alone(done, 4 * n, tried)
     if (most := max(d.peak for d in done)) > 3 * 4 * n:
-        raise Wrong("RING-HOLDS", "too much memory beside the input", tried=tried,
-                    expected=f"at most 3 chunks of {4 * n} bytes at a time", got=f"{most} bytes",
-                    fits="a copy of the whole tensor.",
-                    hides="what is summed here is as large as the model.",
-                    look="`clone`, and lists that grow.")  # fmt: skip
+        raise Wrong(
+            "RING-HOLDS",
+            "too much memory beside the input",
+            tried=tried,
+            expected=f"at most 3 chunks of {4 * n} bytes at a time",
+            got=f"{most} bytes",
+            fits="a copy of the whole tensor.",
+            hides="what is summed here is as large as the model.",
+            look="`clone`, and lists that grow.",
+        )
 
 
 def numbers(subject: Subject, draw: Draw) -> None:
     """Two ranks: rows of several numbers, int64, bfloat16."""
     n = draw.size(3, 4, 5)
-    cases = [[draw.randn(2 * n, 3) for _ in range(2)],
-             [draw.randint(0, 2**60, (2 * n,)) for _ in range(2)],
-             [draw.randn(2 * n, dtype=torch.bfloat16) for _ in range(2)]]  # fmt: skip
+    cases = [
+        [draw.randn(2 * n, 3) for _ in range(2)],
+        [draw.randint(0, 2**60, (2 * n,)) for _ in range(2)],
+        [draw.randn(2 * n, dtype=torch.bfloat16) for _ in range(2)],
+    ]
     found = ring.on_ranks(subject, list(zip(*cases, strict=True)))
     for inputs, done in zip(cases, found, strict=True):
         x = inputs[0]
@@ -145,9 +185,14 @@ def _all_close(done: Sequence[Done], inputs: Sequence[Tensor], tried: str) -> No
         parts = [x.chunk(len(done))[rank] for x in inputs]
         expect.tensor(d.value, shape=parts[0].shape, dtype=parts[0].dtype, tried=tried)
         if not ring.close(d.value, parts):
-            raise Wrong("OTHER", f"rank {rank} has other sums", tried=tried,
-                        expected=vector(sum(parts).flatten(), 3), got=vector(d.value.flatten(), 3),
-                        look="the dtype of the sums, and the rows of a chunk.")  # fmt: skip
+            raise Wrong(
+                "OTHER",
+                f"rank {rank} has other sums",
+                tried=tried,
+                expected=vector(sum(parts).flatten(), 3),
+                got=vector(d.value.flatten(), 3),
+                look="the dtype of the sums, and the rows of a chunk.",
+            )
 
 
 def groups(subject: Subject, draw: Draw) -> None:
@@ -164,8 +209,14 @@ def alone(subject: Subject, draw: Draw) -> None:
     x = draw.randn(4)
     (done,) = ring.on_ranks(subject, [[x]])
     expect.tensor(done[0].value, shape=(4,), dtype=torch.float32, tried="one rank, 4 numbers")
-    expect.values(done[0].value, x, rtol=0, atol=0, tried="one rank, 4 numbers",
-                  look="what the loop does when there is nobody to send to.")  # fmt: skip
+    expect.values(
+        done[0].value,
+        x,
+        rtol=0,
+        atol=0,
+        tried="one rank, 4 numbers",
+        look="what the loop does when there is nobody to send to.",
+    )
     ring.refuse_changed(done, "one rank, 4 numbers")
 
 
@@ -173,10 +224,15 @@ def refusal(subject: Subject, draw: Draw) -> None:
     """Rows that the ranks do not divide are refused on every rank, before anything is sent."""
 
     def wrong(got: str) -> Wrong:
-        return Wrong("RING-DIVIDES", "rows that do not divide are not refused", got=got,
-                     tried="2 ranks, x of 3 rows", expected="ValueError on both",
-                     hides="chunks of different length, of which rows get lost.",
-                     look="`in_chunks`, which refuses for you.")  # fmt: skip
+        return Wrong(
+            "RING-DIVIDES",
+            "rows that do not divide are not refused",
+            got=got,
+            tried="2 ranks, x of 3 rows",
+            expected="ValueError on both",
+            hides="chunks of different length, of which rows get lost.",
+            look="`in_chunks`, which refuses for you.",
+        )
 
     ring.refuses(subject, [torch.ones(3)] * 2, wrong)
 

@@ -29,9 +29,19 @@ class Wrong(Exception):
     `preset` names a state of the lesson's figure that shows this very case, as "figure:preset".
     """
 
-    def __init__(self, code: str, finding: str, *, tried: str = "", expected: str = "",
-                 got: str = "", fits: str = "", hides: str = "", look: str = "",
-                 preset: str = ""):  # fmt: skip
+    def __init__(
+        self,
+        code: str,
+        finding: str,
+        *,
+        tried: str = "",
+        expected: str = "",
+        got: str = "",
+        fits: str = "",
+        hides: str = "",
+        look: str = "",
+        preset: str = "",
+    ):
         super().__init__(f"{finding} [{code}]")
         self.code, self.finding, self.preset = code, finding, preset
         texts = dict(zip(LABELS, (tried, expected, got, fits, hides, look), strict=False))

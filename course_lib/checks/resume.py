@@ -36,8 +36,23 @@ OPTIMIZER = "no error is raised, and the first loss after the resume is still ri
 
 def config_of(out: str, **changes) -> TrainConfig:
     """Settings of a run as small as the presets allow."""
-    return TrainConfig(**(dict(model_size="tiny", seq_len=8, batch_size=2, max_steps=12, keep=1, lr=3e-3,
-                               warmup_steps=4, precision="fp32", device="cpu", out=out) | changes))  # fmt: skip
+    return TrainConfig(
+        **(
+            dict(
+                model_size="tiny",
+                seq_len=8,
+                batch_size=2,
+                max_steps=12,
+                keep=1,
+                lr=3e-3,
+                warmup_steps=4,
+                precision="fp32",
+                device="cpu",
+                out=out,
+            )
+            | changes
+        )
+    )
 
 
 def folder() -> str:
@@ -60,20 +75,26 @@ def known_state(draw: Draw, tokens: Tensor) -> dict:
     model = {n: 0.1 * draw.randn(*w.shape) for n, w in like.plain_model.state_dict().items()}
     model["head.weight"] = model["embedding.weight"]  # one matrix under two names
     return {
-        "step": draw.size(5, 6, 7), "tokens_seen": draw.size(1234, 2345), "model": model,
+        "step": draw.size(5, 6, 7),
+        "tokens_seen": draw.size(1234, 2345),
+        "model": model,
         "optimizer": like.optimizer.state_dict(),
         "scaler": like.scaler.state_dict() | {"scale": 1024.0, "_growth_tracker": 7},
         "loader": like.loader.state_dict() | {"next_window": draw.size(22, 34)},
-        "ranks": [random_states(5)], "config": {"model_size": "tiny"},
-    }  # fmt: skip
+        "ranks": [random_states(5)],
+        "config": {"model_size": "tiny"},
+    }
 
 
 def random_states(seed: int) -> dict:
     """The random states that a seed leads to, as `random_states` writes them."""
     name, keys, *rest = np.random.RandomState(seed).get_state()
     version, numbers, spare = random.Random(seed).getstate()
-    return {"python": [version, list(numbers), spare], "numpy": [name, keys.tolist(), *rest],
-            "torch": torch.Generator().manual_seed(seed).get_state()}  # fmt: skip
+    return {
+        "python": [version, list(numbers), spare],
+        "numpy": [name, keys.tolist(), *rest],
+        "torch": torch.Generator().manual_seed(seed).get_state(),
+    }
 
 
 @contextlib.contextmanager
@@ -142,9 +163,16 @@ def shown(part: str, value: Any) -> str:
 def _compare(got: dict, known: dict, tried: str) -> None:
     for part, (code, finding, hides) in PARTS.items():
         if not same(got[part], known[part]):
-            raise Wrong(f"SAVE-{code}", f"in the file {finding} is not the trainer's",
-                        tried=tried, expected=shown(part, known[part]), got=shown(part, got[part]),
-                        hides=hides, look=f'what stands behind "{part}".', preset=PRESETS.get(part, ""))  # fmt: skip
+            raise Wrong(
+                f"SAVE-{code}",
+                f"in the file {finding} is not the trainer's",
+                tried=tried,
+                expected=shown(part, known[part]),
+                got=shown(part, got[part]),
+                hides=hides,
+                look=f'what stands behind "{part}".',
+                preset=PRESETS.get(part, ""),
+            )
 
 
 def _saved(trainer: Module, out: str, step: int, tried: str) -> dict:
@@ -161,37 +189,65 @@ def _saved(trainer: Module, out: str, step: int, tried: str) -> dict:
     except AnswerError as failure:
         raise _unreadable(text_of(failure), tried) or failure from None
     if state is None:
-        raise Wrong("SAVE-NOWHERE", "no checkpoint can be read back", tried=tried, got="nothing there",
-                    expected="a checkpoint that `read_checkpoint()` finds",
-                    fits="a state that is put together and not handed on, or written past the trainer.",
-                    look="`self.write_checkpoint`.")  # fmt: skip
+        raise Wrong(
+            "SAVE-NOWHERE",
+            "no checkpoint can be read back",
+            tried=tried,
+            got="nothing there",
+            expected="a checkpoint that `read_checkpoint()` finds",
+            fits="a state that is put together and not handed on, or written past the trainer.",
+            look="`self.write_checkpoint`.",
+        )
     if path is None:
-        raise Wrong("NONE", "the answer returned None", tried=tried, expected="the path of the file",
-                    got="None", look="the last line: is there a `return`?")  # fmt: skip
+        raise Wrong(
+            "NONE",
+            "the answer returned None",
+            tried=tried,
+            expected="the path of the file",
+            got="None",
+            look="the last line: is there a `return`?",
+        )
     return state
 
 
 def _unreadable(text: str, tried: str) -> Wrong | None:
     if "not a checkpoint of tensors" in text:
-        return Wrong("SAVE-PICKLE", "the file holds an object, not its state", tried=tried,
-                     expected="tensors, numbers, text, and lists or dicts of them", got=text[:150],
-                     hides="an object can only be read by running code that the file names.",
-                     look="a part that lacks `.state_dict()`, or `dataclasses.asdict`.")  # fmt: skip
+        return Wrong(
+            "SAVE-PICKLE",
+            "the file holds an object, not its state",
+            tried=tried,
+            expected="tensors, numbers, text, and lists or dicts of them",
+            got=text[:150],
+            hides="an object can only be read by running code that the file names.",
+            look="a part that lacks `.state_dict()`, or `dataclasses.asdict`.",
+        )
     if any(word in text for word in ("OSError", "FileNotFound", "Permission", "does not exist")):
-        return Wrong("SAVE-NOWHERE", "the file is written past the trainer", tried=tried, got=text[:150],
-                     expected="the state handed to `self.write_checkpoint`",
-                     hides="a kill in the middle of `torch.save` leaves half a file under the right name.",
-                     look="`torch.save`, `open`, and the folder they are given.")  # fmt: skip
+        return Wrong(
+            "SAVE-NOWHERE",
+            "the file is written past the trainer",
+            tried=tried,
+            got=text[:150],
+            expected="the state handed to `self.write_checkpoint`",
+            hides="a kill in the middle of `torch.save` leaves half a file under the right name.",
+            look="`torch.save`, `open`, and the folder they are given.",
+        )
     lacks = text.partition("lacks ")[2].partition(":")[0].split(", ")
     if text.startswith("KeyError") and "step" in text:  # the name of the file is made of it
         lacks = ["step"]
-    for part, (code, finding, hides) in ({"optimizer": ("OPTIMIZER", "the optimizer's state", OPTIMIZER)}
-                                         | PARTS).items():  # fmt: skip
+    for part, (code, finding, hides) in (
+        {"optimizer": ("OPTIMIZER", "the optimizer's state", OPTIMIZER)} | PARTS
+    ).items():
         if part in lacks:
-            return Wrong(f"SAVE-NO-{code}", f"a part is missing: {finding}", tried=tried, hides=hides,
-                         expected=f'a part "{part}"', got=f"a file without: {', '.join(lacks)}",
-                         look="the list of parts in the docstring, and how each is spelled.",
-                         preset=PRESETS.get(part, ""))  # fmt: skip
+            return Wrong(
+                f"SAVE-NO-{code}",
+                f"a part is missing: {finding}",
+                tried=tried,
+                hides=hides,
+                expected=f'a part "{part}"',
+                got=f"a file without: {', '.join(lacks)}",
+                look="the list of parts in the docstring, and how each is spelled.",
+                preset=PRESETS.get(part, ""),
+            )
     return None
 
 
@@ -216,10 +272,15 @@ def holds_values(subject: Subject, draw: Draw) -> None:
     _compare(got, known, tried)
     config = got.get("config")
     if not isinstance(config, dict) or config.get("lr") != 3e-3:
-        raise Wrong("SAVE-NO-CONFIG", "the settings are not in the file", tried=tried,
-                    expected='"config": a dict with model_size, lr and the others',
-                    got=f"{config!r}"[:70], hides="nobody can tell later what made these weights.",
-                    look="`dataclasses.asdict`.")  # fmt: skip
+        raise Wrong(
+            "SAVE-NO-CONFIG",
+            "the settings are not in the file",
+            tried=tried,
+            expected='"config": a dict with model_size, lr and the others',
+            got=f"{config!r}"[:70],
+            hides="nobody can tell later what made these weights.",
+            look="`dataclasses.asdict`.",
+        )
 
 
 def run(subject: Subject, tokens: Tensor, first: int) -> tuple[list[float], str]:
@@ -241,21 +302,37 @@ def resumes(subject: Subject, draw: Draw) -> None:
         tried=f"{first} steps, save, a new trainer, load, 3 steps", expected=exact(expected)
     )
     if after != expected:
-        raise Wrong("SAVE-DISTURBS", "saving changes the run that goes on", got=exact(after),
-                    look="everything that `save_checkpoint` assigns or calls.",
-                    **(facts | {"tried": f"{first} steps, save, 3 steps"}))  # fmt: skip
+        raise Wrong(
+            "SAVE-DISTURBS",
+            "saving changes the run that goes on",
+            got=exact(after),
+            look="everything that `save_checkpoint` assigns or calls.",
+            **(facts | {"tried": f"{first} steps, save, 3 steps"}),
+        )
     fresh = subject.module(config_of(folder()), tokens, vocab_size=V)
     try:
         with own_random():
             fresh.method("load_checkpoint", path)
         got = losses(fresh, 3)
     except AnswerError as failure:
-        raise Wrong("SAVE-OPTIMIZER", "the optimizer refuses its part", got=text_of(failure)[:150],
-                    look='what stands behind "optimizer".', **facts) from None  # fmt: skip
+        raise Wrong(
+            "SAVE-OPTIMIZER",
+            "the optimizer refuses its part",
+            got=text_of(failure)[:150],
+            look='what stands behind "optimizer".',
+            **facts,
+        ) from None
     if got != expected:
-        raise Wrong("SAVE-OPTIMIZER", "the losses after a resume differ", got=exact(got),
-                    fits="an optimizer that came back without its moments.", hides=OPTIMIZER,
-                    look='what stands behind "optimizer".', preset="resume:no-optimizer", **facts)  # fmt: skip
+        raise Wrong(
+            "SAVE-OPTIMIZER",
+            "the losses after a resume differ",
+            got=exact(got),
+            fits="an optimizer that came back without its moments.",
+            hides=OPTIMIZER,
+            look='what stands behind "optimizer".',
+            preset="resume:no-optimizer",
+            **facts,
+        )
 
 
 def exact(losses: list[float]) -> str:

@@ -47,11 +47,21 @@ def nothing_there(subject: Subject, draw: Draw) -> None:
     try:
         out = trainer.method("load_checkpoint")
     except AnswerError as failure:
-        raise Wrong("LOAD-EMPTY", "a run without a checkpoint cannot begin", got=text_of(failure)[:150],
-                    look="what `read_checkpoint` returns when there is none.", **facts) from None  # fmt: skip
+        raise Wrong(
+            "LOAD-EMPTY",
+            "a run without a checkpoint cannot begin",
+            got=text_of(failure)[:150],
+            look="what `read_checkpoint` returns when there is none.",
+            **facts,
+        ) from None
     if out != 0 or isinstance(out, bool):
-        raise Wrong("LOAD-EMPTY", "a run without a checkpoint has another step", got=f"{out!r}"[:60],
-                    look="the `return` for the case that nothing is there.", **facts)  # fmt: skip
+        raise Wrong(
+            "LOAD-EMPTY",
+            "a run without a checkpoint has another step",
+            got=f"{out!r}"[:60],
+            look="the `return` for the case that nothing is there.",
+            **facts,
+        )
 
 
 def parts_return(subject: Subject, draw: Draw) -> None:
@@ -65,25 +75,48 @@ def parts_return(subject: Subject, draw: Draw) -> None:
         out = _loaded(trainer, path, tried, known)
         after = _held(trainer)
     if out == 0 and all(same(before[part], after[part]) for part in PARTS):
-        raise Wrong("LOAD-PATH", "the file at the given path is not loaded", tried=tried, got="0, and a "
-                    "fresh trainer", expected=f"{known['step']}, and its state in the trainer",
-                    fits="the newest of this run's own folder, which is empty.",
-                    look="what `read_checkpoint` is given, and the condition after it.")  # fmt: skip
+        raise Wrong(
+            "LOAD-PATH",
+            "the file at the given path is not loaded",
+            tried=tried,
+            got="0, and a fresh trainer",
+            expected=f"{known['step']}, and its state in the trainer",
+            fits="the newest of this run's own folder, which is empty.",
+            look="what `read_checkpoint` is given, and the condition after it.",
+        )
     for part, (code, finding, hides) in PARTS.items():
         if same(after[part], known[part]):
             continue
         untouched = same(after[part], before[part])
-        raise Wrong(f"LOAD-NO-{code}", f"{finding} did not return", tried=tried, hides=hides,
-                    expected=shown(part, known[part]), got=shown(part, after[part]),
-                    fits="what a trainer has that was never loaded." if untouched else "",
-                    look=f'what is done with state["{part}"].',
-                    preset=PRESETS.get(part, ""))  # fmt: skip
+        raise Wrong(
+            f"LOAD-NO-{code}",
+            f"{finding} did not return",
+            tried=tried,
+            hides=hides,
+            expected=shown(part, known[part]),
+            got=shown(part, after[part]),
+            fits="what a trainer has that was never loaded." if untouched else "",
+            look=f'what is done with state["{part}"].',
+            preset=PRESETS.get(part, ""),
+        )
     if out is None:
-        raise Wrong("NONE", "the answer returned None", tried=tried, expected=f"{known['step']}",
-                    got="None", look="the last line: is there a `return`?")  # fmt: skip
+        raise Wrong(
+            "NONE",
+            "the answer returned None",
+            tried=tried,
+            expected=f"{known['step']}",
+            got="None",
+            look="the last line: is there a `return`?",
+        )
     if isinstance(out, bool) or out != known["step"]:
-        raise Wrong("LOAD-RETURN", "the step that is returned differs", tried=tried, got=f"{out!r}"[:60],
-                    expected=f"{known['step']}, an int", look="the last `return`.")  # fmt: skip
+        raise Wrong(
+            "LOAD-RETURN",
+            "the step that is returned differs",
+            tried=tried,
+            got=f"{out!r}"[:60],
+            expected=f"{known['step']}, an int",
+            look="the last `return`.",
+        )
 
 
 def _loaded(trainer: Module, path: str, tried: str, known: dict):
@@ -91,9 +124,14 @@ def _loaded(trainer: Module, path: str, tried: str, known: dict):
     try:
         return trainer.method("load_checkpoint", path)
     except AnswerError as failure:
-        raise Wrong("LOAD-ERROR", "a good file is refused", tried=tried, got=text_of(failure)[:150],
-                    expected=f"{known['step']}, the step", look="the part that the message names."
-                    ) from None  # fmt: skip
+        raise Wrong(
+            "LOAD-ERROR",
+            "a good file is refused",
+            tried=tried,
+            got=text_of(failure)[:150],
+            expected=f"{known['step']}, the step",
+            look="the part that the message names.",
+        ) from None
 
 
 def resumes(subject: Subject, draw: Draw) -> None:
@@ -110,12 +148,24 @@ def resumes(subject: Subject, draw: Draw) -> None:
         tried=f"{first} steps, save, a new trainer, load, 3 steps", expected=exact(expected)
     )
     if got[0] != expected[0]:
-        raise Wrong("LOAD-FIRST-LOSS", "the first loss after a resume differs already", got=exact(got),
-                    hides="the first loss depends on the weights and the batch alone.",
-                    look="what happens to the weights after they were restored.", **facts)  # fmt: skip
-    raise Wrong("LOAD-NO-OPTIMIZER", "the optimizer's state did not return", got=exact(got),
-                fits="the same first loss, then others: moments that begin at 0.", hides=OPTIMIZER,
-                look='what is done with state["optimizer"].', preset="resume:no-optimizer", **facts)  # fmt: skip
+        raise Wrong(
+            "LOAD-FIRST-LOSS",
+            "the first loss after a resume differs already",
+            got=exact(got),
+            hides="the first loss depends on the weights and the batch alone.",
+            look="what happens to the weights after they were restored.",
+            **facts,
+        )
+    raise Wrong(
+        "LOAD-NO-OPTIMIZER",
+        "the optimizer's state did not return",
+        got=exact(got),
+        fits="the same first loss, then others: moments that begin at 0.",
+        hides=OPTIMIZER,
+        look='what is done with state["optimizer"].',
+        preset="resume:no-optimizer",
+        **facts,
+    )
 
 
 def unwraps(subject: Subject, draw: Draw) -> None:
@@ -128,19 +178,29 @@ def unwraps(subject: Subject, draw: Draw) -> None:
             written(subject, tokens, known | {"model": wrapped}),
             _fresh(subject, tokens),
         )
-        facts = dict(tried=f"weights called {prefix}norm.weight and so on",
-                     expected=f"norm.weight {vector(known['model']['norm.weight'], 3)} in the trainer",
-                     look="`plain_names`, and what it is given.")  # fmt: skip
+        facts = dict(
+            tried=f"weights called {prefix}norm.weight and so on",
+            expected=f"norm.weight {vector(known['model']['norm.weight'], 3)} in the trainer",
+            look="`plain_names`, and what it is given.",
+        )
         try:
             with own_random():
                 trainer.method("load_checkpoint", path)
             gain = trainer.method("weights")["norm.weight"]
         except AnswerError as failure:
-            raise Wrong("LOAD-WRAPPED", "names of a wrapped model are refused",
-                        got=text_of(failure)[:150], **facts) from None  # fmt: skip
+            raise Wrong(
+                "LOAD-WRAPPED",
+                "names of a wrapped model are refused",
+                got=text_of(failure)[:150],
+                **facts,
+            ) from None
         if not same(gain, known["model"]["norm.weight"]):
-            raise Wrong("LOAD-WRAPPED", "weights of a wrapped model are passed over without a word",
-                        got=f"norm.weight {vector(gain, 3)}", **facts)  # fmt: skip
+            raise Wrong(
+                "LOAD-WRAPPED",
+                "weights of a wrapped model are passed over without a word",
+                got=f"norm.weight {vector(gain, 3)}",
+                **facts,
+            )
 
 
 def refuses_whole(subject: Subject, draw: Draw) -> None:
@@ -151,9 +211,11 @@ def refuses_whole(subject: Subject, draw: Draw) -> None:
     half["norm.weight"] = half["norm.weight"][:64]
     del short["blocks.3.mlp.down_proj.weight"]
     moved = known["loader"] | {"num_tokens": 601}
-    for what, change in (("a gain of 64 numbers, not 128", {"model": half}),
-                         ("one matrix missing", {"model": short}),
-                         ("the loader of another text", {"loader": moved})):  # fmt: skip
+    for what, change in (
+        ("a gain of 64 numbers, not 128", {"model": half}),
+        ("one matrix missing", {"model": short}),
+        ("the loader of another text", {"loader": moved}),
+    ):
         path, trainer = written(subject, tokens, known | change), _fresh(subject, tokens)
         before, tried, said = _held(trainer), f"a checkpoint with {what}", None
         try:
@@ -163,20 +225,37 @@ def refuses_whole(subject: Subject, draw: Draw) -> None:
             said, right = text_of(failure), isinstance(failure.error, ValueError)
         expected = "a ValueError, and the trainer as it was"
         if said is None:
-            raise Wrong("LOAD-ACCEPTS", "a checkpoint that does not fit is loaded", tried=tried,
-                        expected=expected, got="no error", look="`refuse_other_shapes`, and "
-                        "`strict=`.", hides="what is missing stays as it was drawn.")  # fmt: skip
+            raise Wrong(
+                "LOAD-ACCEPTS",
+                "a checkpoint that does not fit is loaded",
+                tried=tried,
+                expected=expected,
+                got="no error",
+                look="`refuse_other_shapes`, and `strict=`.",
+                hides="what is missing stays as it was drawn.",
+            )
         after = _held(trainer)
         changed = [
             part for part in PARTS if part != "ranks" and not same(before[part], after[part])
         ]
         if changed:
-            raise Wrong("LOAD-HALF", "a refused checkpoint has changed the trainer", tried=tried,
-                        expected=expected, got=f"{' '.join(said.split())[:60]}...; changed: {', '.join(changed)}",
-                        look="the order: all that may refuse comes before all that changes.")  # fmt: skip
+            raise Wrong(
+                "LOAD-HALF",
+                "a refused checkpoint has changed the trainer",
+                tried=tried,
+                expected=expected,
+                got=f"{' '.join(said.split())[:60]}...; changed: {', '.join(changed)}",
+                look="the order: all that may refuse comes before all that changes.",
+            )
         if not right:
-            raise Wrong("LOAD-ERROR", "refused with another error", tried=tried, expected=expected,
-                        got=said[:150], look="`refuse_other_shapes` says it in a line.")  # fmt: skip
+            raise Wrong(
+                "LOAD-ERROR",
+                "refused with another error",
+                tried=tried,
+                expected=expected,
+                got=said[:150],
+                look="`refuse_other_shapes` says it in a line.",
+            )
 
 
 def other_ranks(subject: Subject, draw: Draw) -> None:
@@ -190,9 +269,14 @@ def other_ranks(subject: Subject, draw: Draw) -> None:
         _loaded(trainer, path, tried, known)
         after = _held(trainer)["ranks"]
     if not same(before, after):
-        raise Wrong("LOAD-RANKS", "random states of another number of ranks are restored", tried=tried,
-                    expected=shown("ranks", before), got=shown("ranks", after),
-                    look="how many ranks the file has states of, and how many there are.")  # fmt: skip
+        raise Wrong(
+            "LOAD-RANKS",
+            "random states of another number of ranks are restored",
+            tried=tried,
+            expected=shown("ranks", before),
+            got=shown("ranks", after),
+            look="how many ranks the file has states of, and how many there are.",
+        )
 
 
 SUITES = (

@@ -61,19 +61,27 @@ def close(found: Tensor, parts: Sequence[Tensor]) -> bool:
 def refuse_changed(done: Sequence[Done], tried: str) -> None:
     """`Wrong` when a rank's input is another one afterwards, or lives on in the result."""
     if not all(d.same for d in done):
-        raise Wrong("INPLACE", "the input was changed in place", tried=tried,
-                    expected="the input is the same after the call as before it",
-                    got="it holds other numbers on "
-                    + ", ".join(f"rank {r}" for r, d in enumerate(done) if not d.same),
-                    hides="gradients that were to stay this rank's own are lost.",
-                    fits="sums or shards written into views of the input.",
-                    look="`+=`, `add_`, `copy_`: into whose memory?")  # fmt: skip
+        raise Wrong(
+            "INPLACE",
+            "the input was changed in place",
+            tried=tried,
+            expected="the input is the same after the call as before it",
+            got="it holds other numbers on "
+            + ", ".join(f"rank {r}" for r, d in enumerate(done) if not d.same),
+            hides="gradients that were to stay this rank's own are lost.",
+            fits="sums or shards written into views of the input.",
+            look="`+=`, `add_`, `copy_`: into whose memory?",
+        )
     if not all(d.own for d in done):
-        raise Wrong("RING-ALIAS", "the result is the input itself", tried=tried,
-                    expected="a new tensor, whose change changes no input",
-                    got="a result that shares its memory with the input",
-                    hides="on one rank alone: code that works there breaks on two.",
-                    look="what is returned when there is only one rank.")  # fmt: skip
+        raise Wrong(
+            "RING-ALIAS",
+            "the result is the input itself",
+            tried=tried,
+            expected="a new tensor, whose change changes no input",
+            got="a result that shares its memory with the input",
+            hides="on one rank alone: code that works there breaks on two.",
+            look="what is returned when there is only one rank.",
+        )
 
 
 def messages(done: Sequence[Done], each: int, tried: str) -> None:
@@ -84,21 +92,34 @@ def messages(done: Sequence[Done], each: int, tried: str) -> None:
     facts = dict(tried=tried, expected=right)
     if other:
         name, num_bytes = other[0]
-        raise Wrong("RING-COLLECTIVE", "another collective does the work", **facts,
-                    got=f"{name}, of {num_bytes} bytes",
-                    hides="the result is right; the ring is what is asked for here.",
-                    look="every call of `dist`: `pass_on` is enough.")  # fmt: skip
+        raise Wrong(
+            "RING-COLLECTIVE",
+            "another collective does the work",
+            **facts,
+            got=f"{name}, of {num_bytes} bytes",
+            hides="the result is right; the ring is what is asked for here.",
+            look="every call of `dist`: `pass_on` is enough.",
+        )
     sums = [sum(d.sends) for d in done]
     if len(set(sums)) > 1:
-        raise Wrong("RING-ROOT", "one rank carries more than the others", **facts,
-                    got=f"bytes sent by rank: {sums}", fits="a root, through which all passes.",
-                    hides="the time of all is that of the busiest link.",
-                    look="what stands under `if rank == ...`.")  # fmt: skip
+        raise Wrong(
+            "RING-ROOT",
+            "one rank carries more than the others",
+            **facts,
+            got=f"bytes sent by rank: {sums}",
+            fits="a root, through which all passes.",
+            hides="the time of all is that of the busiest link.",
+            look="what stands under `if rank == ...`.",
+        )
     if any(b != (r + 1) % R for r, d in enumerate(done) for b in d.receivers):
-        raise Wrong("RING-NEIGHBOUR", "messages go to other ranks than the next", **facts,
-                    got=f"rank 0 sends to {done[0].receivers}, of {R} ranks",
-                    fits="each pair of ranks talks directly, or the ring turns the other way.",
-                    look="to whom `pass_on` sends.")  # fmt: skip
+        raise Wrong(
+            "RING-NEIGHBOUR",
+            "messages go to other ranks than the next",
+            **facts,
+            got=f"rank 0 sends to {done[0].receivers}, of {R} ranks",
+            fits="each pair of ranks talks directly, or the ring turns the other way.",
+            look="to whom `pass_on` sends.",
+        )
     _bytes(done, each, facts)
 
 
@@ -109,14 +130,18 @@ def _bytes(done: Sequence[Done], each: int, facts: dict) -> None:
     total, due = sum(sends), each * (R - 1)
     facts["got"] = f"rank 0 sends {sends}: {total} bytes, {number(total / due)} times as many"
     if len(sends) != R - 1 and set(sends) <= {each}:
-        raise Wrong("RING-STEPS", "another number of steps", **facts,
-                    look="the range of the loop.")  # fmt: skip
+        raise Wrong("RING-STEPS", "another number of steps", **facts, look="the range of the loop.")
     finding = "too much is sent" if total > due else "messages of another size"
-    raise Wrong("RING-BYTES", finding, **facts,
-                fits="the whole tensor in a step, or all that has been gathered so far."
-                if total > due else "",
-                hides="the result is right, and the ring has lost what it is for.",
-                look="the argument of `pass_on`: one chunk.")  # fmt: skip
+    raise Wrong(
+        "RING-BYTES",
+        finding,
+        **facts,
+        fits="the whole tensor in a step, or all that has been gathered so far."
+        if total > due
+        else "",
+        hides="the result is right, and the ring has lost what it is for.",
+        look="the argument of `pass_on`: one chunk.",
+    )
 
 
 def refuse_other_group(done: Done, right: Tensor, rank: int, tried: str) -> None:
@@ -125,19 +150,29 @@ def refuse_other_group(done: Done, right: Tensor, rank: int, tried: str) -> None
         return
     value = done.value
     got = vector(value.flatten()) if isinstance(value, Tensor) else type(value).__name__
-    raise Wrong("RING-GROUP", "the group is not the one that was given", tried=tried,
-                expected=f"rank {rank}: {vector(right)}", got=f"rank {rank}: {got}",
-                fits="calls without `group`: they mean all ranks.",
-                look="`place`, `pass_on`: both take the group.")  # fmt: skip
+    raise Wrong(
+        "RING-GROUP",
+        "the group is not the one that was given",
+        tried=tried,
+        expected=f"rank {rank}: {vector(right)}",
+        got=f"rank {rank}: {got}",
+        fits="calls without `group`: they mean all ranks.",
+        look="`place`, `pass_on`: both take the group.",
+    )
 
 
 def keeps_the_result_alone(done: Sequence[Done], num_bytes: int, tried: str) -> None:
     """The memory behind the result is the result's."""
     if (most := max(d.kept for d in done)) > num_bytes:
-        raise Wrong("RING-KEEPS", "more than the result stays in memory", tried=tried,
-                    expected=f"a result of {num_bytes} bytes", got=f"{most} bytes kept alive",
-                    fits="a view: it keeps the whole tensor that it looks into.",
-                    look="whether the result is a tensor of its own.")  # fmt: skip
+        raise Wrong(
+            "RING-KEEPS",
+            "more than the result stays in memory",
+            tried=tried,
+            expected=f"a result of {num_bytes} bytes",
+            got=f"{most} bytes kept alive",
+            fits="a view: it keeps the whole tensor that it looks into.",
+            look="whether the result is a tensor of its own.",
+        )
 
 
 def refuses(subject: Subject, inputs: Sequence[Tensor], wrong: Callable[[str], Wrong]) -> None:

@@ -37,28 +37,59 @@ def unit_rms(subject: Subject, draw: Draw) -> None:
         got=f"RMS {number(rms_out[index].item())}",
     )
     for code, value, finding, fits, look in (
-        ("RMS-SUM", torch.full_like(rms_out, dim**-0.5), "vectors leave with length 1, not RMS 1",
-         f"a sum of squares where the mean belongs: RMS is 1/sqrt({dim}).",
-         "`sum` against `mean` under the root."),
-        ("RMS-NO-ROOT", 1 / rms_in, "vectors leave with RMS 1/RMS, not 1",
-         "division by the mean square, without its root.", "`rsqrt`, or `sqrt` before dividing."),
-        ("RMS-MULTIPLIED", rms_in * rms_in, "long vectors become longer",
-         "multiplication by the RMS where division belongs.",
-         "`rsqrt(v)` is 1/sqrt(v): multiply by that one, divide by the other."),
-        ("RMS-INVERSE-SQUARE", rms_in / mean_square.pow(2), "vectors leave with RMS 1/RMS^3, not 1",
-         "division by the square of the mean square.", "how often the root is missing."),
-    ):  # fmt: skip
+        (
+            "RMS-SUM",
+            torch.full_like(rms_out, dim**-0.5),
+            "vectors leave with length 1, not RMS 1",
+            f"a sum of squares where the mean belongs: RMS is 1/sqrt({dim}).",
+            "`sum` against `mean` under the root.",
+        ),
+        (
+            "RMS-NO-ROOT",
+            1 / rms_in,
+            "vectors leave with RMS 1/RMS, not 1",
+            "division by the mean square, without its root.",
+            "`rsqrt`, or `sqrt` before dividing.",
+        ),
+        (
+            "RMS-MULTIPLIED",
+            rms_in * rms_in,
+            "long vectors become longer",
+            "multiplication by the RMS where division belongs.",
+            "`rsqrt(v)` is 1/sqrt(v): multiply by that one, divide by the other.",
+        ),
+        (
+            "RMS-INVERSE-SQUARE",
+            rms_in / mean_square.pow(2),
+            "vectors leave with RMS 1/RMS^3, not 1",
+            "division by the square of the mean square.",
+            "how often the root is missing.",
+        ),
+    ):
         if torch.allclose(rms_out, value, rtol=1e-3):
             raise Wrong(code, finding, fits=fits, look=look, **facts)
-    for code, dims, words in (("RMS-DIM", (0,), "dimension 0"), ("RMS-DIM", (1,), "dimension 1"),
-                              ("RMS-ALL", (0, 1, 2), "the whole tensor")):  # fmt: skip
+    for code, dims, words in (
+        ("RMS-DIM", (0,), "dimension 0"),
+        ("RMS-DIM", (1,), "dimension 1"),
+        ("RMS-ALL", (0, 1, 2), "the whole tensor"),
+    ):
         wrong = x * torch.rsqrt(x.pow(2).mean(dims, keepdim=True) + 1e-5)
         if torch.allclose(out, wrong, atol=1e-4):
-            raise Wrong(code, "vectors are mixed with each other", look="the `dim` of `mean`.",
-                        fits=f"a mean over {words}, not the last dimension.", **facts)  # fmt: skip
+            raise Wrong(
+                code,
+                "vectors are mixed with each other",
+                look="the `dim` of `mean`.",
+                fits=f"a mean over {words}, not the last dimension.",
+                **facts,
+            )
     if torch.allclose(out, x, atol=1e-4):
-        raise Wrong("RMS-IDENTITY", "the input comes back unchanged", look="what is returned.",
-                    fits="a result that is computed and then not used.", **facts)  # fmt: skip
+        raise Wrong(
+            "RMS-IDENTITY",
+            "the input comes back unchanged",
+            look="what is returned.",
+            fits="a result that is computed and then not used.",
+            **facts,
+        )
     raise Wrong(
         "OTHER", "the RMS after the norm is not 1", look="x * rsqrt(mean(x^2) + eps).", **facts
     )
@@ -72,9 +103,14 @@ def not_centered(subject: Subject, draw: Draw) -> None:
         return
     facts = dict(tried="x = [5, 5, 5, 5], gain 1", expected="[1, 1, 1, 1]", got=vector(out[0]))
     if torch.allclose(out, torch.zeros_like(out), atol=1e-2):
-        raise Wrong("RMS-CENTERED", "equal numbers became zeros", preset="rmsnorm:shifted",
-                    fits="LayerNorm: the mean is subtracted before the scale is taken.",
-                    look="any `x - x.mean(...)` or `var(...)`.", **facts)  # fmt: skip
+        raise Wrong(
+            "RMS-CENTERED",
+            "equal numbers became zeros",
+            preset="rmsnorm:shifted",
+            fits="LayerNorm: the mean is subtracted before the scale is taken.",
+            look="any `x - x.mean(...)` or `var(...)`.",
+            **facts,
+        )
     raise Wrong(
         "OTHER", "equal numbers did not become ones", look="the line with the mean.", **facts
     )
@@ -86,30 +122,50 @@ def gain(subject: Subject, draw: Draw) -> None:
     x, weight = draw.randn(3, dim), draw.randn(dim)
     module = subject.module(dim)
     if set(module.state()) != {"weight"}:
-        raise Wrong("RMS-STATE", "the parameters have other names",
-                    expected="one parameter, `weight`", got=", ".join(module.state()) or "none",
-                    look="`__init__`: it came with the exercise, as it must stay.")  # fmt: skip
+        raise Wrong(
+            "RMS-STATE",
+            "the parameters have other names",
+            expected="one parameter, `weight`",
+            got=", ".join(module.state()) or "none",
+            look="`__init__`: it came with the exercise, as it must stay.",
+        )
     module.load({"weight": weight})
     out = expect.tensor(module.forward(x), shape=x.shape, dtype=x.dtype)
     normed = F.rms_norm(x, (dim,), eps=1e-5)
     expect.values(
-        out, normed * weight,
-        [Pattern(code="RMS-NO-GAIN", value=normed, finding="the learned gain is not used",
-                 fits="a return without `self.weight`.", look="the last product."),
-         Pattern(code="RMS-GAIN-PLUS-1", value=normed * (1 + weight),
-                 finding="the gain is 1 too large",
-                 fits="`1 + weight`, the convention of Gemma; here the gain itself starts at 1.",
-                 look="the last product."),
-         Pattern(code="RMS-GAIN-FIRST", value=F.rms_norm(x * weight, (dim,), eps=1e-5),
-                 finding="the gain is applied before the norm",
-                 fits="a norm of `x * weight`: its RMS is 1 again.",
-                 look="the order of the steps.")],
+        out,
+        normed * weight,
+        [
+            Pattern(
+                code="RMS-NO-GAIN",
+                value=normed,
+                finding="the learned gain is not used",
+                fits="a return without `self.weight`.",
+                look="the last product.",
+            ),
+            Pattern(
+                code="RMS-GAIN-PLUS-1",
+                value=normed * (1 + weight),
+                finding="the gain is 1 too large",
+                fits="`1 + weight`, the convention of Gemma; here the gain itself starts at 1.",
+                look="the last product.",
+            ),
+            Pattern(
+                code="RMS-GAIN-FIRST",
+                value=F.rms_norm(x * weight, (dim,), eps=1e-5),
+                finding="the gain is applied before the norm",
+                fits="a norm of `x * weight`: its RMS is 1 again.",
+                look="the order of the steps.",
+            ),
+        ],
         # another eps moves this by eps / (2 * mean square), 1e-4 where the mean square is 0.05: that
         # is for the next check to name
-        rtol=1e-3, atol=1e-5, tried=f"random gains, {dim} of them",
+        rtol=1e-3,
+        atol=1e-5,
+        tried=f"random gains, {dim} of them",
         finding="the gain acts otherwise",
         look="where `self.weight` enters.",
-    )  # fmt: skip
+    )
 
 
 def epsilon(subject: Subject, draw: Draw) -> None:
@@ -119,30 +175,59 @@ def epsilon(subject: Subject, draw: Draw) -> None:
     out = subject.module(4, eps=eps).forward(x)
     tried = f"eps = {eps}; one vector of zeros, one of RMS 0.003"
     if isinstance(out, Tensor) and torch.isnan(out[0]).any():
-        raise Wrong("RMS-NO-EPS", "a vector of zeros became NaN", tried=tried,
-                    preset="rmsnorm:all-zero",
-                    expected="[0, 0, 0, 0]: 0 / sqrt(0 + eps)", got=vector(out[0]),
-                    fits="0 / 0: no eps under the root.", look="`self.eps`.")  # fmt: skip
+        raise Wrong(
+            "RMS-NO-EPS",
+            "a vector of zeros became NaN",
+            tried=tried,
+            preset="rmsnorm:all-zero",
+            expected="[0, 0, 0, 0]: 0 / sqrt(0 + eps)",
+            got=vector(out[0]),
+            fits="0 / 0: no eps under the root.",
+            look="`self.eps`.",
+        )
     out = expect.tensor(out, shape=x.shape, dtype=x.dtype, tried=tried)
     rms = x.pow(2).mean(-1, keepdim=True).sqrt()
     expect.values(
-        out, F.rms_norm(x, (4,), eps=eps),
-        [Pattern(code="RMS-NO-EPS", value=torch.where(rms > 0, x / rms, 0.0),
-                 finding="eps has no effect", fits="a division by the RMS alone.",
-                 look="`self.eps`.",
-                 preset="rmsnorm:tiny"),
-         Pattern(code="RMS-EPS-OUTSIDE", value=x / (rms + eps),
-                 finding="eps stands outside the root",
-                 fits="x / (sqrt(mean square) + eps).", look="what is inside `sqrt` or `rsqrt`.",
-                 preset="rmsnorm:tiny"),
-         Pattern(code="RMS-EPS-FIXED", value=F.rms_norm(x, (4,), eps=1e-5),
-                 finding="eps is a fixed number", fits="1e-5 written into the formula.",
-                 look="`self.eps`, which the caller may set."),
-         Pattern(code="RMS-EPS-FIXED", value=F.rms_norm(x, (4,), eps=1e-6),
-                 finding="eps is a fixed number", fits="1e-6 written into the formula.",
-                 look="`self.eps`, which the caller may set.")],
-        rtol=1e-5, atol=1e-6, tried=tried, finding="eps acts otherwise", look="`self.eps`.",
-    )  # fmt: skip
+        out,
+        F.rms_norm(x, (4,), eps=eps),
+        [
+            Pattern(
+                code="RMS-NO-EPS",
+                value=torch.where(rms > 0, x / rms, 0.0),
+                finding="eps has no effect",
+                fits="a division by the RMS alone.",
+                look="`self.eps`.",
+                preset="rmsnorm:tiny",
+            ),
+            Pattern(
+                code="RMS-EPS-OUTSIDE",
+                value=x / (rms + eps),
+                finding="eps stands outside the root",
+                fits="x / (sqrt(mean square) + eps).",
+                look="what is inside `sqrt` or `rsqrt`.",
+                preset="rmsnorm:tiny",
+            ),
+            Pattern(
+                code="RMS-EPS-FIXED",
+                value=F.rms_norm(x, (4,), eps=1e-5),
+                finding="eps is a fixed number",
+                fits="1e-5 written into the formula.",
+                look="`self.eps`, which the caller may set.",
+            ),
+            Pattern(
+                code="RMS-EPS-FIXED",
+                value=F.rms_norm(x, (4,), eps=1e-6),
+                finding="eps is a fixed number",
+                fits="1e-6 written into the formula.",
+                look="`self.eps`, which the caller may set.",
+            ),
+        ],
+        rtol=1e-5,
+        atol=1e-6,
+        tried=tried,
+        finding="eps acts otherwise",
+        look="`self.eps`.",
+    )
 
 
 def low_precision(subject: Subject, draw: Draw) -> None:
@@ -151,10 +236,15 @@ def low_precision(subject: Subject, draw: Draw) -> None:
     out = subject.module(4).forward(x)
     tried = "x = [300, -300, 300, 300] in float16; 300^2 = 90,000 > 65,504, its largest number"
     if isinstance(out, Tensor) and (not torch.isfinite(out).all() or (out == 0).all()):
-        raise Wrong("RMS-FP16", "the squares overflowed float16", tried=tried,
-                    expected="[1, -1, 1, 1]", got=vector(out[0]),
-                    fits="squares taken in float16: the mean is infinite, its inverse root 0.",
-                    look="`x.float()` before the squares, the cast back at the end.")  # fmt: skip
+        raise Wrong(
+            "RMS-FP16",
+            "the squares overflowed float16",
+            tried=tried,
+            expected="[1, -1, 1, 1]",
+            got=vector(out[0]),
+            fits="squares taken in float16: the mean is infinite, its inverse root 0.",
+            look="`x.float()` before the squares, the cast back at the end.",
+        )
     out = expect.tensor(out, shape=x.shape, dtype=x.dtype, tried=tried)
     expect.values(out.float(), x.float() / 300, rtol=1e-3, atol=1e-3, tried=tried)
     x = draw.randn(4, 256).clamp(-3, 3).bfloat16()  # so that no output reaches 4
@@ -163,11 +253,15 @@ def low_precision(subject: Subject, draw: Draw) -> None:
     error = (out.float() - reference).abs().max().item()
     # numbers in [2, 4) are 2^-6 apart in bf16, so one rounding costs at most 2^-7 = 0.0078
     if error > 0.0079:
-        raise Wrong("RMS-BF16", "bfloat16 lost digits on the way",
-                    tried="256 random bfloat16 numbers",
-                    expected="an error of one rounding, at most 0.0078", got=f"{error:.4f}",
-                    fits="products taken in bfloat16, each with its own rounding.",
-                    look="`x.float()` at the start, one cast back at the end.")  # fmt: skip
+        raise Wrong(
+            "RMS-BF16",
+            "bfloat16 lost digits on the way",
+            tried="256 random bfloat16 numbers",
+            expected="an error of one rounding, at most 0.0078",
+            got=f"{error:.4f}",
+            fits="products taken in bfloat16, each with its own rounding.",
+            look="`x.float()` at the start, one cast back at the end.",
+        )
 
 
 def gradient(subject: Subject, draw: Draw) -> None:
@@ -178,18 +272,32 @@ def gradient(subject: Subject, draw: Draw) -> None:
     normed = F.rms_norm(leaf, (6,), eps=1e-5)
     (normed * upstream).sum().backward()
     if grad is None or "weight" not in of_params:
-        raise Wrong("RMS-NO-GRAD", "no gradient reaches the input or the gain",
-                    expected="gradients for x and for weight", got="none",
-                    look="`.detach()`, `.data`, `.item()` or `no_grad` in forward.")  # fmt: skip
+        raise Wrong(
+            "RMS-NO-GRAD",
+            "no gradient reaches the input or the gain",
+            expected="gradients for x and for weight",
+            got="none",
+            look="`.detach()`, `.data`, `.item()` or `no_grad` in forward.",
+        )
     inverse_rms = torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-5)
     expect.values(
-        grad, leaf.grad,
-        [Pattern(code="RMS-DETACHED", value=upstream * inverse_rms,
-                 finding="the gradient treats the RMS as a constant",
-                 fits="a detached RMS.", look="`.detach()`, `.data`, `.item()` or `no_grad`.")],
-        rtol=1e-4, atol=1e-5, tried="a random upstream gradient", finding="the gradient differs",
+        grad,
+        leaf.grad,
+        [
+            Pattern(
+                code="RMS-DETACHED",
+                value=upstream * inverse_rms,
+                finding="the gradient treats the RMS as a constant",
+                fits="a detached RMS.",
+                look="`.detach()`, `.data`, `.item()` or `no_grad`.",
+            )
+        ],
+        rtol=1e-4,
+        atol=1e-5,
+        tried="a random upstream gradient",
+        finding="the gradient differs",
         look="steps that leave the graph.",
-    )  # fmt: skip
+    )
 
 
 def _rms(x: Tensor) -> Tensor:

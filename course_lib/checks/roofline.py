@@ -19,28 +19,55 @@ def _counted(M: int, K: int, N: int, size: int, flops_per_s: float, bytes_per_s:
     flops = sum(2 for _ in range(M) for _ in range(K) for _ in range(N))
     num_bytes = sum(size * rows * columns for rows, columns in ((M, K), (K, N), (M, N)))
     seconds = max(flops / flops_per_s, num_bytes / bytes_per_s)
-    return {"flops": flops, "bytes": num_bytes, "intensity": flops / num_bytes,
-            "ridge": flops_per_s / bytes_per_s, "attainable": flops / seconds}  # fmt: skip
+    return {
+        "flops": flops,
+        "bytes": num_bytes,
+        "intensity": flops / num_bytes,
+        "ridge": flops_per_s / bytes_per_s,
+        "attainable": flops / seconds,
+    }
 
 
 def _asked(subject: Subject, shape: tuple, size: int, flops_per_s: float, bytes_per_s: float):
     """What the answer says, five finite numbers by name; what is right; what it was asked."""
     M, K, N = shape
-    tried = (f"({M}, {K}) @ ({K}, {N}), {size} bytes a number, {flops_per_s:g} FLOP/s,\n"
-             f"{bytes_per_s:g} bytes/s")  # fmt: skip
-    found = subject.call(M, K, N, number_bytes=size, flops_per_s=flops_per_s, bytes_per_s=bytes_per_s)  # fmt: skip
+    tried = (
+        f"({M}, {K}) @ ({K}, {N}), {size} bytes a number, {flops_per_s:g} FLOP/s,\n"
+        f"{bytes_per_s:g} bytes/s"
+    )
+    found = subject.call(
+        M, K, N, number_bytes=size, flops_per_s=flops_per_s, bytes_per_s=bytes_per_s
+    )
     wanted = f"a dict with {', '.join(KEYS)}"
     if found is None:
-        raise Wrong("NONE", "the answer returned None", tried=tried, expected=wanted, got="None",
-                    look="the last line: is there a `return`?")  # fmt: skip
+        raise Wrong(
+            "NONE",
+            "the answer returned None",
+            tried=tried,
+            expected=wanted,
+            got="None",
+            look="the last line: is there a `return`?",
+        )
     if not isinstance(found, dict) or set(found) != set(KEYS):
         got = ", ".join(map(str, found))[:60] if isinstance(found, dict) else type(found).__name__
-        raise Wrong("ROOF-KEYS", "the answer has another form", tried=tried, expected=wanted,
-                    got=got or "an empty dict", look="the docstring: the five names.")  # fmt: skip
+        raise Wrong(
+            "ROOF-KEYS",
+            "the answer has another form",
+            tried=tried,
+            expected=wanted,
+            got=got or "an empty dict",
+            look="the docstring: the five names.",
+        )
     for key in KEYS:
         if isinstance(found[key], bool) or not isinstance(found[key], (int, float)):
-            raise Wrong("TYPE", f'"{key}" is no number', tried=tried, expected="five numbers",
-                        got=f"{key}: a {type(found[key]).__name__}", look="what stands there.")  # fmt: skip
+            raise Wrong(
+                "TYPE",
+                f'"{key}" is no number',
+                tried=tried,
+                expected="five numbers",
+                got=f"{key}: a {type(found[key]).__name__}",
+                look="what stands there.",
+            )
     return found, _counted(M, K, N, size, flops_per_s, bytes_per_s), tried
 
 
@@ -52,8 +79,12 @@ def _compare(key: str, found: dict, right: dict, tried: str, ways: Sequence[tupl
     """`found[key]` is right; else the first of `ways` (number, code, finding, fits), or OTHER."""
     if math.isclose(found[key], right[key], rel_tol=1e-9):
         return
-    facts = dict(tried=tried, expected=f"{key}: {_said(right[key])}",
-                 got=f"{key}: {_said(found[key])}", look=look)  # fmt: skip
+    facts = dict(
+        tried=tried,
+        expected=f"{key}: {_said(right[key])}",
+        got=f"{key}: {_said(found[key])}",
+        look=look,
+    )
     for value, code, finding, fits in ways:
         if math.isclose(found[key], value, rel_tol=1e-9):
             raise Wrong(code, finding, fits=fits, **facts)
@@ -69,13 +100,24 @@ def flops(subject: Subject, draw: Draw) -> None:
     """A multiplication and an addition for each of M K N pairs."""
     M, K, N = shape = _shape(draw)
     found, right, tried = _asked(subject, shape, 4, 100.0, 10.0)
-    _compare("flops", found, right, tried, (
-        (M * K * N, "ROOF-MULTIPLY-ADD", "a multiply-add is counted once", "M K N."),
-        (2 * M * K * N - M * N, "ROOF-ADDS", "one addition less per number of the output",
-         "K products have K - 1 sums between them; everyone counts K."),
-        (6 * M * K * N, "ROOF-BACKWARD", "the backward pass is counted too", "6 M K N."),
-        (2 * M * N, "ROOF-NO-DEPTH", "K is left out", "2 M N."),
-    ), "what is done for one number of the output.")  # fmt: skip
+    _compare(
+        "flops",
+        found,
+        right,
+        tried,
+        (
+            (M * K * N, "ROOF-MULTIPLY-ADD", "a multiply-add is counted once", "M K N."),
+            (
+                2 * M * K * N - M * N,
+                "ROOF-ADDS",
+                "one addition less per number of the output",
+                "K products have K - 1 sums between them; everyone counts K.",
+            ),
+            (6 * M * K * N, "ROOF-BACKWARD", "the backward pass is counted too", "6 M K N."),
+            (2 * M * N, "ROOF-NO-DEPTH", "K is left out", "2 M N."),
+        ),
+        "what is done for one number of the output.",
+    )
 
 
 def bytes_moved(subject: Subject, draw: Draw) -> None:
@@ -85,48 +127,112 @@ def bytes_moved(subject: Subject, draw: Draw) -> None:
         found, right, tried = _asked(subject, shape, size, 100.0, 10.0)
         numbers = M * K + K * N + M * N
         fixed = "the size of a number is fixed"
-        _compare("bytes", found, right, tried, (
-            (size * (M * K + K * N), "ROOF-NO-OUTPUT", "the output is not counted",
-             "the two inputs alone."),
-            (size * M * N, "ROOF-NO-INPUTS", "the inputs are not counted", "the output alone."),
-            (numbers, "ROOF-NUMBERS", "numbers are counted, not bytes", "1 byte for each number."),
-            (2 * numbers, "ROOF-FIXED-SIZE", fixed, "2 bytes for each."),
-            (4 * numbers, "ROOF-FIXED-SIZE", fixed, "4 bytes for each."),
-            (8 * size * numbers, "ROOF-BITS", "bits are counted", "8 times the bytes."),
-            (size * (numbers + M * N), "ROOF-OUTPUT-TWICE", "the output is counted twice",
-             "an output that is read first, as if it were added to."),
-            (size * 2 * M * K * N, "ROOF-REREAD", "each number is read for every use of it",
-             "2 M K N numbers."),
-        ), "which numbers move, how often, and how large each is.")  # fmt: skip
+        _compare(
+            "bytes",
+            found,
+            right,
+            tried,
+            (
+                (
+                    size * (M * K + K * N),
+                    "ROOF-NO-OUTPUT",
+                    "the output is not counted",
+                    "the two inputs alone.",
+                ),
+                (size * M * N, "ROOF-NO-INPUTS", "the inputs are not counted", "the output alone."),
+                (
+                    numbers,
+                    "ROOF-NUMBERS",
+                    "numbers are counted, not bytes",
+                    "1 byte for each number.",
+                ),
+                (2 * numbers, "ROOF-FIXED-SIZE", fixed, "2 bytes for each."),
+                (4 * numbers, "ROOF-FIXED-SIZE", fixed, "4 bytes for each."),
+                (8 * size * numbers, "ROOF-BITS", "bits are counted", "8 times the bytes."),
+                (
+                    size * (numbers + M * N),
+                    "ROOF-OUTPUT-TWICE",
+                    "the output is counted twice",
+                    "an output that is read first, as if it were added to.",
+                ),
+                (
+                    size * 2 * M * K * N,
+                    "ROOF-REREAD",
+                    "each number is read for every use of it",
+                    "2 M K N numbers.",
+                ),
+            ),
+            "which numbers move, how often, and how large each is.",
+        )
 
 
 def intensity(subject: Subject, draw: Draw) -> None:
     """FLOPs for each byte, and as a fraction where it is one."""
     found, right, tried = _asked(subject, _shape(draw), 4, 100.0, 10.0)
     I = right["intensity"]  # noqa: E741  the letter of the lesson
-    _compare("intensity", found, right, tried, (
-        (1 / I, "ROOF-INTENSITY-INVERTED", "intensity is upside down", "bytes for each FLOP."),
-        (4 * I, "ROOF-PER-NUMBER", "intensity is counted for each number", "FLOPs over numbers."),
-        (right["flops"] // right["bytes"], "ROOF-ROUNDED", "intensity is rounded", "`//`."),
-        (round(I), "ROOF-ROUNDED", "intensity is rounded", "`round`."),
-    ), "what is divided by what.")  # fmt: skip
+    _compare(
+        "intensity",
+        found,
+        right,
+        tried,
+        (
+            (1 / I, "ROOF-INTENSITY-INVERTED", "intensity is upside down", "bytes for each FLOP."),
+            (
+                4 * I,
+                "ROOF-PER-NUMBER",
+                "intensity is counted for each number",
+                "FLOPs over numbers.",
+            ),
+            (right["flops"] // right["bytes"], "ROOF-ROUNDED", "intensity is rounded", "`//`."),
+            (round(I), "ROOF-ROUNDED", "intensity is rounded", "`round`."),
+        ),
+        "what is divided by what.",
+    )
 
 
 def ridge(subject: Subject, draw: Draw) -> None:
     """Where the two roofs meet: a number of the machine, whatever the product."""
     flops_per_s, bytes_per_s = draw.size((100.0, 8.0), (900.0, 40.0), (50.0, 4.0))
     found, right, tried = _asked(subject, _shape(draw), 2, flops_per_s, bytes_per_s)
-    _compare("ridge", found, right, tried, (
-        (1 / right["ridge"], "ROOF-RIDGE-INVERTED", "the ridge is upside down",
-         "bytes/s over FLOP/s."),
-        (right["intensity"], "ROOF-RIDGE-PRODUCT", "the ridge is that of a product",
-         "the intensity of this product."),
-        (right["ridge"] * 2, "ROOF-RIDGE-SIZE", "the ridge depends on the size of a number",
-         "FLOPs for each number."),
-        (right["ridge"] / 2, "ROOF-RIDGE-SIZE", "the ridge depends on the size of a number",
-         "a ridge divided by number_bytes."),
-        (right["flops"] / flops_per_s, "ROOF-SECONDS", "the ridge is a time", "FLOPs over FLOP/s."),
-    ), "the intensity at which both roofs are equally high.")  # fmt: skip
+    _compare(
+        "ridge",
+        found,
+        right,
+        tried,
+        (
+            (
+                1 / right["ridge"],
+                "ROOF-RIDGE-INVERTED",
+                "the ridge is upside down",
+                "bytes/s over FLOP/s.",
+            ),
+            (
+                right["intensity"],
+                "ROOF-RIDGE-PRODUCT",
+                "the ridge is that of a product",
+                "the intensity of this product.",
+            ),
+            (
+                right["ridge"] * 2,
+                "ROOF-RIDGE-SIZE",
+                "the ridge depends on the size of a number",
+                "FLOPs for each number.",
+            ),
+            (
+                right["ridge"] / 2,
+                "ROOF-RIDGE-SIZE",
+                "the ridge depends on the size of a number",
+                "a ridge divided by number_bytes.",
+            ),
+            (
+                right["flops"] / flops_per_s,
+                "ROOF-SECONDS",
+                "the ridge is a time",
+                "FLOPs over FLOP/s.",
+            ),
+        ),
+        "the intensity at which both roofs are equally high.",
+    )
 
 
 def under_either_roof(subject: Subject, draw: Draw) -> None:
@@ -139,25 +245,58 @@ def under_either_roof(subject: Subject, draw: Draw) -> None:
         return
     slopes = [width * x[1]["intensity"] for x in asked]
     seconds = [max(x[1]["flops"] / top, x[1]["bytes"] / width) for x in asked]
-    facts = dict(tried=f"(1, {n}) @ ({n}, {n}) and ({n}, {n}) @ ({n}, {n}), 4 bytes a number,\n"
-                 f"{top:g} FLOP/s, {width:g} bytes/s", expected=f"attainable: {vector(right)}",
-                 got=f"attainable: {vector(got)}",
-                 look="FLOP/s that memory allows: bytes/s times FLOPs for each byte.")  # fmt: skip
+    facts = dict(
+        tried=f"(1, {n}) @ ({n}, {n}) and ({n}, {n}) @ ({n}, {n}), 4 bytes a number,\n"
+        f"{top:g} FLOP/s, {width:g} bytes/s",
+        expected=f"attainable: {vector(right)}",
+        got=f"attainable: {vector(got)}",
+        look="FLOP/s that memory allows: bytes/s times FLOPs for each byte.",
+    )
     for values, code, finding, fits, preset in (
-        ([max(top, s) for s in slopes], "ROOF-MAX", "the higher of the two roofs is taken", "max.",
-         "roofline:higher"),
-        (slopes, "ROOF-NO-TOP", "more than the machine can do", "bytes/s times intensity alone.",
-         "roofline:default"),
-        ([top, top], "ROOF-NO-SLOPE", "memory limits nothing", "the FLOP/s of the machine alone.",
-         "roofline:decode"),
-        ([x / top for x in right], "ROOF-SHARE", "a share in place of FLOP/s",
-         "the lower roof, divided by the peak.", ""),
+        (
+            [max(top, s) for s in slopes],
+            "ROOF-MAX",
+            "the higher of the two roofs is taken",
+            "max.",
+            "roofline:higher",
+        ),
+        (
+            slopes,
+            "ROOF-NO-TOP",
+            "more than the machine can do",
+            "bytes/s times intensity alone.",
+            "roofline:default",
+        ),
+        (
+            [top, top],
+            "ROOF-NO-SLOPE",
+            "memory limits nothing",
+            "the FLOP/s of the machine alone.",
+            "roofline:decode",
+        ),
+        (
+            [x / top for x in right],
+            "ROOF-SHARE",
+            "a share in place of FLOP/s",
+            "the lower roof, divided by the peak.",
+            "",
+        ),
         (seconds, "ROOF-SECONDS", "a time in place of FLOP/s", "the seconds of the product.", ""),
-        ([min(top, width / x[1]["intensity"]) for x in asked], "ROOF-SLOPE-INVERTED",
-         "the slope is upside down", "bytes/s over intensity.", ""),
-        ([min(top, width)] * 2, "ROOF-NO-INTENSITY", "FLOP/s and bytes/s are compared",
-         "the smaller of two numbers of different units.", ""),
-    ):  # fmt: skip
+        (
+            [min(top, width / x[1]["intensity"]) for x in asked],
+            "ROOF-SLOPE-INVERTED",
+            "the slope is upside down",
+            "bytes/s over intensity.",
+            "",
+        ),
+        (
+            [min(top, width)] * 2,
+            "ROOF-NO-INTENSITY",
+            "FLOP/s and bytes/s are compared",
+            "the smaller of two numbers of different units.",
+            "",
+        ),
+    ):
         if all(math.isclose(a, b, rel_tol=1e-9) for a, b in zip(got, values, strict=True)):
             raise Wrong(code, finding, fits=fits, preset=preset, **facts)
     raise Wrong("OTHER", "attainable is another number", **facts)

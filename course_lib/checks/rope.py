@@ -54,11 +54,15 @@ def each_vector_alone(subject: Subject, draw: Draw) -> None:
     for dim in range(3):
         if torch.allclose(out, half_split(x, dim)):
             fits = f"halves taken along dimension {dim} of (B, H, T, K), not along K."
-    raise Wrong("ROPE-DIM", "vectors are mixed with each other", fits=fits,
-                tried="x of shape (2, 4, 6, 8); then the vector at (1, 2, 3) alone was changed",
-                expected="a change at (1, 2, 3) and nowhere else",
-                got=f"a change at {where} too", look="`dim=` of `chunk` and `cat`, or where `...` "
-                "stands in the slices.")  # fmt: skip
+    raise Wrong(
+        "ROPE-DIM",
+        "vectors are mixed with each other",
+        fits=fits,
+        tried="x of shape (2, 4, 6, 8); then the vector at (1, 2, 3) alone was changed",
+        expected="a change at (1, 2, 3) and nowhere else",
+        got=f"a change at {where} too",
+        look="`dim=` of `chunk` and `cat`, or where `...` stands in the slices.",
+    )
 
 
 def by_hand(subject: Subject, draw: Draw) -> None:
@@ -79,8 +83,15 @@ def other_sizes(subject: Subject, draw: Draw) -> None:
 
 def _same_numbers(out: Tensor, x: Tensor, tried: str) -> None:
     # numbers move and change sign, nothing is computed; the slack is for a product with 0, 1 or -1
-    expect.values(out, _quarter_turn(x), _patterns(x), rtol=1e-6, atol=1e-6, tried=tried,
-                  look="where the cut is made, the order of the halves, and the sign.")  # fmt: skip
+    expect.values(
+        out,
+        _quarter_turn(x),
+        _patterns(x),
+        rtol=1e-6,
+        atol=1e-6,
+        tried=tried,
+        look="where the cut is made, the order of the halves, and the sign.",
+    )
 
 
 def half_dtypes(subject: Subject, draw: Draw) -> None:
@@ -97,19 +108,38 @@ def half_gradient(subject: Subject, draw: Draw) -> None:
     x, upstream = draw.randn(2, 6), draw.randn(2, 6)
     (grad,) = subject.vjp(x, upstream=upstream)
     if grad is None:
-        raise Wrong("ROPE-NO-GRAD", "no gradient reaches x", expected="a gradient for x",
-                    got="none", look="`torch.tensor(...)`, `.detach()`, `no_grad`.")  # fmt: skip
+        raise Wrong(
+            "ROPE-NO-GRAD",
+            "no gradient reaches x",
+            expected="a gradient for x",
+            got="none",
+            look="`torch.tensor(...)`, `.detach()`, `no_grad`.",
+        )
     expect.values(
-        grad, -_quarter_turn(upstream),
-        [Pattern(code="ROPE-NO-GRAD", value=torch.cat((upstream[:, 3:], torch.zeros(2, 3)), -1),
-                 finding="no gradient flows through one half", fits="one half was detached.",
-                 look="`.detach()`, `.data` or `torch.tensor(...)`."),
-         Pattern(code="ROPE-NO-GRAD", value=torch.cat((torch.zeros(2, 3), -upstream[:, :3]), -1),
-                 finding="no gradient flows through one half", fits="one half was detached.",
-                 look="`.detach()`, `.data` or `torch.tensor(...)`.")],
-        rtol=1e-6, atol=1e-6, tried="a random upstream gradient", finding="the gradient differs",
+        grad,
+        -_quarter_turn(upstream),
+        [
+            Pattern(
+                code="ROPE-NO-GRAD",
+                value=torch.cat((upstream[:, 3:], torch.zeros(2, 3)), -1),
+                finding="no gradient flows through one half",
+                fits="one half was detached.",
+                look="`.detach()`, `.data` or `torch.tensor(...)`.",
+            ),
+            Pattern(
+                code="ROPE-NO-GRAD",
+                value=torch.cat((torch.zeros(2, 3), -upstream[:, :3]), -1),
+                finding="no gradient flows through one half",
+                fits="one half was detached.",
+                look="`.detach()`, `.data` or `torch.tensor(...)`.",
+            ),
+        ],
+        rtol=1e-6,
+        atol=1e-6,
+        tried="a random upstream gradient",
+        finding="the gradient differs",
         look="steps that leave the graph.",
-    )  # fmt: skip
+    )
 
 
 def _oracle(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
@@ -126,15 +156,29 @@ def _apply(subject: Subject, q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, tri
     facts = dict(tried=tried, expected=f"a tuple of two tensors, both of shape {tuple(q.shape)}")
     kind = "None" if out is None else type(out).__name__
     if isinstance(out, Tensor):
-        raise Wrong("ROPE-ONE-TENSOR", "one tensor came back", look="what follows `return`.",
-                    got=f"one tensor of shape {tuple(out.shape)}", **facts)  # fmt: skip
+        raise Wrong(
+            "ROPE-ONE-TENSOR",
+            "one tensor came back",
+            look="what follows `return`.",
+            got=f"one tensor of shape {tuple(out.shape)}",
+            **facts,
+        )
     if not isinstance(out, tuple | list):
-        raise Wrong("NONE" if out is None else "TYPE", f"the answer returned {kind}", got=kind,
-                    look="the last line: is there a `return`?", **facts)  # fmt: skip
+        raise Wrong(
+            "NONE" if out is None else "TYPE",
+            f"the answer returned {kind}",
+            got=kind,
+            look="the last line: is there a `return`?",
+            **facts,
+        )
     if len(out) != 2:
-        raise Wrong("ROPE-COUNT", f"{len(out)} values came back, not two",
-                    got=f"a {kind} of {len(out)}", look="what stands after `return`; v is neither "
-                    "taken nor returned.", **facts)  # fmt: skip
+        raise Wrong(
+            "ROPE-COUNT",
+            f"{len(out)} values came back, not two",
+            got=f"a {kind} of {len(out)}",
+            look="what stands after `return`; v is neither taken nor returned.",
+            **facts,
+        )
     for name, given, turned in zip("qk", (q, k), out, strict=True):
         expect.tensor(
             turned, shape=given.shape, dtype=given.dtype, tried=f"{tried}; {name}'s result"
@@ -150,10 +194,18 @@ def _explain(out: tuple, args: tuple, finding: str, tried: str, expected: str, g
             value = mistake.gives(*args)
         except RuntimeError:  # this mistake cannot be made with these shapes
             continue
-        if all(a.shape == b.shape and torch.allclose(a, b, rtol=1e-4, atol=1e-4)
-               for a, b in zip(out, value, strict=True)):  # fmt: skip
-            raise Wrong(mistake.code, mistake.finding, fits=mistake.fits, look=mistake.look,
-                        preset=mistake.preset, **facts)  # fmt: skip
+        if all(
+            a.shape == b.shape and torch.allclose(a, b, rtol=1e-4, atol=1e-4)
+            for a, b in zip(out, value, strict=True)
+        ):
+            raise Wrong(
+                mistake.code,
+                mistake.finding,
+                fits=mistake.fits,
+                look=mistake.look,
+                preset=mistake.preset,
+                **facts,
+            )
     raise Wrong("OTHER", finding, look=look, **facts)
 
 
@@ -170,9 +222,12 @@ def a_pair(subject: Subject, draw: Draw) -> None:
     except AnswerError as failure:
         frames = traceback.extract_tb(failure.error.__traceback__)
         if isinstance(failure.error, NotImplementedError) and frames[-1].name == "rotate_half":
-            raise Wrong("STUB", "rotate_half, which it calls, is not written yet",
-                        expected="a rotate_half that passes its own check",
-                        look="the exercise before this one.") from None  # fmt: skip
+            raise Wrong(
+                "STUB",
+                "rotate_half, which it calls, is not written yet",
+                expected="a rotate_half that passes its own check",
+                look="the exercise before this one.",
+            ) from None
         raise
 
 
@@ -184,10 +239,15 @@ def first_stays(subject: Subject, draw: Draw) -> None:
         moved = (turned - given)[..., 0, :].abs().amax(-1)  # (B, H)
         if moved.max() > 1e-5:
             b, h = (int(i) for i in (moved > 1e-5).nonzero()[0])
-            _explain(out, args, "the token at position 0 is changed",
-                     f"{name} at position 0, where cos = 1 and sin = 0",
-                     vector(given[b, h, 0], 4) + f"  (batch {b}, head {h})",
-                     vector(turned[b, h, 0], 4), "which table multiplies what.")  # fmt: skip
+            _explain(
+                out,
+                args,
+                "the token at position 0 is changed",
+                f"{name} at position 0, where cos = 1 and sin = 0",
+                vector(given[b, h, 0], 4) + f"  (batch {b}, head {h})",
+                vector(turned[b, h, 0], 4),
+                "which table multiplies what.",
+            )
 
 
 def keeps_length(subject: Subject, draw: Draw) -> None:
@@ -199,11 +259,15 @@ def keeps_length(subject: Subject, draw: Draw) -> None:
         bad = ~torch.isclose(before, after, rtol=1e-4)  # 8 squares, each good to 1e-7
         if bad.any():
             index = tuple(int(i) for i in bad.nonzero()[0])
-            _explain(out, args, "the length of a vector changes",
-                     f"{name} at position {index[-1]}, head {index[1]}",
-                     f"length {number(before[index].item())}, as before the turn",
-                     f"length {number(after[index].item())}",
-                     "the two terms, and rotate_half on [1, 2, 3, 4].")  # fmt: skip
+            _explain(
+                out,
+                args,
+                "the length of a vector changes",
+                f"{name} at position {index[-1]}, head {index[1]}",
+                f"length {number(before[index].item())}, as before the turn",
+                f"length {number(after[index].item())}",
+                "the two terms, and rotate_half on [1, 2, 3, 4].",
+            )
 
 
 def gap_only(subject: Subject, draw: Draw) -> None:
@@ -220,11 +284,15 @@ def gap_only(subject: Subject, draw: Draw) -> None:
     # 8 products of numbers below 10, each good to 1e-6
     if not torch.allclose(here, there, rtol=1e-4, atol=1e-4):
         i, j = (int(n) for n in (~torch.isclose(here, there, rtol=1e-4, atol=1e-4)).nonzero()[0])
-        _explain(out, args, "q . k depends on more than the gap",
-                 f"q at position {i}, k at {j}; then both {shift} positions later",
-                 f"q . k = {number(here[i, j].item())} both times",
-                 f"{number(here[i, j].item())}, then {number(there[i, j].item())}",
-                 "whether q and k are treated alike.")  # fmt: skip
+        _explain(
+            out,
+            args,
+            "q . k depends on more than the gap",
+            f"q at position {i}, k at {j}; then both {shift} positions later",
+            f"q . k = {number(here[i, j].item())} both times",
+            f"{number(here[i, j].item())}, then {number(there[i, j].item())}",
+            "whether q and k are treated alike.",
+        )
 
 
 def quarter_turn(subject: Subject, draw: Draw) -> None:
@@ -237,9 +305,15 @@ def quarter_turn(subject: Subject, draw: Draw) -> None:
     for given, turned in zip((q, k), out, strict=True):
         wanted = torch.stack((half_split(given[..., 0, :]), -given[..., 1, :]), dim=-2)
         if not torch.allclose(turned, wanted, atol=1e-6):
-            _explain(out, args, "a quarter turn ends elsewhere", tried, "q = [-1, 3], k = [-5, 2]",
-                     f"q = {vector(out[0][0, 0, 0])}, k = {vector(out[1][0, 0, 0])}",
-                     "the sign of the second term.")  # fmt: skip
+            _explain(
+                out,
+                args,
+                "a quarter turn ends elsewhere",
+                tried,
+                "q = [-1, 3], k = [-5, 2]",
+                f"q = {vector(out[0][0, 0, 0])}, k = {vector(out[1][0, 0, 0])}",
+                "the sign of the second term.",
+            )
 
 
 def other_shapes(subject: Subject, draw: Draw) -> None:
@@ -255,9 +329,15 @@ def other_shapes(subject: Subject, draw: Draw) -> None:
         bad = ~torch.isclose(turned, wanted, rtol=1e-5, atol=1e-5)
         if bad.any():
             row = tuple(int(i) for i in bad.nonzero()[0])[:-1]
-            _explain(out, (q, k, cos, sin), f"the numbers of {name} differ", tried,
-                     f"{name}{list(row)} = {vector(wanted[row], 4)}", vector(turned[row], 4),
-                     "rotate_half on [1, 2, 3, 4], then the two terms.")  # fmt: skip
+            _explain(
+                out,
+                (q, k, cos, sin),
+                f"the numbers of {name} differ",
+                tried,
+                f"{name}{list(row)} = {vector(wanted[row], 4)}",
+                vector(turned[row], 4),
+                "rotate_half on [1, 2, 3, 4], then the two terms.",
+            )
 
 
 def sixteen_bits(subject: Subject, draw: Draw) -> None:
@@ -269,8 +349,14 @@ def sixteen_bits(subject: Subject, draw: Draw) -> None:
         out = _apply(subject, q, k, cos, sin, tried=tried)
         for given, turned in zip((q, k), out, strict=True):
             # tables cast to bf16 are fine too: at most five roundings of 2^-9 of numbers below 4.3
-            expect.values(turned.double(), _oracle(given, cos, sin), rtol=0, atol=0.06, tried=tried,
-                          look="the dtypes of the steps.")  # fmt: skip
+            expect.values(
+                turned.double(),
+                _oracle(given, cos, sin),
+                rtol=0,
+                atol=0.06,
+                tried=tried,
+                look="the dtypes of the steps.",
+            )
 
 
 SUITES = (

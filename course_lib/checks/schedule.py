@@ -38,9 +38,15 @@ def _trainer(subject: Subject, config: TrainConfig) -> Module:
 
 
 def rate(
-    step: float, c: TrainConfig, *, low: float | None = None, turn: float = math.pi / 2,
-    begin: int | None = None, length: float | None = None, clamp: bool = True,
-) -> float:  # fmt: skip
+    step: float,
+    c: TrainConfig,
+    *,
+    low: float | None = None,
+    turn: float = math.pi / 2,
+    begin: int | None = None,
+    length: float | None = None,
+    clamp: bool = True,
+) -> float:
     """The rate of update `step`; the options bend one thing each, as wrong answers do."""
     low = c.min_lr if low is None else low
     if step < c.warmup_steps:
@@ -58,12 +64,23 @@ def _rates(trainer: Module, steps: Sequence[int], c: TrainConfig) -> torch.Tenso
     for step in steps:
         out, tried = trainer.method("get_lr", step), f"get_lr({step}), {_said(c)}"
         if out is None:
-            raise Wrong("NONE", "the answer returned None", tried=tried, expected="a float",
-                        got="None", look="is there a `return` on every way through?")  # fmt: skip
+            raise Wrong(
+                "NONE",
+                "the answer returned None",
+                tried=tried,
+                expected="a float",
+                got="None",
+                look="is there a `return` on every way through?",
+            )
         if isinstance(out, bool) or not isinstance(out, (int, float)):
-            raise Wrong("TYPE", f"the answer returned a {type(out).__name__}", tried=tried,
-                        expected="a float", got=f"{type(out).__name__}: {out}"[:60],
-                        look="what stands after `return`; `.item()` makes a tensor a float.")  # fmt: skip
+            raise Wrong(
+                "TYPE",
+                f"the answer returned a {type(out).__name__}",
+                tried=tried,
+                expected="a float",
+                got=f"{type(out).__name__}: {out}"[:60],
+                look="what stands after `return`; `.item()` makes a tensor a float.",
+            )
         expect.not_finite(torch.tensor(float(out)), tried=tried)
         found.append(float(out))
     return torch.tensor(found, dtype=torch.float64)
@@ -76,9 +93,14 @@ def _said(c: TrainConfig) -> str:
 
 
 def _compare(
-    trainer: Module, steps: Sequence[int], c: TrainConfig, patterns: Sequence[tuple], *,
-    finding: str, look: str,
-) -> None:  # fmt: skip
+    trainer: Module,
+    steps: Sequence[int],
+    c: TrainConfig,
+    patterns: Sequence[tuple],
+    *,
+    finding: str,
+    look: str,
+) -> None:
     """All rates within the tolerance; else the first pattern that fits them all, or OTHER."""
     out = _rates(trainer, steps, c)
 
@@ -88,18 +110,29 @@ def _compare(
 
     if fits(right := partial(rate, c=c)):
         return
-    facts = dict(tried=f"updates {', '.join(map(str, steps))}; {_said(c)}",
-                 expected=vector(map(right, steps)), got=vector(out))  # fmt: skip
+    facts = dict(
+        tried=f"updates {', '.join(map(str, steps))}; {_said(c)}",
+        expected=vector(map(right, steps)),
+        got=vector(out),
+    )
     for wanted, pattern in patterns:
         if fits(wanted):
-            raise Wrong(pattern.code, pattern.finding, fits=pattern.fits, look=pattern.look,
-                        hides=pattern.hides, preset=pattern.preset, **facts)  # fmt: skip
+            raise Wrong(
+                pattern.code,
+                pattern.finding,
+                fits=pattern.fits,
+                look=pattern.look,
+                hides=pattern.hides,
+                preset=pattern.preset,
+                **facts,
+            )
     raise Wrong("OTHER", finding, look=look, **facts)
 
 
 def _named(code: str, finding: str, fits: str, look: str, *, hides: str = "", preset: str = ""):
-    return Pattern(code=code, value=0.0, finding=finding, fits=fits, look=look, hides=hides,
-                   preset=preset)  # fmt: skip
+    return Pattern(
+        code=code, value=0.0, finding=finding, fits=fits, look=look, hides=hides, preset=preset
+    )
 
 
 def first_update(subject: Subject, draw: Draw) -> None:
@@ -107,14 +140,26 @@ def first_update(subject: Subject, draw: Draw) -> None:
     c = _config(draw)
     (found,) = _rates(_trainer(subject, c), [0], c).tolist()
     if found == 0:
-        raise Wrong("LR-FIRST-ZERO", "the first update has a rate of zero",
-                    tried=f"get_lr(0), {_said(c)}", expected=number(rate(0, c)), got="0",
-                    fits="lr * step / warmup_steps.", preset="schedule:zero-first",
-                    hides="a whole batch is read, and no weight moves.",
-                    look="the numerator of the warmup: steps are counted from 0.")  # fmt: skip
+        raise Wrong(
+            "LR-FIRST-ZERO",
+            "the first update has a rate of zero",
+            tried=f"get_lr(0), {_said(c)}",
+            expected=number(rate(0, c)),
+            got="0",
+            fits="lr * step / warmup_steps.",
+            preset="schedule:zero-first",
+            hides="a whole batch is read, and no weight moves.",
+            look="the numerator of the warmup: steps are counted from 0.",
+        )
     if found < 0:
-        raise Wrong("OTHER", "the first update has a negative rate", tried=f"get_lr(0), {_said(c)}",
-                    expected=number(rate(0, c)), got=number(found), look="the warmup.")  # fmt: skip
+        raise Wrong(
+            "OTHER",
+            "the first update has a negative rate",
+            tried=f"get_lr(0), {_said(c)}",
+            expected=number(rate(0, c)),
+            got=number(found),
+            look="the warmup.",
+        )
 
 
 def step_alone(subject: Subject, draw: Draw) -> None:
@@ -128,18 +173,30 @@ def step_alone(subject: Subject, draw: Draw) -> None:
     if abs(first - whole[3]) <= TOLERANCE * c.lr:
         if abs(again - first) <= TOLERANCE * c.lr and abs(start - whole[0]) <= TOLERANCE * c.lr:
             return
-    facts = dict(tried=f"a run from update 0, and one resumed at update {middle}",
-                 hides="a run that was interrupted would not be the run that was not.")  # fmt: skip
+    facts = dict(
+        tried=f"a run from update 0, and one resumed at update {middle}",
+        hides="a run that was interrupted would not be the run that was not.",
+    )
     if abs(first - whole[0]) <= TOLERANCE * c.lr:
-        raise Wrong("LR-RESUME", "a resumed run begins the schedule again", **facts,
-                    expected=f"update {middle}: {number(whole[3])} in both",
-                    got=f"{number(whole[3])} in one, {number(first)} after the resume",
-                    fits="steps counted from the first call.", preset="schedule:restart",
-                    look="what get_lr keeps on `self`.")  # fmt: skip
-    raise Wrong("LR-STATE", "the same step has two rates", **facts,
-                expected=f"update {middle}: one rate, whatever was asked before",
-                got=vector([whole[3], first, again]), fits="a count of calls in place of `step`.",
-                look="what get_lr keeps on `self`.")  # fmt: skip
+        raise Wrong(
+            "LR-RESUME",
+            "a resumed run begins the schedule again",
+            **facts,
+            expected=f"update {middle}: {number(whole[3])} in both",
+            got=f"{number(whole[3])} in one, {number(first)} after the resume",
+            fits="steps counted from the first call.",
+            preset="schedule:restart",
+            look="what get_lr keeps on `self`.",
+        )
+    raise Wrong(
+        "LR-STATE",
+        "the same step has two rates",
+        **facts,
+        expected=f"update {middle}: one rate, whatever was asked before",
+        got=vector([whole[3], first, again]),
+        fits="a count of calls in place of `step`.",
+        look="what get_lr keeps on `self`.",
+    )
 
 
 def warmup(subject: Subject, draw: Draw) -> None:
@@ -147,34 +204,77 @@ def warmup(subject: Subject, draw: Draw) -> None:
     c = _config(draw)
     W, N = c.warmup_steps, c.max_steps
     late = "the warmup is one update late"
-    from_min = _named("LR-WARMUP-FROM-MIN", "the warmup does not begin near zero",
-                      "a climb that begins at min_lr.", "min_lr belongs to the end of the run.")  # fmt: skip
-    none = _named("LR-NO-WARMUP", "there is no warmup", "lr, or the cosine, from update 0 on.",
-                  "the condition on warmup_steps.")  # fmt: skip
+    from_min = _named(
+        "LR-WARMUP-FROM-MIN",
+        "the warmup does not begin near zero",
+        "a climb that begins at min_lr.",
+        "min_lr belongs to the end of the run.",
+    )
+    none = _named(
+        "LR-NO-WARMUP",
+        "there is no warmup",
+        "lr, or the cosine, from update 0 on.",
+        "the condition on warmup_steps.",
+    )
     _compare(
-        _trainer(subject, c), [0, 1, W // 2, W - 2, W - 1], c,
-        [(lambda s: rate(0, c), _named(
-            "LR-SELF-STEP", "all updates have one rate", "the rate of update 0, for every step.",
-            "`step` against `self.step`: the argument is asked about.")),
-         (lambda s: c.lr, none),
-         (lambda s: c.min_lr + (c.lr - c.min_lr) * math.cos(math.pi / 2 * s / N) ** 2, none),
-         (lambda s: c.lr * math.cos(math.pi / 2 * s / N) ** 2, none),
-         (lambda s: c.lr * max(s, 1) / W, _named(
-             "LR-WARMUP-LATE", late, "lr * step / warmup_steps, with 1 for update 0.",
-             "steps are counted from 0.")),
-         (lambda s: c.lr * (s + 1) / (W + 1), _named(
-             "LR-WARMUP-LATE", late, "lr * (step + 1) / (warmup_steps + 1).",
-             "update warmup_steps - 1 takes lr itself.")),
-         (lambda s: c.min_lr + (c.lr - c.min_lr) * (s + 1) / W, from_min),
-         (lambda s: c.min_lr + (c.lr - c.min_lr) * s / W, from_min),
-         (lambda s: (s + 1) / W, _named(
-             "LR-FACTOR", "the rate is a factor, not a rate", "(step + 1) / warmup_steps alone.",
-             "torch's LambdaLR wants a factor of lr; here the rate itself is wanted.")),
-         (lambda s: rate(4 * s, c), _named(
-             "LR-MICRO-STEPS", "the warmup is too short", "four steps counted as one.",
-             "what `step` counts: updates."))],
-        finding="the warmup differs", look="the first `warmup_steps` updates, one by one.",
-    )  # fmt: skip
+        _trainer(subject, c),
+        [0, 1, W // 2, W - 2, W - 1],
+        c,
+        [
+            (
+                lambda s: rate(0, c),
+                _named(
+                    "LR-SELF-STEP",
+                    "all updates have one rate",
+                    "the rate of update 0, for every step.",
+                    "`step` against `self.step`: the argument is asked about.",
+                ),
+            ),
+            (lambda s: c.lr, none),
+            (lambda s: c.min_lr + (c.lr - c.min_lr) * math.cos(math.pi / 2 * s / N) ** 2, none),
+            (lambda s: c.lr * math.cos(math.pi / 2 * s / N) ** 2, none),
+            (
+                lambda s: c.lr * max(s, 1) / W,
+                _named(
+                    "LR-WARMUP-LATE",
+                    late,
+                    "lr * step / warmup_steps, with 1 for update 0.",
+                    "steps are counted from 0.",
+                ),
+            ),
+            (
+                lambda s: c.lr * (s + 1) / (W + 1),
+                _named(
+                    "LR-WARMUP-LATE",
+                    late,
+                    "lr * (step + 1) / (warmup_steps + 1).",
+                    "update warmup_steps - 1 takes lr itself.",
+                ),
+            ),
+            (lambda s: c.min_lr + (c.lr - c.min_lr) * (s + 1) / W, from_min),
+            (lambda s: c.min_lr + (c.lr - c.min_lr) * s / W, from_min),
+            (
+                lambda s: (s + 1) / W,
+                _named(
+                    "LR-FACTOR",
+                    "the rate is a factor, not a rate",
+                    "(step + 1) / warmup_steps alone.",
+                    "torch's LambdaLR wants a factor of lr; here the rate itself is wanted.",
+                ),
+            ),
+            (
+                lambda s: rate(4 * s, c),
+                _named(
+                    "LR-MICRO-STEPS",
+                    "the warmup is too short",
+                    "four steps counted as one.",
+                    "what `step` counts: updates.",
+                ),
+            ),
+        ],
+        finding="the warmup differs",
+        look="the first `warmup_steps` updates, one by one.",
+    )
 
 
 def cosine(subject: Subject, draw: Draw) -> None:
@@ -187,56 +287,162 @@ def cosine(subject: Subject, draw: Draw) -> None:
     off = "the cosine is off by one update"
     swing = c.lr - c.min_lr
     _compare(
-        _trainer(subject, c), [W, W + span // 4, W + span // 2, W + span * 3 // 4, N - 1], c,
-        [(partial(rate, c=c, low=0), _named(
-            "LR-ENDS-AT-ZERO", "the cosine ends at 0 instead of min_lr", "a cosine from lr to 0.",
-            "where min_lr stands in the formula.", preset="schedule:to-zero")),
-         (lambda s: max(c.min_lr, rate(s, c, low=0)), _named(
-             "LR-FLOOR", "the cosine is cut off at min_lr",
-             "a cosine to 0, and the larger of it and min_lr.",
-             "the swing of the cosine: from lr down to min_lr.")),
-         (at(lambda x: c.min_lr + c.lr * cos2(x)), _named(
-             "LR-SWING", "the cosine begins above lr", "min_lr plus a cosine as high as lr.",
-             "the height of the swing: lr - min_lr.")),
-         (partial(rate, c=c, begin=0, length=N), _named(
-             "LR-COSINE-START", "the cosine begins before the warmup ends", "step / max_steps.",
-             "the part that is done is 0 at update warmup_steps.")),
-         (partial(rate, c=c, begin=0), _named(
-             "LR-COSINE-START", "the cosine begins before the warmup ends",
-             "step / (max_steps - warmup_steps).", "the numerator, at update warmup_steps.")),
-         (partial(rate, c=c, length=N), _named(
-             "LR-COSINE-LENGTH", length, "(step - warmup_steps) / max_steps.",
-             "the part that is done is 1 at max_steps.")),
-         (partial(rate, c=c, turn=math.pi), _named(
-             "LR-WHOLE-COSINE", "the cosine goes down and up again", "a whole turn, 2 pi.",
-             "the angle at max_steps.")),
-         (partial(rate, c=c, turn=0.5), _named(
-             "LR-ANGLE", "the cosine hardly falls", "an angle that ends at 1, not at pi.",
-             "`math.cos` takes radians.")),
-         (partial(rate, c=c, turn=90), _named(
-             "LR-ANGLE", "the cosine jumps about", "an angle in degrees.",
-             "`math.cos` takes radians.")),
-         (at(lambda x: c.min_lr + 2 * swing * cos2(x)), _named(
-             "LR-NO-HALF", "the cosine is twice as high", "1 + cos without the half.",
-             "1 + cos runs from 2 to 0.")),
-         (at(lambda x: c.min_lr + swing * math.cos(math.pi * x)), _named(
-             "LR-NO-ONE", "the cosine falls below min_lr", "cos alone, which runs from 1 to -1.",
-             "what is added to the cosine.")),
-         (at(lambda x: c.min_lr + swing * (1 - cos2(x))), _named(
-             "LR-UP", "the rate climbs where it should fall", "1 - cos.", "the sign of the cosine.")),
-         (at(lambda x: c.min_lr + swing * (1 - x)), _named(
-             "LR-LINEAR", "the rate falls in a straight line", "a linear decay.", "`math.cos`.")),
-         (lambda s: c.lr, _named(
-             "LR-CONSTANT", "the rate stays at lr", "no decay.", "what follows the warmup.")),
-         (lambda s: rate(s + 1, c), _named(
-             "LR-OFF-BY-ONE", off, "one update early.", "the part that is done is 0 at update warmup_steps.")),
-         (partial(rate, c=c, length=span - 1), _named(
-             "LR-OFF-BY-ONE", off, "min_lr at max_steps - 1.", "the length of the cosine.")),
-         (partial(rate, c=c, begin=W - 1, length=span + 1), _named(
-             "LR-OFF-BY-ONE", off, "a cosine that begins at warmup_steps - 1.",
-             "the part that is done is 0 at update warmup_steps."))],
-        finding="the cosine differs", look="the part that is done: 0 at warmup_steps, 1 at max_steps.",
-    )  # fmt: skip
+        _trainer(subject, c),
+        [W, W + span // 4, W + span // 2, W + span * 3 // 4, N - 1],
+        c,
+        [
+            (
+                partial(rate, c=c, low=0),
+                _named(
+                    "LR-ENDS-AT-ZERO",
+                    "the cosine ends at 0 instead of min_lr",
+                    "a cosine from lr to 0.",
+                    "where min_lr stands in the formula.",
+                    preset="schedule:to-zero",
+                ),
+            ),
+            (
+                lambda s: max(c.min_lr, rate(s, c, low=0)),
+                _named(
+                    "LR-FLOOR",
+                    "the cosine is cut off at min_lr",
+                    "a cosine to 0, and the larger of it and min_lr.",
+                    "the swing of the cosine: from lr down to min_lr.",
+                ),
+            ),
+            (
+                at(lambda x: c.min_lr + c.lr * cos2(x)),
+                _named(
+                    "LR-SWING",
+                    "the cosine begins above lr",
+                    "min_lr plus a cosine as high as lr.",
+                    "the height of the swing: lr - min_lr.",
+                ),
+            ),
+            (
+                partial(rate, c=c, begin=0, length=N),
+                _named(
+                    "LR-COSINE-START",
+                    "the cosine begins before the warmup ends",
+                    "step / max_steps.",
+                    "the part that is done is 0 at update warmup_steps.",
+                ),
+            ),
+            (
+                partial(rate, c=c, begin=0),
+                _named(
+                    "LR-COSINE-START",
+                    "the cosine begins before the warmup ends",
+                    "step / (max_steps - warmup_steps).",
+                    "the numerator, at update warmup_steps.",
+                ),
+            ),
+            (
+                partial(rate, c=c, length=N),
+                _named(
+                    "LR-COSINE-LENGTH",
+                    length,
+                    "(step - warmup_steps) / max_steps.",
+                    "the part that is done is 1 at max_steps.",
+                ),
+            ),
+            (
+                partial(rate, c=c, turn=math.pi),
+                _named(
+                    "LR-WHOLE-COSINE",
+                    "the cosine goes down and up again",
+                    "a whole turn, 2 pi.",
+                    "the angle at max_steps.",
+                ),
+            ),
+            (
+                partial(rate, c=c, turn=0.5),
+                _named(
+                    "LR-ANGLE",
+                    "the cosine hardly falls",
+                    "an angle that ends at 1, not at pi.",
+                    "`math.cos` takes radians.",
+                ),
+            ),
+            (
+                partial(rate, c=c, turn=90),
+                _named(
+                    "LR-ANGLE",
+                    "the cosine jumps about",
+                    "an angle in degrees.",
+                    "`math.cos` takes radians.",
+                ),
+            ),
+            (
+                at(lambda x: c.min_lr + 2 * swing * cos2(x)),
+                _named(
+                    "LR-NO-HALF",
+                    "the cosine is twice as high",
+                    "1 + cos without the half.",
+                    "1 + cos runs from 2 to 0.",
+                ),
+            ),
+            (
+                at(lambda x: c.min_lr + swing * math.cos(math.pi * x)),
+                _named(
+                    "LR-NO-ONE",
+                    "the cosine falls below min_lr",
+                    "cos alone, which runs from 1 to -1.",
+                    "what is added to the cosine.",
+                ),
+            ),
+            (
+                at(lambda x: c.min_lr + swing * (1 - cos2(x))),
+                _named(
+                    "LR-UP",
+                    "the rate climbs where it should fall",
+                    "1 - cos.",
+                    "the sign of the cosine.",
+                ),
+            ),
+            (
+                at(lambda x: c.min_lr + swing * (1 - x)),
+                _named(
+                    "LR-LINEAR",
+                    "the rate falls in a straight line",
+                    "a linear decay.",
+                    "`math.cos`.",
+                ),
+            ),
+            (
+                lambda s: c.lr,
+                _named(
+                    "LR-CONSTANT", "the rate stays at lr", "no decay.", "what follows the warmup."
+                ),
+            ),
+            (
+                lambda s: rate(s + 1, c),
+                _named(
+                    "LR-OFF-BY-ONE",
+                    off,
+                    "one update early.",
+                    "the part that is done is 0 at update warmup_steps.",
+                ),
+            ),
+            (
+                partial(rate, c=c, length=span - 1),
+                _named(
+                    "LR-OFF-BY-ONE", off, "min_lr at max_steps - 1.", "the length of the cosine."
+                ),
+            ),
+            (
+                partial(rate, c=c, begin=W - 1, length=span + 1),
+                _named(
+                    "LR-OFF-BY-ONE",
+                    off,
+                    "a cosine that begins at warmup_steps - 1.",
+                    "the part that is done is 0 at update warmup_steps.",
+                ),
+            ),
+        ],
+        finding="the cosine differs",
+        look="the part that is done: 0 at warmup_steps, 1 at max_steps.",
+    )
 
 
 def after_the_end(subject: Subject, draw: Draw) -> None:
@@ -244,61 +450,108 @@ def after_the_end(subject: Subject, draw: Draw) -> None:
     c = _config(draw)
     N, span = c.max_steps, c.max_steps - c.warmup_steps
     _compare(
-        _trainer(subject, c), [N, N + 1, N + span // 2, N + span, 10 * N], c,
-        [(partial(rate, c=c, clamp=False), _named(
-            "LR-CLIMBS-BACK", "after max_steps the rate climbs again",
-            "a cosine that goes on: back at lr after as long again.",
-            "where the part that is done is kept at 1 or below.", preset="schedule:climbs",
-            hides="a run that is made longer, or resumed at its end, is shaken up.")),
-         (lambda s: 0.0, _named("LR-AFTER-ZERO", "after max_steps the rate is 0", "0 after the end.",
-                                "what the docstring says of max_steps and after.")),
-         (lambda s: c.min_lr if s > N else c.lr, _named(
-             "LR-AFTER-LR", "at max_steps the rate is lr", "a part that is done of 0.",
-             "`%` or a guard that begins again."))],
-        finding="the rate after max_steps is not min_lr", look="steps of max_steps and more.",
-    )  # fmt: skip
+        _trainer(subject, c),
+        [N, N + 1, N + span // 2, N + span, 10 * N],
+        c,
+        [
+            (
+                partial(rate, c=c, clamp=False),
+                _named(
+                    "LR-CLIMBS-BACK",
+                    "after max_steps the rate climbs again",
+                    "a cosine that goes on: back at lr after as long again.",
+                    "where the part that is done is kept at 1 or below.",
+                    preset="schedule:climbs",
+                    hides="a run that is made longer, or resumed at its end, is shaken up.",
+                ),
+            ),
+            (
+                lambda s: 0.0,
+                _named(
+                    "LR-AFTER-ZERO",
+                    "after max_steps the rate is 0",
+                    "0 after the end.",
+                    "what the docstring says of max_steps and after.",
+                ),
+            ),
+            (
+                lambda s: c.min_lr if s > N else c.lr,
+                _named(
+                    "LR-AFTER-LR",
+                    "at max_steps the rate is lr",
+                    "a part that is done of 0.",
+                    "`%` or a guard that begins again.",
+                ),
+            ),
+        ],
+        finding="the rate after max_steps is not min_lr",
+        look="steps of max_steps and more.",
+    )
 
 
 def updates_count(subject: Subject, draw: Draw) -> None:
     """Accumulation changes how many micro-batches an update takes, not the number of updates."""
     c = _config(draw, grad_accumulation=4)
     W, N, span = c.warmup_steps, c.max_steps, c.max_steps - c.warmup_steps
-    named = partial(_named, "LR-MICRO-STEPS", look="what `step` counts: updates.",
-                    preset="schedule:micro-steps")  # fmt: skip
+    named = partial(
+        _named, "LR-MICRO-STEPS", look="what `step` counts: updates.", preset="schedule:micro-steps"
+    )
     fast = named("the schedule runs four times too fast", "steps multiplied by grad_accumulation.")
     slow = named("the schedule runs four times too slowly", "steps divided by grad_accumulation.")
     _compare(
-        _trainer(subject, c), [1, W - 1, W + span // 2, N - 1, N], c,
-        [(lambda s: rate(4 * s, c), fast), (lambda s: rate(4 * s + 3, c), fast),
-         (lambda s: rate(s // 4, c), slow), (lambda s: rate(s / 4, c), slow),
-         (partial(rate, c=replace(c, max_steps=4 * N)), slow),
-         (partial(rate, c=replace(c, max_steps=N // 4)), fast)],
+        _trainer(subject, c),
+        [1, W - 1, W + span // 2, N - 1, N],
+        c,
+        [
+            (lambda s: rate(4 * s, c), fast),
+            (lambda s: rate(4 * s + 3, c), fast),
+            (lambda s: rate(s // 4, c), slow),
+            (lambda s: rate(s / 4, c), slow),
+            (partial(rate, c=replace(c, max_steps=4 * N)), slow),
+            (partial(rate, c=replace(c, max_steps=N // 4)), fast),
+        ],
         finding="with grad_accumulation = 4 the schedule is another one",
         look="`grad_accumulation`: does the number of updates depend on it?",
-    )  # fmt: skip
+    )
 
 
 def edges(subject: Subject, draw: Draw) -> None:
     """No warmup, and a warmup as long as the run or longer."""
     plain = _config(draw, warmup_steps=0, max_steps=8)
-    _edge(subject, plain, [0, 4, 8], "LR-ZERO-WARMUP", "a run without warmup",
-          "warmup_steps = 0: update 0 takes lr, and nothing is divided by 0.")  # fmt: skip
+    _edge(
+        subject,
+        plain,
+        [0, 4, 8],
+        "LR-ZERO-WARMUP",
+        "a run without warmup",
+        "warmup_steps = 0: update 0 takes lr, and nothing is divided by 0.",
+    )
     for W in (8, 11):
-        _edge(subject, _config(draw, warmup_steps=W, max_steps=8), [0, 7, 8, 20], "LR-ALL-WARMUP",
-              f"{'the end of ' * (W == 8)}a run that is all warmup",
-              "which comes first at step max_steps: the warmup or the end?")  # fmt: skip
+        _edge(
+            subject,
+            _config(draw, warmup_steps=W, max_steps=8),
+            [0, 7, 8, 20],
+            "LR-ALL-WARMUP",
+            f"{'the end of ' * (W == 8)}a run that is all warmup",
+            "which comes first at step max_steps: the warmup or the end?",
+        )
 
 
 def _edge(subject: Subject, c: TrainConfig, steps, code: str, what: str, look: str) -> None:
     expected = [c.min_lr if s >= c.max_steps else rate(s, c) for s in steps]
-    facts = dict(tried=f"updates {', '.join(map(str, steps))}; {_said(c)}",
-                 expected=vector(expected), look=look)  # fmt: skip
+    facts = dict(
+        tried=f"updates {', '.join(map(str, steps))}; {_said(c)}",
+        expected=vector(expected),
+        look=look,
+    )
     try:
         out = _rates(_trainer(subject, c), steps, c)
     except AnswerError as failure:
         if not isinstance(failure.error, ZeroDivisionError):
             raise
-        raise Wrong(code, f"{what} fails", got=f"ZeroDivisionError: {failure.error}", **facts) from None  # fmt: skip
+        raise Wrong(
+            code, f"{what} fails", got=f"ZeroDivisionError: {failure.error}", **facts
+        ) from None
     if not np.allclose(out, expected, rtol=0, atol=TOLERANCE * c.lr):
         raise Wrong(code, f"{what} has other rates", got=vector(out), **facts)
 

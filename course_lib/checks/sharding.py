@@ -30,9 +30,11 @@ def _observed(subject: Subject, draw: Draw, cases: list[dict], ranks: int):
     loss = model(*(torch.cat(side) for side in zip(*rows, strict=True)))[1]
     loss.backward()
     named = model.named_parameters(remove_duplicate=False)
-    return [[r.value[i] for r in found] for i in range(len(cases))], loss.item(), {
-        n: p.grad for n, p in named
-    }  # fmt: skip
+    return (
+        [[r.value[i] for r in found] for i in range(len(cases))],
+        loss.item(),
+        {n: p.grad for n, p in named},
+    )
 
 
 def _sizes(ranks: int) -> tuple[int, int]:
@@ -56,9 +58,14 @@ def together(subject: Subject, draw: Draw) -> None:
     (full, kept, low), loss, grads = _observed(subject, draw, cases, 2)
     tried, (block, root) = "3 blocks, 2 ranks", _sizes(2)
     if sorted(full[0]["shards"]) != sorted([root // 2, *[block // 2] * LAYERS]):
-        raise Wrong("FSDP-SHARDS-NOTHING", "a rank does not hold its half", tried=tried,
-                    expected=f"{(root + LAYERS * block) // 2:,} numbers for the optimizer",
-                    got=f"{sum(full[0]['shards']):,}", look="what `self.shard` is.")  # fmt: skip
+        raise Wrong(
+            "FSDP-SHARDS-NOTHING",
+            "a rank does not hold its half",
+            tried=tried,
+            expected=f"{(root + LAYERS * block) // 2:,} numbers for the optimizer",
+            got=f"{sum(full[0]['shards']):,}",
+            look="what `self.shard` is.",
+        )
     _loss(full, loss, tried)
     _gradients(full[0]["grads"], grads, 2, tried)
     _frees(full[0], kept[0], 4 * LAYERS * block)
@@ -70,28 +77,51 @@ def together(subject: Subject, draw: Draw) -> None:
 def _loss(by_rank: list[dict], loss: float, tried: str) -> None:
     mean = sum(rank["loss"] for rank in by_rank) / len(by_rank)
     if abs(mean - loss) > 1e-4:  # float32 sums of losses near 3 in another order: measured 5e-7
-        raise Wrong("OTHER", "the loss is not that of the plain model", tried=tried,
-                    expected=number(loss), got=number(mean), look="the arguments, and `using`.")  # fmt: skip
+        raise Wrong(
+            "OTHER",
+            "the loss is not that of the plain model",
+            tried=tried,
+            expected=number(loss),
+            got=number(mean),
+            look="the arguments, and `using`.",
+        )
 
 
 def _gradients(found: dict, wanted: dict, ranks: int, tried: str) -> None:
     if not found:
-        raise Wrong("FSDP-NO-GRADIENT", "no gradient reaches the shards", tried=tried,
-                    expected="`shard.grad` after the backward pass", got="None",
-                    fits="weights that were gathered outside of `Unshard.apply`.",
-                    look="which tensor `using` is given.")  # fmt: skip
+        raise Wrong(
+            "FSDP-NO-GRADIENT",
+            "no gradient reaches the shards",
+            tried=tried,
+            expected="`shard.grad` after the backward pass",
+            got="None",
+            fits="weights that were gathered outside of `Unshard.apply`.",
+            look="which tensor `using` is given.",
+        )
     got, due = (torch.cat([side[n].flatten() for n in wanted]) for side in (found, wanted))
     # float32 sums in another order: measured 1e-7 of the largest; a wrong mean is off by a factor
     close = dict(rtol=0, atol=1e-4 * due.abs().max().item())
     if torch.allclose(got, due, **close):
         return
-    facts = dict(tried=tried, expected=f"gradient norm {number(due.norm().item())}, as in one process",
-                 got=f"{number(got.norm().item())}, {number((got.norm() / due.norm()).item())} times it")  # fmt: skip
+    facts = dict(
+        tried=tried,
+        expected=f"gradient norm {number(due.norm().item())}, as in one process",
+        got=f"{number(got.norm().item())}, {number((got.norm() / due.norm()).item())} times it",
+    )
     for code, factor, finding, fits in (
-        ("FSDP-NO-DIVIDE", ranks, f"the gradient is {ranks} times too long", "a sum over the ranks."),
-        ("FSDP-DIVIDE-TWICE", 1 / ranks, f"the gradient is {ranks} times too short",
-         "a mean that is divided once more."),
-    ):  # fmt: skip
+        (
+            "FSDP-NO-DIVIDE",
+            ranks,
+            f"the gradient is {ranks} times too long",
+            "a sum over the ranks.",
+        ),
+        (
+            "FSDP-DIVIDE-TWICE",
+            1 / ranks,
+            f"the gradient is {ranks} times too short",
+            "a mean that is divided once more.",
+        ),
+    ):
         if ranks > 1 and torch.allclose(got, factor * due, **close):
             raise Wrong(code, finding, fits=fits, hides=SCALE, look="`scatter`.", **facts)
     raise Wrong(
@@ -102,36 +132,65 @@ def _gradients(found: dict, wanted: dict, ranks: int, tried: str) -> None:
 def _frees(one: dict, other: dict, blocks: int) -> None:
     """After forward the weights of the blocks are gone, unless they are to stay."""
     back = _gathers(one["sent"], after=True)
-    facts = dict(tried="3 blocks, 2 ranks, after the forward pass",
-                 expected=f"{blocks:,} bytes fewer than with reshard_after_forward False",
-                 got=f"{other['after_forward'] - one['after_forward']:,} bytes fewer",
-                 preset="timeline:fsdp-kept")  # fmt: skip
+    facts = dict(
+        tried="3 blocks, 2 ranks, after the forward pass",
+        expected=f"{blocks:,} bytes fewer than with reshard_after_forward False",
+        got=f"{other['after_forward'] - one['after_forward']:,} bytes fewer",
+        preset="timeline:fsdp-kept",
+    )
     if one["open"]:
-        raise Wrong("FSDP-NEVER-FREES", "gathered weights stay after the forward pass",
-                    look="what `self.full` is when `forward` returns.", **facts)  # fmt: skip
+        raise Wrong(
+            "FSDP-NEVER-FREES",
+            "gathered weights stay after the forward pass",
+            look="what `self.full` is when `forward` returns.",
+            **facts,
+        )
     if not other["open"]:
-        raise Wrong("FSDP-RESHARD", "reshard_after_forward False frees all the same",
-                    look="when `self.full` becomes None.", **facts)  # fmt: skip
+        raise Wrong(
+            "FSDP-RESHARD",
+            "reshard_after_forward False frees all the same",
+            look="when `self.full` becomes None.",
+            **facts,
+        )
     if other["after_forward"] - one["after_forward"] != blocks:
         if not back:
-            raise Wrong("FSDP-NO-GATHER", "nothing is gathered for the backward pass", **facts,
-                        fits="a graph that keeps the weights, because `keep` does not know them.",
-                        look="`self.full` while the module runs.")  # fmt: skip
-        raise Wrong("FSDP-ALIAS", "weights are forgotten, and still held", **facts,
-                    fits="a second name for the gathered tensor, or for a part of it.",
-                    look="every place where the result of a gather is stored.")  # fmt: skip
+            raise Wrong(
+                "FSDP-NO-GATHER",
+                "nothing is gathered for the backward pass",
+                **facts,
+                fits="a graph that keeps the weights, because `keep` does not know them.",
+                look="`self.full` while the module runs.",
+            )
+        raise Wrong(
+            "FSDP-ALIAS",
+            "weights are forgotten, and still held",
+            **facts,
+            fits="a second name for the gathered tensor, or for a part of it.",
+            look="every place where the result of a gather is stored.",
+        )
 
 
 def _left(one: dict, due: int) -> None:
-    facts = dict(tried="3 blocks, 2 ranks, after the backward pass", got=f"{one['left']:,} bytes",
-                 expected=f"{due:,} bytes: the gradients of the shards")  # fmt: skip
+    facts = dict(
+        tried="3 blocks, 2 ranks, after the backward pass",
+        got=f"{one['left']:,} bytes",
+        expected=f"{due:,} bytes: the gradients of the shards",
+    )
     if one["open_after"]:
-        raise Wrong("FSDP-AFTER-BACKWARD", "gathered weights stay after the backward pass", **facts,
-                    hides="the next step would compute with old weights, or hold two copies.",
-                    look="what `scatter` does beside its result.")  # fmt: skip
+        raise Wrong(
+            "FSDP-AFTER-BACKWARD",
+            "gathered weights stay after the backward pass",
+            **facts,
+            hides="the next step would compute with old weights, or hold two copies.",
+            look="what `scatter` does beside its result.",
+        )
     if one["left"] > due:
-        raise Wrong("FSDP-ALIAS", "weights are forgotten, and still held", **facts,
-                    look="every place where the result of a gather is stored.")  # fmt: skip
+        raise Wrong(
+            "FSDP-ALIAS",
+            "weights are forgotten, and still held",
+            **facts,
+            look="every place where the result of a gather is stored.",
+        )
 
 
 def _gathers(sent: list, after: bool) -> int:
@@ -153,9 +212,14 @@ def _sends(full: dict, kept: dict, low: dict, block: int, root: int) -> None:
 def _low(found: dict, grads: dict) -> None:
     for name, due in grads.items():
         if not torch.allclose(found[name], due, rtol=0, atol=0.1 * due.abs().max().item()):
-            raise Wrong("OTHER", "the gradient is another one in bfloat16", tried="dtype bfloat16",
-                        expected=f"about that of float32 for {name}", got="off by more than a tenth",
-                        look="which dtype each tensor has on its way.")  # fmt: skip
+            raise Wrong(
+                "OTHER",
+                "the gradient is another one in bfloat16",
+                tried="dtype bfloat16",
+                expected=f"about that of float32 for {name}",
+                got="off by more than a tenth",
+                look="which dtype each tensor has on its way.",
+            )
 
 
 def _collectives(sent: list, due: list, tried: str) -> None:
@@ -165,13 +229,21 @@ def _collectives(sent: list, due: list, tried: str) -> None:
     names, wanted = ([name for name, _ in side] for side in (sent, due))
     facts = dict(tried=tried, expected=_words(wanted), got=_words(names))
     if "allreduce" in names:
-        raise Wrong("FSDP-ALL-REDUCE", "a whole gradient is summed on every rank", **facts,
-                    hides="twice the bytes of a reduce-scatter, and a whole gradient held.",
-                    look="`scatter`: which collective leaves a shard on each rank.")  # fmt: skip
+        raise Wrong(
+            "FSDP-ALL-REDUCE",
+            "a whole gradient is summed on every rank",
+            **facts,
+            hides="twice the bytes of a reduce-scatter, and a whole gradient held.",
+            look="`scatter`: which collective leaves a shard on each rank.",
+        )
     if _gathers(sent, True) > _gathers(due, True):
-        raise Wrong("FSDP-GATHER-EACH", "backward gathers more often than needed", **facts,
-                    fits="one gather for every weight, or for weights that were kept.",
-                    look="what `whole` leaves behind.")  # fmt: skip
+        raise Wrong(
+            "FSDP-GATHER-EACH",
+            "backward gathers more often than needed",
+            **facts,
+            fits="one gather for every weight, or for weights that were kept.",
+            look="what `whole` leaves behind.",
+        )
     raise Wrong("OTHER", "other collectives are issued", **facts, look="`gather` and `scatter`.")
 
 
@@ -181,17 +253,30 @@ def _words(names: list[str]) -> str:
 
 
 def _bytes(sent: list, numbers: int) -> None:
-    gathered, reduced = (max((b for n, b in sent if n == name), default=0) / numbers
-                         for name in ("allgather", "reduce_scatter"))  # fmt: skip
-    facts = dict(tried="dtype bfloat16, 2 ranks", expected="2 bytes a parameter gathered, 4 reduced",
-                 got=f"{gathered:g} gathered, {reduced:g} reduced")  # fmt: skip
+    gathered, reduced = (
+        max((b for n, b in sent if n == name), default=0) / numbers
+        for name in ("allgather", "reduce_scatter")
+    )
+    facts = dict(
+        tried="dtype bfloat16, 2 ranks",
+        expected="2 bytes a parameter gathered, 4 reduced",
+        got=f"{gathered:g} gathered, {reduced:g} reduced",
+    )
     if gathered != 2:
-        raise Wrong("FSDP-GATHER-WIDE", "float32 travels where bfloat16 would do", **facts,
-                    look="when `gather` casts: before it sends, or after.")  # fmt: skip
+        raise Wrong(
+            "FSDP-GATHER-WIDE",
+            "float32 travels where bfloat16 would do",
+            **facts,
+            look="when `gather` casts: before it sends, or after.",
+        )
     if reduced != 4:
-        raise Wrong("FSDP-REDUCE-LOW", "gradients are added up in bfloat16", **facts,
-                    hides="two ranks lose little; a sum over 256 loses the small addends.",
-                    look="the dtype of what `reduce_scatter` is given.")  # fmt: skip
+        raise Wrong(
+            "FSDP-REDUCE-LOW",
+            "gradients are added up in bfloat16",
+            **facts,
+            hides="two ranks lose little; a sum over 256 loses the small addends.",
+            look="the dtype of what `reduce_scatter` is given.",
+        )
 
 
 def odd_cases(subject: Subject, draw: Draw) -> None:
@@ -199,10 +284,15 @@ def odd_cases(subject: Subject, draw: Draw) -> None:
     (freed, kept), loss, grads = _observed(subject, draw, [FREES, KEEPS], 3)
     _gradients(freed[0]["grads"], grads, 3, "3 blocks, 3 ranks")
     if kept[0]["open_eval"]:
-        raise Wrong("FSDP-EVAL", "a forward pass without gradients leaves weights gathered",
-                    tried="torch.no_grad(), reshard_after_forward False", expected="`self.full` None",
-                    got=f"gathered in {kept[0]['open_eval']} wrappers",
-                    hides="no backward pass comes that would free them.", look="`forward`.")  # fmt: skip
+        raise Wrong(
+            "FSDP-EVAL",
+            "a forward pass without gradients leaves weights gathered",
+            tried="torch.no_grad(), reshard_after_forward False",
+            expected="`self.full` None",
+            got=f"gathered in {kept[0]['open_eval']} wrappers",
+            hides="no backward pass comes that would free them.",
+            look="`forward`.",
+        )
     batches = [[draw.randn(3, 5) for _ in range(2)] for _ in range(4)]
     ranks = subject.run_ranks([(part, draw.seed) for part in batches], probe=PROBE + "odd")
     model = Odd(draw.seed)

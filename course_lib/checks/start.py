@@ -21,8 +21,15 @@ def runs(subject: Subject, draw: Draw) -> None:
 
 def every_part(subject: Subject, draw: Draw) -> None:
     """Sizes that tell the parts apart: weight 1, gradient 6, copy 4, moments 3 x 8."""
-    _expect(subject, draw.size(1_000, 1_024, 3_000),
-            param_bytes=1, grad_bytes=6, master_copy=True, moments=3, moment_bytes=8)  # fmt: skip
+    _expect(
+        subject,
+        draw.size(1_000, 1_024, 3_000),
+        param_bytes=1,
+        grad_bytes=6,
+        master_copy=True,
+        moments=3,
+        moment_bytes=8,
+    )
 
 
 def mixed_precision(subject: Subject, draw: Draw) -> None:
@@ -36,16 +43,30 @@ def mixed_precision(subject: Subject, draw: Draw) -> None:
 
 def float32(subject: Subject, draw: Draw) -> None:
     """No master copy: the weights are float32 themselves. 4 + 4 + 2 * 4 = 16 again."""
-    _expect(subject, draw.size(1_000, 5_000), param_bytes=4, grad_bytes=4, master_copy=False,
-            moments=2, moment_bytes=4)  # fmt: skip
+    _expect(
+        subject,
+        draw.size(1_000, 5_000),
+        param_bytes=4,
+        grad_bytes=4,
+        master_copy=False,
+        moments=2,
+        moment_bytes=4,
+    )
 
 
 def other_optimizers(subject: Subject, draw: Draw) -> None:
     """SGD with momentum keeps one running mean, plain SGD none."""
     n = draw.size(1_000, 7_000)
     for moments in (1, 0):
-        _expect(subject, n, param_bytes=4, grad_bytes=4, master_copy=False, moments=moments,
-                moment_bytes=4)  # fmt: skip
+        _expect(
+            subject,
+            n,
+            param_bytes=4,
+            grad_bytes=4,
+            master_copy=False,
+            moments=moments,
+            moment_bytes=4,
+        )
 
 
 def seven_billion(subject: Subject, draw: Draw) -> None:
@@ -63,8 +84,9 @@ def _expect(subject: Subject, n: int, **sizes) -> None:
     expect.integer(subject.call(n, **sizes), _bytes(n, **sizes), _patterns(n, **sizes), tried=tried)
 
 
-def _bytes(n: int, *, param_bytes: int, grad_bytes: int, master_copy: bool, moments: int,
-           moment_bytes: int) -> int:  # fmt: skip
+def _bytes(
+    n: int, *, param_bytes: int, grad_bytes: int, master_copy: bool, moments: int, moment_bytes: int
+) -> int:
     return n * (param_bytes + grad_bytes + 4 * master_copy + moments * moment_bytes)
 
 
@@ -113,11 +135,15 @@ def _patterns(n: int, **sizes) -> list[Pattern]:
                 "a factor of 8."),
     ]  # fmt: skip
     found += [
-        Pattern(code="BYTES-UNIT", value=total // unit, finding="the answer is not in bytes",
-                fits="a count in MB, GB, MiB or GiB, rounded down.",
-                look="a division by a power of 10 or 2.")
+        Pattern(
+            code="BYTES-UNIT",
+            value=total // unit,
+            finding="the answer is not in bytes",
+            fits="a count in MB, GB, MiB or GiB, rounded down.",
+            look="a division by a power of 10 or 2.",
+        )
         for unit in (10**9, 2**30, 10**6, 2**20)
-    ]  # fmt: skip
+    ]
     return [f for f in found if f.value != total]
 
 

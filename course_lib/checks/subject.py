@@ -196,11 +196,14 @@ class LocalModule:
 def ranks_stuck(world_size: int, text: str) -> Wrong:
     """What is said when ranks wait for one another."""
     return Wrong(
-        "RANKS-STUCK", "some ranks wait for others that never come", tried=f"{world_size} ranks",
-        expected=f"all of them finished within {RANKS_S:g} seconds", got=text.partition(":")[0],
+        "RANKS-STUCK",
+        "some ranks wait for others that never come",
+        tried=f"{world_size} ranks",
+        expected=f"all of them finished within {RANKS_S:g} seconds",
+        got=text.partition(":")[0],
         fits="a collective that only some ranks call, or in another order.",
         look="what stands under `if rank == ...`, and who sends to whom first.",
-    )  # fmt: skip
+    )
 
 
 def _clone(value: Any, *, grad: bool = False) -> Any:

@@ -75,8 +75,9 @@ class Suite:
 
     def run(self, subject: Subject, *, seed: int = 0, number: str = "", title: str = "") -> Verdict:
         """Run the checks on `subject`; never raises for anything the answer does."""
-        base = Verdict(exercise=self.exercise, number=number, title=title, seed=seed,
-                       total=len(self.checks))  # fmt: skip
+        base = Verdict(
+            exercise=self.exercise, number=number, title=title, seed=seed, total=len(self.checks)
+        )
         for name in self.loads:
             importlib.import_module(name)
         began = time.perf_counter()
@@ -99,8 +100,9 @@ class Suite:
                     with torch.random.fork_rng(devices=[]):
                         check(subject, Draw(base.seed))
         except Wrong as wrong:
-            verdict = replace(base, code=wrong.code, finding=wrong.finding, rows=wrong.rows,
-                              preset=wrong.preset)  # fmt: skip
+            verdict = replace(
+                base, code=wrong.code, finding=wrong.finding, rows=wrong.rows, preset=wrong.preset
+            )
         except AnswerError as failure:
             verdict = _raised(base, failure.error)
         except OutOfTime:
@@ -134,10 +136,18 @@ def time_limit(seconds: float):
 
 def _raised(base: Verdict, error: BaseException) -> Verdict:
     if isinstance(error, NotImplementedError):
-        return replace(base, code="STUB", finding="not written yet", rows=(
-            ("Expected", "code in place of `raise NotImplementedError`"),
-            ("Look at", "the docstring in the cell: it says what comes in and what must go out."),
-        ))  # fmt: skip
+        return replace(
+            base,
+            code="STUB",
+            finding="not written yet",
+            rows=(
+                ("Expected", "code in place of `raise NotImplementedError`"),
+                (
+                    "Look at",
+                    "the docstring in the cell: it says what comes in and what must go out.",
+                ),
+            ),
+        )
     frame = _learner_frame(error)
     rows = [
         ("Got", f"{type(error).__name__}: {str(error).splitlines()[0][:200] if str(error) else ''}")
@@ -146,35 +156,51 @@ def _raised(base: Verdict, error: BaseException) -> Verdict:
         rows.append(("Look at", f"line {frame.lineno} of the cell: {(frame.line or '').strip()}"))
     if isinstance(error, NameError):
         rows.append(("Fits", "an import that was removed, or a cell above that has not run."))
-    return replace(base, code="RAISED", finding=f"the code raised {type(error).__name__}",
-                   rows=tuple(rows))  # fmt: skip
+    return replace(
+        base, code="RAISED", finding=f"the code raised {type(error).__name__}", rows=tuple(rows)
+    )
 
 
 def _learner_frame(error: BaseException) -> traceback.FrameSummary | None:
     """The last frame that is neither ours nor a library's: a cell or the learner's file."""
     ours = str(Path(__file__).resolve().parents[1])
     frames = [
-        frame for frame in traceback.extract_tb(error.__traceback__)
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
         if not frame.filename.startswith(ours) and "site-packages" not in frame.filename
-    ]  # fmt: skip
+    ]
     return frames[-1] if frames else None
 
 
 def _timeout(base: Verdict, limit_s: float) -> Verdict:
-    return replace(base, code="TIMEOUT", finding=f"stopped after {limit_s:g} seconds", rows=(
-        ("Expected", "an answer well under a second for these small inputs"),
-        ("Fits", "a loop whose end is never reached, or Python loops over every element."),
-    ))  # fmt: skip
+    return replace(
+        base,
+        code="TIMEOUT",
+        finding=f"stopped after {limit_s:g} seconds",
+        rows=(
+            ("Expected", "an answer well under a second for these small inputs"),
+            ("Fits", "a loop whose end is never reached, or Python loops over every element."),
+        ),
+    )
 
 
 def _broken(base: Verdict, error: Exception) -> Verdict:
     where = traceback.extract_tb(error.__traceback__)[-1]
     finding = "the check itself failed"
-    return replace(base, status="broken", code="CHECK-BROKE", finding=finding, rows=(
-        ("Got", f"{type(error).__name__}: {str(error)[:200]}"),
-        ("Look at", f"{Path(where.filename).name}:{where.lineno}; this is the course's fault, "
-                    "please report it."),
-    ))  # fmt: skip
+    return replace(
+        base,
+        status="broken",
+        code="CHECK-BROKE",
+        finding=finding,
+        rows=(
+            ("Got", f"{type(error).__name__}: {str(error)[:200]}"),
+            (
+                "Look at",
+                f"{Path(where.filename).name}:{where.lineno}; this is the course's fault, "
+                "please report it.",
+            ),
+        ),
+    )
 
 
 def _next(verdict: Verdict) -> str:

@@ -23,21 +23,37 @@ def runs(subject: Subject, draw: Draw) -> None:
     module = subject.module(8, 12)
     state = module.state()
     if set(state) != set(NAMES):
-        raise Wrong("SWIGLU-STATE", "the parameters are other ones", tried="MLP(8, 12)",
-                    expected=", ".join(NAMES), got=", ".join(state) or "none",
-                    look="`__init__`: it came with the exercise; leave it.")  # fmt: skip
+        raise Wrong(
+            "SWIGLU-STATE",
+            "the parameters are other ones",
+            tried="MLP(8, 12)",
+            expected=", ".join(NAMES),
+            got=", ".join(state) or "none",
+            look="`__init__`: it came with the exercise; leave it.",
+        )
     out = module.forward(x)
     if isinstance(out, Tensor) and tuple(out.shape) == (2, 3, 12):
-        raise Wrong("SWIGLU-NO-DOWN", "the output still has the hidden width", tried=tried,
-                    expected="shape (2, 3, 8): back to width D", got="shape (2, 3, 12), width F",
-                    fits="two projections and no third one.", look="`self.down_proj`.")  # fmt: skip
+        raise Wrong(
+            "SWIGLU-NO-DOWN",
+            "the output still has the hidden width",
+            tried=tried,
+            expected="shape (2, 3, 8): back to width D",
+            got="shape (2, 3, 12), width F",
+            fits="two projections and no third one.",
+            look="`self.down_proj`.",
+        )
     out = expect.tensor(out, shape=x.shape, dtype=x.dtype, tried=tried)
     again = module.forward(x)
     if not (isinstance(again, Tensor) and torch.equal(out, again)):
-        raise Wrong("SWIGLU-RANDOM", "the same input gave two different outputs", tried=tried,
-                    expected="the same numbers both times", got="other numbers the second time",
-                    fits="dropout, or a state that forward changes.",
-                    look="anything random, or assigned to `self`, in forward.")  # fmt: skip
+        raise Wrong(
+            "SWIGLU-RANDOM",
+            "the same input gave two different outputs",
+            tried=tried,
+            expected="the same numbers both times",
+            got="other numbers the second time",
+            fits="dropout, or a state that forward changes.",
+            look="anything random, or assigned to `self`, in forward.",
+        )
 
 
 def closed_gate(subject: Subject, draw: Draw) -> None:
@@ -65,12 +81,16 @@ def oracle(subject: Subject, draw: Draw) -> None:
     out = expect.tensor(module.forward(x), shape=x.shape, dtype=x.dtype)
     gate, up, down = x @ w[0].T, x @ w[1].T, w[2].T
     expect.values(
-        out, (F.silu(gate) * up) @ down, _patterns(x, gate, up, down),
+        out,
+        (F.silu(gate) * up) @ down,
+        _patterns(x, gate, up, down),
         # sums of 16 products of fp32, in another order or fused: a few roundings of 6e-8
-        rtol=1e-4, atol=1e-5, finding="the values differ",
+        rtol=1e-4,
+        atol=1e-5,
+        finding="the values differ",
         look="one factor at a time: gate, up, their product, down.",
         tried=f"random weights, D = {d_model}, F = {d_hidden}; x of shape {tuple(x.shape)}",
-    )  # fmt: skip
+    )
 
 
 def tokens_apart(subject: Subject, draw: Draw) -> None:
@@ -85,10 +105,15 @@ def tokens_apart(subject: Subject, draw: Draw) -> None:
     others[0, 2] = 0
     if others.max() > 1e-6:
         where = tuple(int(i) for i in (others > 1e-6).nonzero()[0])
-        raise Wrong("SWIGLU-MIXED", "tokens see each other", tried="token (0, 2) alone was changed",
-                    expected="all other outputs stay the same", got=f"output {where} changed too",
-                    fits="a mean, softmax or norm over more than the last dimension.",
-                    look="any reduction in forward: none is needed.")  # fmt: skip
+        raise Wrong(
+            "SWIGLU-MIXED",
+            "tokens see each other",
+            tried="token (0, 2) alone was changed",
+            expected="all other outputs stay the same",
+            got=f"output {where} changed too",
+            fits="a mean, softmax or norm over more than the last dimension.",
+            look="any reduction in forward: none is needed.",
+        )
 
 
 def gradient(subject: Subject, draw: Draw) -> None:
@@ -101,17 +126,25 @@ def gradient(subject: Subject, draw: Draw) -> None:
     (out * upstream).sum().backward()
     missing = [n for n in NAMES if n not in of_params] + ["x"] * (grad is None)
     if missing:
-        raise Wrong("SWIGLU-DETACHED", "the gradient does not reach everything",
-                    expected="gradients for x and three weights",
-                    got=f"none for {', '.join(missing)}",
-                    look="`.detach()`, `.data` or `no_grad` in forward.")  # fmt: skip
+        raise Wrong(
+            "SWIGLU-DETACHED",
+            "the gradient does not reach everything",
+            expected="gradients for x and three weights",
+            got=f"none for {', '.join(missing)}",
+            look="`.detach()`, `.data` or `no_grad` in forward.",
+        )
     for name, got, leaf in zip(
         ("x", *NAMES), (grad, *(of_params[n] for n in NAMES)), leaves, strict=True
     ):
         expect.values(
-            got, leaf.grad, rtol=1e-3, atol=1e-5, tried="a random upstream gradient",
-            finding=f"the gradient of {name} differs", look="steps that leave the graph.",
-        )  # fmt: skip
+            got,
+            leaf.grad,
+            rtol=1e-3,
+            atol=1e-5,
+            tried="a random upstream gradient",
+            finding=f"the gradient of {name} differs",
+            look="steps that leave the graph.",
+        )
 
 
 def _by_hand(subject: Subject, gate: Tensor, up: Tensor) -> tuple[str, Tensor, Tensor]:
@@ -131,10 +164,15 @@ def _by_hand(subject: Subject, gate: Tensor, up: Tensor) -> tuple[str, Tensor, T
 def _compare(out: Tensor, x: Tensor, gate: Tensor, up: Tensor, tried: str, finding: str) -> None:
     row = [t.reshape(1, 2) for t in (out, gate, up)]
     expect.values(
-        row[0], F.silu(row[1]) * row[2], _patterns(x, row[1], row[2], torch.eye(2)),
-        rtol=1e-4, atol=1e-5,  # numbers of 3 digits, one product: roundings are 1e-6
-        tried=tried, finding=finding, look="what is multiplied with what, and where SiLU stands.",
-    )  # fmt: skip
+        row[0],
+        F.silu(row[1]) * row[2],
+        _patterns(x, row[1], row[2], torch.eye(2)),
+        rtol=1e-4,
+        atol=1e-5,  # numbers of 3 digits, one product: roundings are 1e-6
+        tried=tried,
+        finding=finding,
+        look="what is multiplied with what, and where SiLU stands.",
+    )
 
 
 def _random(
@@ -155,57 +193,176 @@ def _patterns(x: Tensor, gate: Tensor, up: Tensor, down: Tensor) -> list[Pattern
     def pattern(
         code: str, finding: str, fits: str, look: str, hidden: Tensor, preset: str = ""
     ) -> Pattern:
-        return Pattern(code=f"SWIGLU-{code}", value=hidden @ down, finding=finding, fits=fits,
-                       look=look, preset=preset and f"swiglu:{preset}")  # fmt: skip
+        return Pattern(
+            code=f"SWIGLU-{code}",
+            value=hidden @ down,
+            finding=finding,
+            fits=fits,
+            look=look,
+            preset=preset and f"swiglu:{preset}",
+        )
 
     which = "which projection goes through `F.silu`."
     return [
-        pattern("SWAPPED", "gate and up have changed places", "silu(up(x)) * gate(x).", which,
-                silu(up) * gate),
-        pattern("NO-SILU", "the gate has no activation", "gate(x) * up(x), both linear.", which,
-                gate * up, "bilinear"),
-        pattern("BOTH", "both factors went through SiLU", "silu(gate(x)) * silu(up(x)).", which,
-                silu(gate) * silu(up)),
-        pattern("LATE", "SiLU acts on the product", "silu(gate(x) * up(x)).",
-                "the parentheses around `F.silu`.", silu(gate * up)),
-        Pattern(code="SWIGLU-LATE", value=silu((gate * up) @ down), finding="SiLU acts after down",
-                fits="silu(down(gate(x) * up(x))).", look="the parentheses around `F.silu`."),
-        pattern("SUM", "the two branches are added", "silu(gate(x)) + up(x).",
-                "the operator between the two.", silu(gate) + up, "closed"),
-        pattern("SUM", "the two branches are added", "silu(gate(x) + up(x)).",
-                "the operator between the two.", silu(gate + up), "closed"),
-        pattern("SUM", "the two branches are added", "gate(x) + up(x), without SiLU.",
-                "the operator between the two.", gate + up, "closed"),
-        pattern("ONE-BRANCH", "the up projection has no effect", "silu(gate(x)) alone.",
-                "`self.up_proj`.", silu(gate)),
+        pattern(
+            "SWAPPED",
+            "gate and up have changed places",
+            "silu(up(x)) * gate(x).",
+            which,
+            silu(up) * gate,
+        ),
+        pattern(
+            "NO-SILU",
+            "the gate has no activation",
+            "gate(x) * up(x), both linear.",
+            which,
+            gate * up,
+            "bilinear",
+        ),
+        pattern(
+            "BOTH",
+            "both factors went through SiLU",
+            "silu(gate(x)) * silu(up(x)).",
+            which,
+            silu(gate) * silu(up),
+        ),
+        pattern(
+            "LATE",
+            "SiLU acts on the product",
+            "silu(gate(x) * up(x)).",
+            "the parentheses around `F.silu`.",
+            silu(gate * up),
+        ),
+        Pattern(
+            code="SWIGLU-LATE",
+            value=silu((gate * up) @ down),
+            finding="SiLU acts after down",
+            fits="silu(down(gate(x) * up(x))).",
+            look="the parentheses around `F.silu`.",
+        ),
+        pattern(
+            "SUM",
+            "the two branches are added",
+            "silu(gate(x)) + up(x).",
+            "the operator between the two.",
+            silu(gate) + up,
+            "closed",
+        ),
+        pattern(
+            "SUM",
+            "the two branches are added",
+            "silu(gate(x) + up(x)).",
+            "the operator between the two.",
+            silu(gate + up),
+            "closed",
+        ),
+        pattern(
+            "SUM",
+            "the two branches are added",
+            "gate(x) + up(x), without SiLU.",
+            "the operator between the two.",
+            gate + up,
+            "closed",
+        ),
+        pattern(
+            "ONE-BRANCH",
+            "the up projection has no effect",
+            "silu(gate(x)) alone.",
+            "`self.up_proj`.",
+            silu(gate),
+        ),
         pattern("ONE-BRANCH", "the gate has no effect", "up(x) alone.", "`self.gate_proj`.", up),
-        pattern("ONE-BRANCH", "the gate has no effect", "silu(up(x)) alone.",
-                "`self.gate_proj`.", silu(up)),
-        pattern("ONE-BRANCH", "one projection serves as both", "silu(gate(x)) * gate(x).",
-                "`self.up_proj`.", silu(gate) * gate),
-        pattern("ONE-BRANCH", "one projection serves as both", "silu(up(x)) * up(x).",
-                "`self.gate_proj`.", silu(up) * up),
-        pattern("SIGMOID", "the gate is a sigmoid, not SiLU", "sigmoid(gate(x)) * up(x): GLU.",
-                "SiLU is z * sigmoid(z): one factor more.", torch.sigmoid(gate) * up, "sigmoid"),
-        pattern("GLU", "a sigmoid of up multiplies the gate", "gate(x) * sigmoid(up(x)).",
-                "what `F.glu` does with the two halves.", gate * torch.sigmoid(up)),
-        pattern("SOFTMAX", "the gates compete with each other", "softmax(gate(x)) * up(x).",
-                "a gate opens by itself; nothing sums to 1.", torch.softmax(gate, -1) * up),
-        pattern("GELU", "the gate is GELU, not SiLU", "gelu(gate(x)) * up(x), called GEGLU.",
-                "the name of the activation.", F.gelu(gate) * up, "gelu"),
-        pattern("GELU", "the gate is GELU, not SiLU", "gelu(gate(x), tanh form) * up(x).",
-                "the name of the activation.", F.gelu(gate, approximate="tanh") * up, "gelu"),
-        pattern("GELU", "the gate is a form of GELU", "z * sigmoid(1.702 z), z = gate(x).",
-                "the factor inside the sigmoid.", gate * torch.sigmoid(1.702 * gate) * up, "gelu"),
-        pattern("RELU", "the gate is ReLU, not SiLU", "relu(gate(x)) * up(x), called ReGLU.",
-                "the name of the activation.", F.relu(gate) * up, "relu"),
-        pattern("TANH", "the gate is tanh, not SiLU", "tanh(gate(x)) * up(x).",
-                "the name of the activation.", torch.tanh(gate) * up),
-        Pattern(code="SWIGLU-RESIDUAL", value=x + right @ down, finding="x itself was added",
-                fits="x + down(...): a residual inside the MLP.",
-                hides="the block adds x already (lesson 05); here it would count twice.",
-                look="the last line: only down(...) leaves."),
-    ]  # fmt: skip
+        pattern(
+            "ONE-BRANCH",
+            "the gate has no effect",
+            "silu(up(x)) alone.",
+            "`self.gate_proj`.",
+            silu(up),
+        ),
+        pattern(
+            "ONE-BRANCH",
+            "one projection serves as both",
+            "silu(gate(x)) * gate(x).",
+            "`self.up_proj`.",
+            silu(gate) * gate,
+        ),
+        pattern(
+            "ONE-BRANCH",
+            "one projection serves as both",
+            "silu(up(x)) * up(x).",
+            "`self.gate_proj`.",
+            silu(up) * up,
+        ),
+        pattern(
+            "SIGMOID",
+            "the gate is a sigmoid, not SiLU",
+            "sigmoid(gate(x)) * up(x): GLU.",
+            "SiLU is z * sigmoid(z): one factor more.",
+            torch.sigmoid(gate) * up,
+            "sigmoid",
+        ),
+        pattern(
+            "GLU",
+            "a sigmoid of up multiplies the gate",
+            "gate(x) * sigmoid(up(x)).",
+            "what `F.glu` does with the two halves.",
+            gate * torch.sigmoid(up),
+        ),
+        pattern(
+            "SOFTMAX",
+            "the gates compete with each other",
+            "softmax(gate(x)) * up(x).",
+            "a gate opens by itself; nothing sums to 1.",
+            torch.softmax(gate, -1) * up,
+        ),
+        pattern(
+            "GELU",
+            "the gate is GELU, not SiLU",
+            "gelu(gate(x)) * up(x), called GEGLU.",
+            "the name of the activation.",
+            F.gelu(gate) * up,
+            "gelu",
+        ),
+        pattern(
+            "GELU",
+            "the gate is GELU, not SiLU",
+            "gelu(gate(x), tanh form) * up(x).",
+            "the name of the activation.",
+            F.gelu(gate, approximate="tanh") * up,
+            "gelu",
+        ),
+        pattern(
+            "GELU",
+            "the gate is a form of GELU",
+            "z * sigmoid(1.702 z), z = gate(x).",
+            "the factor inside the sigmoid.",
+            gate * torch.sigmoid(1.702 * gate) * up,
+            "gelu",
+        ),
+        pattern(
+            "RELU",
+            "the gate is ReLU, not SiLU",
+            "relu(gate(x)) * up(x), called ReGLU.",
+            "the name of the activation.",
+            F.relu(gate) * up,
+            "relu",
+        ),
+        pattern(
+            "TANH",
+            "the gate is tanh, not SiLU",
+            "tanh(gate(x)) * up(x).",
+            "the name of the activation.",
+            torch.tanh(gate) * up,
+        ),
+        Pattern(
+            code="SWIGLU-RESIDUAL",
+            value=x + right @ down,
+            finding="x itself was added",
+            fits="x + down(...): a residual inside the MLP.",
+            hides="the block adds x already (lesson 05); here it would count twice.",
+            look="the last line: only down(...) leaves.",
+        ),
+    ]
 
 
 SUITES = (

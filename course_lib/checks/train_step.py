@@ -29,9 +29,20 @@ class Run:
     the rate is always LR, unless `changes` say otherwise."""
 
     def __init__(self, subject: Subject, draw: Draw, parts: int, **changes):
-        base = dict(model_size="tiny", seq_len=T, batch_size=B, precision="fp32", device="cpu",
-                    lr=LR, min_lr=LR, warmup_steps=0, max_steps=50, grad_clip=1e6,
-                    grad_accumulation=parts, seed=draw.seed + 1)  # fmt: skip
+        base = dict(
+            model_size="tiny",
+            seq_len=T,
+            batch_size=B,
+            precision="fp32",
+            device="cpu",
+            lr=LR,
+            min_lr=LR,
+            warmup_steps=0,
+            max_steps=50,
+            grad_clip=1e6,
+            grad_accumulation=parts,
+            seed=draw.seed + 1,
+        )
         self.config = TrainConfig(**(base | changes))
         text = np.arange(64, dtype=np.uint16) % V  # for its loader, which no check uses
         self.trainer: Module = subject.module(self.config, text, vocab_size=V)
@@ -79,13 +90,20 @@ class Run:
         off = mistakes.distance(now, self.plain.weights(), self.start)
         if off <= MOVED_ALIKE:
             return
-        facts = dict(tried=tried, expected="weights as after the same update by plain torch",
-                     got=f"they are elsewhere: off by {off:.0%} of the way from the start")  # fmt: skip
+        facts = dict(
+            tried=tried,
+            expected="weights as after the same update by plain torch",
+            got=f"they are elsewhere: off by {off:.0%} of the way from the start",
+        )
         for fields, other in others:
             if mistakes.distance(now, other().weights(), self.start) <= MOVED_ALIKE:
                 raise Wrong(**(facts | fields))
-        raise Wrong("OTHER", "the weights went elsewhere", **facts,
-                    look="the order: rates, gradient, clipping, step, clearing.")  # fmt: skip
+        raise Wrong(
+            "OTHER",
+            "the weights went elsewhere",
+            **facts,
+            look="the order: rates, gradient, clipping, step, clearing.",
+        )
 
 
 def _batches(draw: Draw, counts: list[int], lengths: tuple[int, ...] = ()) -> Batches:
@@ -101,33 +119,63 @@ def _batches(draw: Draw, counts: list[int], lengths: tuple[int, ...] = ()) -> Ba
 def _three_floats(found, tried: str) -> None:
     wanted = f"a dict with {', '.join(KEYS)}"
     if found is None:
-        raise Wrong("NONE", "the answer returned None", tried=tried, expected=wanted,
-                    got="None", look="the last line: is there a `return`?")  # fmt: skip
+        raise Wrong(
+            "NONE",
+            "the answer returned None",
+            tried=tried,
+            expected=wanted,
+            got="None",
+            look="the last line: is there a `return`?",
+        )
     if not isinstance(found, dict):
-        raise Wrong("TYPE", "the answer is not a dict", tried=tried, expected=wanted,
-                    got=f"a {type(found).__name__}", look="what stands after `return`.")  # fmt: skip
+        raise Wrong(
+            "TYPE",
+            "the answer is not a dict",
+            tried=tried,
+            expected=wanted,
+            got=f"a {type(found).__name__}",
+            look="what stands after `return`.",
+        )
     if set(found) != set(KEYS):
-        raise Wrong("TRAIN-KEYS", "the dict has other keys", tried=tried, expected=wanted,
-                    got=", ".join(sorted(map(str, found)))[:60] or "no key",
-                    look="the docstring: Returns.")  # fmt: skip
+        raise Wrong(
+            "TRAIN-KEYS",
+            "the dict has other keys",
+            tried=tried,
+            expected=wanted,
+            got=", ".join(sorted(map(str, found)))[:60] or "no key",
+            look="the docstring: Returns.",
+        )
     for key in KEYS:
         if type(found[key]) not in (float, int):
-            raise Wrong("TYPE", f"{key} is not a float", tried=tried, expected="three floats",
-                        got=f"{key}: a {type(found[key]).__name__}",
-                        hides="a loss that is a tensor with a graph keeps its activations alive.",
-                        look="`.item()`.")  # fmt: skip
+            raise Wrong(
+                "TYPE",
+                f"{key} is not a float",
+                tried=tried,
+                expected="three floats",
+                got=f"{key}: a {type(found[key]).__name__}",
+                hides="a loss that is a tensor with a graph keeps its activations alive.",
+                look="`.item()`.",
+            )
 
 
 def _not_finite(found: dict, batches: Batches, tried: str) -> Wrong:
     key = next(key for key in KEYS if not math.isfinite(found[key]))
     facts = dict(tried=tried, expected="three finite numbers", got=f"{key} {found[key]}")
     if 0 in mistakes.counted(batches):
-        return Wrong("TRAIN-EMPTY", "a micro-batch without counted targets spoils the update",
-                     fits="the mean of nothing is nan, and nan times a share of 0 is nan.",
-                     look="what computes the loss: `self.mean_loss` gives 0 there.",
-                     preset="accumulation:empty", **facts)  # fmt: skip
-    return Wrong("NAN", "a result is NaN or infinite", **facts,
-                 look="divisions, and the limit of the clipping.")  # fmt: skip
+        return Wrong(
+            "TRAIN-EMPTY",
+            "a micro-batch without counted targets spoils the update",
+            fits="the mean of nothing is nan, and nan times a share of 0 is nan.",
+            look="what computes the loss: `self.mean_loss` gives 0 there.",
+            preset="accumulation:empty",
+            **facts,
+        )
+    return Wrong(
+        "NAN",
+        "a result is NaN or infinite",
+        **facts,
+        look="divisions, and the limit of the clipping.",
+    )
 
 
 def runs(subject: Subject, draw: Draw) -> None:
@@ -135,13 +183,23 @@ def runs(subject: Subject, draw: Draw) -> None:
     run, batches = Run(subject, draw, 1), _batches(draw, [B * T])
     tried = f"one micro-batch of {B} x {T} tokens"
     if run.step(batches, tried)["grad_norm"] == 0:
-        raise Wrong("TRAIN-CLEARED", "there is no gradient left to use", tried=tried,
-                    expected="grad_norm above 0", got="grad_norm 0",
-                    look="where the gradient is cleared: between which two lines?")  # fmt: skip
+        raise Wrong(
+            "TRAIN-CLEARED",
+            "there is no gradient left to use",
+            tried=tried,
+            expected="grad_norm above 0",
+            got="grad_norm 0",
+            look="where the gradient is cleared: between which two lines?",
+        )
     if not run.moved():
-        raise Wrong("TRAIN-NO-STEP", "the gradient is not used", tried=tried,
-                    expected="every weight moves", got="the gains of the norms have not moved",
-                    look="the optimizer's step; and what is cleared before it.")  # fmt: skip
+        raise Wrong(
+            "TRAIN-NO-STEP",
+            "the gradient is not used",
+            tried=tried,
+            expected="every weight moves",
+            got="the gains of the norms have not moved",
+            look="the optimizer's step; and what is cleared before it.",
+        )
 
 
 def equal_parts(subject: Subject, draw: Draw) -> None:
@@ -178,9 +236,15 @@ def _refuse_updates_of_parts(run: Run, batches: Batches, tried: str) -> None:
         return
     each = run.replay(parts).weights()
     if mistakes.distance(run.weights(), each, run.start) <= MOVED_ALIKE:
-        raise Wrong("TRAIN-STEP-EACH", "every micro-batch makes an update of its own", tried=tried,
-                    expected="one update", got=f"{len(parts)} updates, with a part of the batch each",
-                    fits="the optimizer's step inside the loop.", look="the indentation of the step.")  # fmt: skip
+        raise Wrong(
+            "TRAIN-STEP-EACH",
+            "every micro-batch makes an update of its own",
+            tried=tried,
+            expected="one update",
+            got=f"{len(parts)} updates, with a part of the batch each",
+            fits="the optimizer's step inside the loop.",
+            look="the indentation of the step.",
+        )
 
 
 def next_update(subject: Subject, draw: Draw) -> None:
@@ -196,16 +260,28 @@ def next_update(subject: Subject, draw: Draw) -> None:
     mistakes.compare_rates([f["lr"] for f in found], due, LR, tried)
     run.plain.update(steps[0], due[0])
     loss, norm = run.plain.update(steps[1], due[1])
-    late = dict(code="TRAIN-LR-LATE", finding="each rate comes one update late",
-                fits="rates written into the groups after the step.", look="the order of the two.")  # fmt: skip
-    kept = dict(code="TRAIN-NO-ZERO", finding="the first gradient is still in the second",
-                expected=f"second grad_norm {number(norm)}, of its own tokens",
-                got=f"second grad_norm {number(found[1]['grad_norm'])}",
-                fits="gradients that are never cleared: backward adds to `p.grad`.",
-                hides="no error, and the loss may fall for a while.",
-                look="what happens to `p.grad` between two updates.")  # fmt: skip
-    run.alike(tried, [(late, lambda: run.replay(steps, [LR, *due])),
-                      (kept, lambda: run.replay(steps, due, clear=False))])  # fmt: skip
+    late = dict(
+        code="TRAIN-LR-LATE",
+        finding="each rate comes one update late",
+        fits="rates written into the groups after the step.",
+        look="the order of the two.",
+    )
+    kept = dict(
+        code="TRAIN-NO-ZERO",
+        finding="the first gradient is still in the second",
+        expected=f"second grad_norm {number(norm)}, of its own tokens",
+        got=f"second grad_norm {number(found[1]['grad_norm'])}",
+        fits="gradients that are never cleared: backward adds to `p.grad`.",
+        hides="no error, and the loss may fall for a while.",
+        look="what happens to `p.grad` between two updates.",
+    )
+    run.alike(
+        tried,
+        [
+            (late, lambda: run.replay(steps, [LR, *due])),
+            (kept, lambda: run.replay(steps, due, clear=False)),
+        ],
+    )
     before = lambda: run.replay(steps[:1], due)  # noqa: E731  made when it is needed
     mistakes.compare(found[1], loss, norm, before, steps[1], tried)
     _counted(run, 2 * (B * T + count), 2 * 2 * B * T, tried)
@@ -216,14 +292,25 @@ def _in_every_group(groups: list[dict], told: float, tried: str) -> None:
     right = [math.isclose(rate, told, rel_tol=1e-6) for rate in held]
     if all(right):
         return
-    facts = dict(tried=tried, expected=f"the returned lr, {number(told)}, in both groups",
-                 got=f"the groups hold {vector(held)}")  # fmt: skip
+    facts = dict(
+        tried=tried,
+        expected=f"the returned lr, {number(told)}, in both groups",
+        got=f"the groups hold {vector(held)}",
+    )
     if any(right):
-        raise Wrong("TRAIN-LR-GROUP", "one group keeps another rate", **facts,
-                    look="`param_groups`: the gains have a group of their own.")  # fmt: skip
-    raise Wrong("TRAIN-LR-UNSET", "the optimizer does not take the rate", **facts,
-                hides="the log shows a schedule that the training does not follow.",
-                look="the entry \"lr\" of every group, and when it is written.")  # fmt: skip
+        raise Wrong(
+            "TRAIN-LR-GROUP",
+            "one group keeps another rate",
+            **facts,
+            look="`param_groups`: the gains have a group of their own.",
+        )
+    raise Wrong(
+        "TRAIN-LR-UNSET",
+        "the optimizer does not take the rate",
+        **facts,
+        hides="the log shows a schedule that the training does not follow.",
+        look='the entry "lr" of every group, and when it is written.',
+    )
 
 
 def _counted(run: Run, tokens: int, positions: int, tried: str) -> None:
@@ -231,9 +318,15 @@ def _counted(run: Run, tokens: int, positions: int, tried: str) -> None:
     if seen == tokens:
         return
     fits = {0: "a counter that stays 0.", positions: "positions, those of -100 too."}.get(seen, "")
-    raise Wrong("TRAIN-TOKENS", "tokens_seen is another number", tried=tried, fits=fits,
-                expected=f"{tokens}, the targets that count", got=f"{seen}"[:40],
-                look="where `self.tokens_seen` grows.")  # fmt: skip
+    raise Wrong(
+        "TRAIN-TOKENS",
+        "tokens_seen is another number",
+        tried=tried,
+        fits=fits,
+        expected=f"{tokens}, the targets that count",
+        got=f"{seen}"[:40],
+        look="where `self.tokens_seen` grows.",
+    )
 
 
 def clips(subject: Subject, draw: Draw) -> None:
@@ -249,32 +342,66 @@ def clips(subject: Subject, draw: Draw) -> None:
     run.step(steps[1], tried)
     run.plain.update(steps[1], LR)
     ways = (
-        ("TRAIN-NO-CLIP", "the gradient is not clipped", "no clipping, or clipping after the step.",
-         mistakes.clip_nothing),
-        ("TRAIN-CLIP-EACH", "every tensor is clipped by itself",
-         "a limit for each parameter, which changes the direction.", mistakes.clip_each),
-        ("TRAIN-CLIP-VALUE", "the numbers are clipped, not the gradient",
-         "clip_grad_value_, which changes the direction.", torch.nn.utils.clip_grad_value_),
-    )  # fmt: skip
-    run.alike(tried, [
-        (dict(code=code, finding=finding, fits=fits, look="the clipping: of what, when, to what."),
-         lambda way=way: run.replay(steps, clip=way))
-        for code, finding, fits, way in ways
-    ])  # fmt: skip
+        (
+            "TRAIN-NO-CLIP",
+            "the gradient is not clipped",
+            "no clipping, or clipping after the step.",
+            mistakes.clip_nothing,
+        ),
+        (
+            "TRAIN-CLIP-EACH",
+            "every tensor is clipped by itself",
+            "a limit for each parameter, which changes the direction.",
+            mistakes.clip_each,
+        ),
+        (
+            "TRAIN-CLIP-VALUE",
+            "the numbers are clipped, not the gradient",
+            "clip_grad_value_, which changes the direction.",
+            torch.nn.utils.clip_grad_value_,
+        ),
+    )
+    run.alike(
+        tried,
+        [
+            (
+                dict(
+                    code=code,
+                    finding=finding,
+                    fits=fits,
+                    look="the clipping: of what, when, to what.",
+                ),
+                lambda way=way: run.replay(steps, clip=way),
+            )
+            for code, finding, fits, way in ways
+        ],
+    )
 
 
 def _full_norm(run: Run, told: float, norm: float, batches: Batches, tried: str) -> None:
     if mistakes.near(told, norm):
         return
-    facts = dict(tried=tried, expected=f"grad_norm {number(norm)}, before clipping",
-                 got=f"grad_norm {number(told)}")  # fmt: skip
+    facts = dict(
+        tried=tried,
+        expected=f"grad_norm {number(norm)}, before clipping",
+        got=f"grad_norm {number(told)}",
+    )
     if mistakes.near(told, run.config.grad_clip):
-        raise Wrong("TRAIN-NORM-AFTER", "the norm is the one after clipping", **facts,
-                    hides="a log in which no gradient is ever too long.",
-                    look="what `clip_grad_norm_` returns.")  # fmt: skip
+        raise Wrong(
+            "TRAIN-NORM-AFTER",
+            "the norm is the one after clipping",
+            **facts,
+            hides="a log in which no gradient is ever too long.",
+            look="what `clip_grad_norm_` returns.",
+        )
     if mistakes.near(told, mistakes.clip_inside(run.fresh(), batches)):
-        raise Wrong("TRAIN-CLIP-INSIDE", "parts of the gradient are clipped", **facts,
-                    fits="clipping inside the loop.", look="the indentation of the clipping.")  # fmt: skip
+        raise Wrong(
+            "TRAIN-CLIP-INSIDE",
+            "parts of the gradient are clipped",
+            **facts,
+            fits="clipping inside the loop.",
+            look="the indentation of the clipping.",
+        )
 
 
 def no_limit(subject: Subject, draw: Draw) -> None:
@@ -283,10 +410,14 @@ def no_limit(subject: Subject, draw: Draw) -> None:
     tried = "one update, grad_clip 0"
     run.step(batches, tried)
     if not run.moved():
-        raise Wrong("TRAIN-CLIP-ZERO", "the gradient is clipped to nothing", tried=tried,
-                    expected="no limit: the weights move as without clipping",
-                    got="the gains of the norms have not moved",
-                    look="the limit when `config.grad_clip` is 0.")  # fmt: skip
+        raise Wrong(
+            "TRAIN-CLIP-ZERO",
+            "the gradient is clipped to nothing",
+            tried=tried,
+            expected="no limit: the weights move as without clipping",
+            got="the gains of the norms have not moved",
+            look="the limit when `config.grad_clip` is 0.",
+        )
 
 
 def scaled(subject: Subject, draw: Draw) -> None:
@@ -306,29 +437,48 @@ def scaled(subject: Subject, draw: Draw) -> None:
             raise _bare(tried) from None
         if "unscale_" not in str(failure.error):
             raise
-        raise Wrong("TRAIN-SCALER", "the scaler does not hear of the step", tried=tried,
-                    expected="unscale_, step and update, once each per update",
-                    got=f"RuntimeError: {failure.error}"[:76],
-                    look="`self.scaler`: its step and its update.") from None  # fmt: skip
+        raise Wrong(
+            "TRAIN-SCALER",
+            "the scaler does not hear of the step",
+            tried=tried,
+            expected="unscale_, step and update, once each per update",
+            got=f"RuntimeError: {failure.error}"[:76],
+            look="`self.scaler`: its step and its update.",
+        ) from None
     ratio = found / norm
     if 0.9 < ratio < 1.1:  # float16 rounds: measured 1e-4
         return
-    facts = dict(tried=tried, expected=f"grad_norm near {number(norm)}",
-                 got=f"grad_norm {number(found)}, {number(ratio)} times that")  # fmt: skip
+    facts = dict(
+        tried=tried,
+        expected=f"grad_norm near {number(norm)}",
+        got=f"grad_norm {number(found)}, {number(ratio)} times that",
+    )
     if ratio > 1e4:
-        raise Wrong("TRAIN-UNSCALED", "the scaled gradient is measured and clipped", **facts,
-                    hides="off a GPU nothing; in float16 every update would be clipped.",
-                    look="`self.scaler.unscale_`, and where it stands.")  # fmt: skip
-    raise Wrong("OTHER", "the gradient in float16 is another one", **facts,
-                look="`self.mean_loss`, `self.backward`, `self.scaler`.")  # fmt: skip
+        raise Wrong(
+            "TRAIN-UNSCALED",
+            "the scaled gradient is measured and clipped",
+            **facts,
+            hides="off a GPU nothing; in float16 every update would be clipped.",
+            look="`self.scaler.unscale_`, and where it stands.",
+        )
+    raise Wrong(
+        "OTHER",
+        "the gradient in float16 is another one",
+        **facts,
+        look="`self.mean_loss`, `self.backward`, `self.scaler`.",
+    )
 
 
 def _bare(tried: str) -> Wrong:
-    return Wrong("TRAIN-BARE", "the loss is never scaled up", tried=tried,
-                 expected="a loss that is multiplied before its backward pass",
-                 got="gradients of the plain loss, too small for float16",
-                 fits="a `.backward()` of its own: neither scale nor ranks are in it.",
-                 look="`self.backward`.")  # fmt: skip
+    return Wrong(
+        "TRAIN-BARE",
+        "the loss is never scaled up",
+        tried=tried,
+        expected="a loss that is multiplied before its backward pass",
+        got="gradients of the plain loss, too small for float16",
+        fits="a `.backward()` of its own: neither scale nor ranks are in it.",
+        look="`self.backward`.",
+    )
 
 
 SUITES = (

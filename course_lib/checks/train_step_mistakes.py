@@ -47,9 +47,13 @@ class Plain:
         return loss.item(), norm_of(self.params).item()
 
     def update(
-        self, batches: Batches, lr: float, *, clear: bool = True,
+        self,
+        batches: Batches,
+        lr: float,
+        *,
+        clear: bool = True,
         clip: Clip = torch.nn.utils.clip_grad_norm_,
-    ) -> tuple[float, float]:  # fmt: skip
+    ) -> tuple[float, float]:
         """One update from all micro-batches as one batch; its loss and gradient norm."""
         if clear:
             self.optimizer.zero_grad()
@@ -86,8 +90,10 @@ def _whole(batches: Batches) -> tuple[Tensor, Tensor]:
     """All rows as one batch. Shorter rows are filled at their end: a causal model does not see
     it from earlier positions, and the targets there don't count."""
     T = max(idx.shape[1] for idx, _ in batches)
-    rows = [(F.pad(i, (0, T - i.shape[1])), F.pad(t, (0, T - t.shape[1]), value=IGNORED))
-            for i, t in batches]  # fmt: skip
+    rows = [
+        (F.pad(i, (0, T - i.shape[1])), F.pad(t, (0, T - t.shape[1]), value=IGNORED))
+        for i, t in batches
+    ]
     idx, targets = (torch.cat(side) for side in zip(*rows, strict=True))
     return idx, targets
 
@@ -139,36 +145,73 @@ def weighings(batches: Batches) -> Iterator[Weighing]:
     counts, sizes = counted(batches), [targets.numel() for _, targets in batches]
     k, total = len(batches), sum(counts)
     scale = "AdamW rescales its step, so the curve can look normal; clipping and log are wrong."
-    yield Weighing(code="TRAIN-SUM", finding=f"the gradient is {k} times too long", hides=scale,
-                   fits=f"{k} mean losses added, none of them divided.",
-                   shares=[float(n > 0) for n in counts], preset="accumulation:sum")  # fmt: skip
-    yield Weighing(code="TRAIN-SUM", finding=f"the gradient is {total} times too long", hides=scale,
-                   fits="each mean loss times its tokens, not divided by all of them.",
-                   shares=[float(n) for n in counts])  # fmt: skip
-    yield Weighing(code="TRAIN-MEAN-OF-MEANS", finding="few tokens weigh as much as many",
-                   fits=f"each mean loss divided by {k}, however many targets it counts.",
-                   hides="equal micro-batches give the right gradient, so most tests pass.",
-                   shares=[1 / k] * k, preset="accumulation:ragged")  # fmt: skip
-    yield Weighing(code="TRAIN-POSITIONS", finding="targets of -100 are counted",
-                   fits="shares by the size of the micro-batch: `numel()`, or its rows.",
-                   look="how the targets are counted.", shares=[n / sum(sizes) for n in sizes])  # fmt: skip
+    yield Weighing(
+        code="TRAIN-SUM",
+        finding=f"the gradient is {k} times too long",
+        hides=scale,
+        fits=f"{k} mean losses added, none of them divided.",
+        shares=[float(n > 0) for n in counts],
+        preset="accumulation:sum",
+    )
+    yield Weighing(
+        code="TRAIN-SUM",
+        finding=f"the gradient is {total} times too long",
+        hides=scale,
+        fits="each mean loss times its tokens, not divided by all of them.",
+        shares=[float(n) for n in counts],
+    )
+    yield Weighing(
+        code="TRAIN-MEAN-OF-MEANS",
+        finding="few tokens weigh as much as many",
+        fits=f"each mean loss divided by {k}, however many targets it counts.",
+        hides="equal micro-batches give the right gradient, so most tests pass.",
+        shares=[1 / k] * k,
+        preset="accumulation:ragged",
+    )
+    yield Weighing(
+        code="TRAIN-POSITIONS",
+        finding="targets of -100 are counted",
+        fits="shares by the size of the micro-batch: `numel()`, or its rows.",
+        look="how the targets are counted.",
+        shares=[n / sum(sizes) for n in sizes],
+    )
     for shares in ([n / total / k for n in counts], [1 / k / k] * k):
-        yield Weighing(code="TRAIN-TWICE", finding=f"the gradient is {k} times too short",
-                       fits=f"a share that is divided by {k} once more.", hides=scale,
-                       shares=shares, preset="accumulation:twice")  # fmt: skip
+        yield Weighing(
+            code="TRAIN-TWICE",
+            finding=f"the gradient is {k} times too short",
+            fits=f"a share that is divided by {k} once more.",
+            hides=scale,
+            shares=shares,
+            preset="accumulation:twice",
+        )
     for i, code, where, fits in (
-        (k - 1, "TRAIN-LAST-ONLY", "last", "a gradient cleared inside the loop, or a `_backward` after it."),
+        (
+            k - 1,
+            "TRAIN-LAST-ONLY",
+            "last",
+            "a gradient cleared inside the loop, or a `_backward` after it.",
+        ),
         (0, "TRAIN-FIRST-ONLY", "first", "a loop that ends after one turn."),
-    ):  # fmt: skip
+    ):
         for share in (counts[i] / total, 1 / k, 1.0):
-            yield Weighing(code=code, finding=f"only the {where} micro-batch has an effect", fits=fits,
-                           look="what stands inside the loop, and what after it.",
-                           shares=[share * (j == i) for j in range(k)],
-                           preset="accumulation:last" if i else "")  # fmt: skip
+            yield Weighing(
+                code=code,
+                finding=f"only the {where} micro-batch has an effect",
+                fits=fits,
+                look="what stands inside the loop, and what after it.",
+                shares=[share * (j == i) for j in range(k)],
+                preset="accumulation:last" if i else "",
+            )
 
 
-def compare(found: dict[str, float], loss: float, norm: float, plain: Callable[[], Plain],
-            batches: Batches, tried: str) -> None:  # fmt: skip
+def compare(
+    found: dict[str, float],
+    loss: float,
+    norm: float,
+    plain: Callable[[], Plain],
+    batches: Batches,
+    tried: str,
+) -> None:
     """Gradient norm, then loss, are those of the big batch; else `Wrong` with what they fit.
 
     `plain` gives the model as it was before the update.
@@ -176,38 +219,61 @@ def compare(found: dict[str, float], loss: float, norm: float, plain: Callable[[
     for key, value, item in (("grad_norm", norm, 1), ("loss", loss, 0)):
         if near(found[key], value):
             continue
-        facts = dict(tried=tried, expected=f"{key} {number(value)}, that of the whole batch",
-                     got=f"{key} {number(found[key])}, {number(found[key] / value)} times that")  # fmt: skip
+        facts = dict(
+            tried=tried,
+            expected=f"{key} {number(value)}, that of the whole batch",
+            got=f"{key} {number(found[key])}, {number(found[key] / value)} times that",
+        )
         before = plain()
         for way in weighings(batches):
             if near(found[key], before.mixture(batches, way.shares)[item]):
                 raise _loss(way, facts) if key == "loss" else _gradient(way, facts)
         what = "gradient" if key == "grad_norm" else "loss"
-        raise Wrong("OTHER", f"the {what} is not that of the whole batch",
-                    look="the share of each micro-batch, and what is added up.", **facts)  # fmt: skip
+        raise Wrong(
+            "OTHER",
+            f"the {what} is not that of the whole batch",
+            look="the share of each micro-batch, and what is added up.",
+            **facts,
+        )
 
 
 def _gradient(way: Weighing, facts: dict) -> Wrong:
-    return Wrong(way.code, way.finding, fits=way.fits, hides=way.hides, look=way.look,
-                 preset=way.preset, **facts)  # fmt: skip
+    return Wrong(
+        way.code,
+        way.finding,
+        fits=way.fits,
+        hides=way.hides,
+        look=way.look,
+        preset=way.preset,
+        **facts,
+    )
 
 
 def _loss(way: Weighing, facts: dict) -> Wrong:
     fits = "the last loss alone." if "LAST" in way.code else way.fits
-    return Wrong("TRAIN-LOSS", "the gradient is right, the loss that is told is not", fits=fits,
-                 hides="the same training shows another curve when it is cut in other parts.",
-                 look="what is added up for the log.", **facts)  # fmt: skip
+    return Wrong(
+        "TRAIN-LOSS",
+        "the gradient is right, the loss that is told is not",
+        fits=fits,
+        hides="the same training shows another curve when it is cut in other parts.",
+        look="what is added up for the log.",
+        **facts,
+    )
 
 
 def put_together(failure: AnswerError, tried: str) -> Wrong | None:
     """When rows of different length were to be joined: the memory of the big batch."""
     if "must match" not in (said := str(failure.error)) and "stack expects" not in said:
         return None
-    return Wrong("TRAIN-CAT", "the micro-batches are put together", tried=tried,
-                 expected="one forward and one backward for each micro-batch",
-                 got=f"{type(failure.error).__name__}: {failure.error}"[:76],
-                 hides="the memory of the whole batch, which accumulation is there to avoid.",
-                 look="`torch.cat`, `torch.stack`.")  # fmt: skip
+    return Wrong(
+        "TRAIN-CAT",
+        "the micro-batches are put together",
+        tried=tried,
+        expected="one forward and one backward for each micro-batch",
+        got=f"{type(failure.error).__name__}: {failure.error}"[:76],
+        hides="the memory of the whole batch, which accumulation is there to avoid.",
+        look="`torch.cat`, `torch.stack`.",
+    )
 
 
 def clip_each(params: list, limit: float) -> None:
@@ -236,18 +302,42 @@ def compare_rates(found: list[float], due: list[float], highest: float, tried: s
         return
     n, facts = len(found), dict(tried=tried, expected=vector(due[: len(found)]), got=vector(found))
     for code, rates, finding, fits, look in (
-        ("TRAIN-LR-STUCK", [due[0]] * n, "the rate does not change", "a step counter that stays 0.",
-         "what `get_lr` is asked for, and what counts."),
-        ("TRAIN-LR-NEXT", due[1:], "every rate is that of the next update",
-         "get_lr(step + 1), or a counter that moves before it is read.",
-         "what `self.step` is when `get_lr` is asked."),
-        ("TRAIN-MICRO-STEPS", due[::2], "the schedule counts micro-batches",
-         "a counter that moves once per micro-batch.", "where `self.step` grows, and by how much."),
-        ("TRAIN-LR-CONSTANT", [highest] * n, "the rate is the highest one, always",
-         "config.lr in place of the schedule.", "`self.get_lr`."),
-        ("TRAIN-LR-LATE", [highest, *due], "each rate comes one update late",
-         "the rate of a group, read before it is written.", "what \"lr\" is taken from."),
-    ):  # fmt: skip
+        (
+            "TRAIN-LR-STUCK",
+            [due[0]] * n,
+            "the rate does not change",
+            "a step counter that stays 0.",
+            "what `get_lr` is asked for, and what counts.",
+        ),
+        (
+            "TRAIN-LR-NEXT",
+            due[1:],
+            "every rate is that of the next update",
+            "get_lr(step + 1), or a counter that moves before it is read.",
+            "what `self.step` is when `get_lr` is asked.",
+        ),
+        (
+            "TRAIN-MICRO-STEPS",
+            due[::2],
+            "the schedule counts micro-batches",
+            "a counter that moves once per micro-batch.",
+            "where `self.step` grows, and by how much.",
+        ),
+        (
+            "TRAIN-LR-CONSTANT",
+            [highest] * n,
+            "the rate is the highest one, always",
+            "config.lr in place of the schedule.",
+            "`self.get_lr`.",
+        ),
+        (
+            "TRAIN-LR-LATE",
+            [highest, *due],
+            "each rate comes one update late",
+            "the rate of a group, read before it is written.",
+            'what "lr" is taken from.',
+        ),
+    ):
         if _all_close(found, rates):
             raise Wrong(code, finding, fits=fits, look=look, **facts)
     raise Wrong("OTHER", "the rates differ", look="`self.get_lr(self.step)`.", **facts)

@@ -16,8 +16,15 @@ PEAK = 1e9
 
 def _config(draw: Draw, *, tied: bool) -> GPTConfig:
     L, D, F, V = draw.size((5, 16, 40, 50), (7, 8, 24, 30), (8, 24, 56, 90))
-    return GPTConfig(vocab_size=V, max_seq_len=64, num_layers=L, num_heads=2, d_model=D,
-                     d_hidden=F, tie_embeddings=tied)  # fmt: skip
+    return GPTConfig(
+        vocab_size=V,
+        max_seq_len=64,
+        num_layers=L,
+        num_heads=2,
+        d_model=D,
+        d_hidden=F,
+        tie_embeddings=tied,
+    )
 
 
 def _params(c: GPTConfig) -> dict[str, int]:
@@ -44,15 +51,29 @@ def _token(c: GPTConfig, T: int, convention: str, *, each: int = 6, scores: int 
 def _asked(subject: Subject, rate: float, c: GPTConfig, T: int, **more) -> tuple[float, str]:
     tied = "tied" if c.tie_embeddings else "untied"
     given = "".join(f", {k}={v!r}" for k, v in more.items())
-    tried = (f"{rate:g} tokens/s, L {c.num_layers}, D {c.d_model}, F {c.d_hidden}, V {c.vocab_size}, "
-             f"{tied},\nT {T}, {PEAK:g} FLOP/s{given}")  # fmt: skip
+    tried = (
+        f"{rate:g} tokens/s, L {c.num_layers}, D {c.d_model}, F {c.d_hidden}, V {c.vocab_size}, "
+        f"{tied},\nT {T}, {PEAK:g} FLOP/s{given}"
+    )
     found = subject.call(rate, c, T, PEAK, **more)
     if found is None:
-        raise Wrong("NONE", "the answer returned None", tried=tried, expected="a number", got="None",
-                    look="the last line: is there a `return`?")  # fmt: skip
+        raise Wrong(
+            "NONE",
+            "the answer returned None",
+            tried=tried,
+            expected="a number",
+            got="None",
+            look="the last line: is there a `return`?",
+        )
     if isinstance(found, bool) or not isinstance(found, (int, float)):
-        raise Wrong("TYPE", "the answer is no number", tried=tried, expected="a float",
-                    got=f"type {type(found).__name__}", look="what stands after `return`.")  # fmt: skip
+        raise Wrong(
+            "TYPE",
+            "the answer is no number",
+            tried=tried,
+            expected="a float",
+            got=f"type {type(found).__name__}",
+            look="what stands after `return`.",
+        )
     return found, tried
 
 
@@ -73,15 +94,31 @@ def a_share(subject: Subject, draw: Draw) -> None:
     found, tried = _asked(subject, rate, c, T)
     right = rate * _token(c, T, "matmul") / PEAK
     other = rate * _token(c, T, "all") / PEAK  # which parameters count comes later
-    _compare(found, right, tried, (
-        (100 * right, "MFU-PERCENT", "percent in place of a share", "the share times 100."),
-        (100 * other, "MFU-PERCENT", "percent in place of a share", "the share times 100."),
-        (1 / right, "MFU-INVERTED", "the share is upside down", "the peak over what is used."),
-        (right * PEAK, "MFU-FLOPS", "FLOP/s in place of a share", "not divided by the peak."),
-        (right * T, "MFU-SEQUENCES", "tokens are taken for sequences", "multiplied with seq_len."),
-        (right / rate, "MFU-NO-RATE", "one token per second is assumed", "FLOPs of a token over the peak."),
-        *_formulas(c, T, rate),
-    ), "FLOPs of a token, tokens per second, FLOPs per second at best.")  # fmt: skip
+    _compare(
+        found,
+        right,
+        tried,
+        (
+            (100 * right, "MFU-PERCENT", "percent in place of a share", "the share times 100."),
+            (100 * other, "MFU-PERCENT", "percent in place of a share", "the share times 100."),
+            (1 / right, "MFU-INVERTED", "the share is upside down", "the peak over what is used."),
+            (right * PEAK, "MFU-FLOPS", "FLOP/s in place of a share", "not divided by the peak."),
+            (
+                right * T,
+                "MFU-SEQUENCES",
+                "tokens are taken for sequences",
+                "multiplied with seq_len.",
+            ),
+            (
+                right / rate,
+                "MFU-NO-RATE",
+                "one token per second is assumed",
+                "FLOPs of a token over the peak.",
+            ),
+            *_formulas(c, T, rate),
+        ),
+        "FLOPs of a token, tokens per second, FLOPs per second at best.",
+    )
 
 
 def _formulas(c: GPTConfig, T: int, rate: float) -> list[tuple]:
@@ -98,19 +135,41 @@ def _formulas(c: GPTConfig, T: int, rate: float) -> list[tuple]:
         (share(each=2, scores=4), "MFU-FORWARD", forward, "2 FLOPs per parameter."),
         (share(each=2, scores=0), "MFU-FORWARD", forward, "2 N, and no attention."),
         (share(each=2), "MFU-FORWARD", forward, "2 FLOPs per parameter; attention with 12."),
-        (share(each=4, scores=8), "MFU-BACKWARD", "the backward pass alone is counted", "4 per parameter."),
+        (
+            share(each=4, scores=8),
+            "MFU-BACKWARD",
+            "the backward pass alone is counted",
+            "4 per parameter.",
+        ),
         (share(each=3, scores=6), "MFU-MULTIPLY-ADD", "a multiply-add is counted once", "3 N."),
         (share(scores=0), "MFU-NO-ATTENTION", "the attention term is left out", "6 N alone."),
-        (share(scores=6), "MFU-CAUSAL", f"half of {scores}", "a causal mask, or one of the two products."),
+        (
+            share(scores=6),
+            "MFU-CAUSAL",
+            f"half of {scores}",
+            "a causal mask, or one of the two products.",
+        ),
         (share(scores=4), "MFU-SCORES-FORWARD", f"{scores} in the forward pass alone", "4 L D T."),
-        (per * (right - 12 * (c.num_layers - 1) * c.d_model * T), "MFU-ONE-LAYER",
-         f"{scores} in one layer alone", "12 D T."),
+        (
+            per * (right - 12 * (c.num_layers - 1) * c.d_model * T),
+            "MFU-ONE-LAYER",
+            f"{scores} in one layer alone",
+            "12 D T.",
+        ),
         (per * (right - 6 * n["head"]), "MFU-NO-HEAD", "the head is left out", "the blocks alone."),
-        (rate * _token(c, T, "all") / PEAK, "MFU-ALL", "parameters that multiply nothing are counted",
-         'the convention "all".'),
-        (per * (right + 6 * n["embedding"]), "MFU-EMBEDDING", "the embedding is counted",
-         "rows that are copied, taken for a product."),
-    ]  # fmt: skip
+        (
+            rate * _token(c, T, "all") / PEAK,
+            "MFU-ALL",
+            "parameters that multiply nothing are counted",
+            'the convention "all".',
+        ),
+        (
+            per * (right + 6 * n["embedding"]),
+            "MFU-EMBEDDING",
+            "the embedding is counted",
+            "rows that are copied, taken for a product.",
+        ),
+    ]
 
 
 def matrices(subject: Subject, draw: Draw) -> None:
@@ -129,14 +188,32 @@ def everything(subject: Subject, draw: Draw) -> None:
         c = _config(draw, tied=tied)
         found, tried = _asked(subject, rate, c, T, convention="all")
         n, flops = _params(c), _token(c, T, "all")
-        _compare(found, rate * flops / PEAK, tried, (
-            (rate * _token(c, T, "matmul") / PEAK, "MFU-CONVENTION", "the convention changes nothing",
-             'that of "matmul".'),
-            (rate * (flops - 6 * n["norms"]) / PEAK, "MFU-NO-NORMS", "the gains of norms are left out",
-             "matrices and tables alone."),
-            (rate * (flops + 6 * n["head"] * tied) / PEAK, "MFU-TIED-TWICE",
-             "a shared matrix is counted twice", "embedding and head, although they are one."),
-        ), "`num_params`: every parameter once.")  # fmt: skip
+        _compare(
+            found,
+            rate * flops / PEAK,
+            tried,
+            (
+                (
+                    rate * _token(c, T, "matmul") / PEAK,
+                    "MFU-CONVENTION",
+                    "the convention changes nothing",
+                    'that of "matmul".',
+                ),
+                (
+                    rate * (flops - 6 * n["norms"]) / PEAK,
+                    "MFU-NO-NORMS",
+                    "the gains of norms are left out",
+                    "matrices and tables alone.",
+                ),
+                (
+                    rate * (flops + 6 * n["head"] * tied) / PEAK,
+                    "MFU-TIED-TWICE",
+                    "a shared matrix is counted twice",
+                    "embedding and head, although they are one.",
+                ),
+            ),
+            "`num_params`: every parameter once.",
+        )
 
 
 def devices(subject: Subject, draw: Draw) -> None:
@@ -144,10 +221,21 @@ def devices(subject: Subject, draw: Draw) -> None:
     R, c, T, rate = draw.size(4, 8, 3), _config(draw, tied=False), 16, 500.0
     found, tried = _asked(subject, rate, c, T, world_size=R)
     one = rate * _token(c, T, "matmul") / PEAK
-    _compare(found, one / R, tried, (
-        (one, "MFU-WORLD", "the other devices are left out", "the peak of one device for all."),
-        (one * R, "MFU-WORLD", "the devices count the wrong way", "multiplied in place of divided."),
-    ), "whose tokens these are, and whose peak.")  # fmt: skip
+    _compare(
+        found,
+        one / R,
+        tried,
+        (
+            (one, "MFU-WORLD", "the other devices are left out", "the peak of one device for all."),
+            (
+                one * R,
+                "MFU-WORLD",
+                "the devices count the wrong way",
+                "multiplied in place of divided.",
+            ),
+        ),
+        "whose tokens these are, and whose peak.",
+    )
 
 
 def refusals(subject: Subject, draw: Draw) -> None:
@@ -160,9 +248,14 @@ def refusals(subject: Subject, draw: Draw) -> None:
             if isinstance(failure.error, ValueError):
                 continue
             got = str(failure)[:60]
-        raise Wrong("MFU-WORD", "a convention that is none is not refused",
-                    tried=f"convention={word!r}", expected="ValueError", got=got,
-                    look="the last sentence of the docstring.")  # fmt: skip
+        raise Wrong(
+            "MFU-WORD",
+            "a convention that is none is not refused",
+            tried=f"convention={word!r}",
+            expected="ValueError",
+            got=got,
+            look="the last sentence of the docstring.",
+        )
 
 
 SUITES = (

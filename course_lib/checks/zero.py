@@ -18,9 +18,16 @@ Way = Callable[[int, int, int, dict], dict]
 
 
 def bytes_of(
-    n: int, ranks: int, stage: int, sizes: dict, *, first=FIRST, only: bool = False,
-    shard: Callable[[int, int], int] = lambda n, ranks: -(-n // ranks), sized: bool = True,
-) -> dict[str, int]:  # fmt: skip
+    n: int,
+    ranks: int,
+    stage: int,
+    sizes: dict,
+    *,
+    first=FIRST,
+    only: bool = False,
+    shard: Callable[[int, int], int] = lambda n, ranks: -(-n // ranks),
+    sized: bool = True,
+) -> dict[str, int]:
     """Bytes by part. `first`: from which stage on each is sharded; `only`: at that stage alone."""
     each = sizes.values() if sized else SIZES.values()
     cut = [stage == f if only else stage >= f for f in first]
@@ -47,37 +54,98 @@ def _narrow(n: int, ranks: int, stage: int, sizes: dict) -> dict[str, int]:
 
 bent = functools.partial
 WRONG: tuple[tuple[str, Way, str, str, str], ...] = (
-    ("ZERO-NO-MASTER", _narrow, "the master copy is not counted",
-     "8 bytes for the optimizer: the two moments alone.",
-     "`optimizer_bytes`: what does the docstring say its 12 are?"),
-    ("ZERO-STAGE-OFF", bent(bytes_of, first=(2, 1, 0)), "every stage shards what the next one should",
-     "a comparison that is true one stage early.", "at stage 0 every rank holds all."),
-    ("ZERO-STAGE-OFF", bent(bytes_of, first=(4, 3, 2)), "every stage shards what the one before should",
-     "a comparison that is true one stage late.", "stage 1 shards the optimizer."),
-    ("ZERO-ALL-AT-ONCE", bent(bytes_of, first=(1, 1, 1)), "every stage shards everything",
-     "all three parts cut from stage 1 on.", "the docstring: what does each stage add?"),
-    ("ZERO-NOTHING", bent(bytes_of, first=(9, 9, 9)), "no stage shards anything",
-     "the same bytes for every stage: plain data parallelism.", "where `stage` is asked."),
-    ("ZERO-SWAPPED", bent(bytes_of, first=(2, 3, 1)), "weights and gradients are sharded in the other order",
-     "stage 2 with a shard of weights and whole gradients.",
-     "which of the two is not needed whole once it has been reduced?"),
-    ("ZERO-SWAPPED", bent(bytes_of, first=(1, 2, 3)), "the stages go through the parts in the other order",
-     "weights first, the optimizer last.", "stage 1 begins with the largest part."),
-    ("ZERO-NOT-TOO", bent(bytes_of, only=True), "a stage forgets what the stages before it shard",
-     "one part sharded at a time.", "at stage 2: what stage 1 had sharded."),
-    ("ZERO-FLOOR", bent(bytes_of, shard=lambda n, ranks: n // ranks), "the shard is rounded down",
-     "num_params // world_size.", "R shards together must hold all numbers."),
-    ("ZERO-CEIL-BYTES", _of_bytes, "bytes are rounded, not numbers",
-     "ceil(num_params * bytes / world_size): a shard with a part of a number.",
-     "what is rounded up: before or after the multiplication?"),
-    ("ZERO-PADDED", bent(bytes_of, shard=lambda n, ranks: n // ranks + 1),
-     "a shard has one number too many", "num_params // world_size + 1.",
-     "a count that world_size divides needs no padding."),
-    ("ZERO-ALL-RANKS", _times, "these are the bytes of all ranks together",
-     "world_size times the bytes of one.", "the docstring: on each of the ranks."),
-    ("ZERO-FIXED", bent(bytes_of, sized=False), "the sizes have no effect",
-     "2, 2 and 12 bytes, whatever is said.", "the three keyword arguments."),
-)  # fmt: skip
+    (
+        "ZERO-NO-MASTER",
+        _narrow,
+        "the master copy is not counted",
+        "8 bytes for the optimizer: the two moments alone.",
+        "`optimizer_bytes`: what does the docstring say its 12 are?",
+    ),
+    (
+        "ZERO-STAGE-OFF",
+        bent(bytes_of, first=(2, 1, 0)),
+        "every stage shards what the next one should",
+        "a comparison that is true one stage early.",
+        "at stage 0 every rank holds all.",
+    ),
+    (
+        "ZERO-STAGE-OFF",
+        bent(bytes_of, first=(4, 3, 2)),
+        "every stage shards what the one before should",
+        "a comparison that is true one stage late.",
+        "stage 1 shards the optimizer.",
+    ),
+    (
+        "ZERO-ALL-AT-ONCE",
+        bent(bytes_of, first=(1, 1, 1)),
+        "every stage shards everything",
+        "all three parts cut from stage 1 on.",
+        "the docstring: what does each stage add?",
+    ),
+    (
+        "ZERO-NOTHING",
+        bent(bytes_of, first=(9, 9, 9)),
+        "no stage shards anything",
+        "the same bytes for every stage: plain data parallelism.",
+        "where `stage` is asked.",
+    ),
+    (
+        "ZERO-SWAPPED",
+        bent(bytes_of, first=(2, 3, 1)),
+        "weights and gradients are sharded in the other order",
+        "stage 2 with a shard of weights and whole gradients.",
+        "which of the two is not needed whole once it has been reduced?",
+    ),
+    (
+        "ZERO-SWAPPED",
+        bent(bytes_of, first=(1, 2, 3)),
+        "the stages go through the parts in the other order",
+        "weights first, the optimizer last.",
+        "stage 1 begins with the largest part.",
+    ),
+    (
+        "ZERO-NOT-TOO",
+        bent(bytes_of, only=True),
+        "a stage forgets what the stages before it shard",
+        "one part sharded at a time.",
+        "at stage 2: what stage 1 had sharded.",
+    ),
+    (
+        "ZERO-FLOOR",
+        bent(bytes_of, shard=lambda n, ranks: n // ranks),
+        "the shard is rounded down",
+        "num_params // world_size.",
+        "R shards together must hold all numbers.",
+    ),
+    (
+        "ZERO-CEIL-BYTES",
+        _of_bytes,
+        "bytes are rounded, not numbers",
+        "ceil(num_params * bytes / world_size): a shard with a part of a number.",
+        "what is rounded up: before or after the multiplication?",
+    ),
+    (
+        "ZERO-PADDED",
+        bent(bytes_of, shard=lambda n, ranks: n // ranks + 1),
+        "a shard has one number too many",
+        "num_params // world_size + 1.",
+        "a count that world_size divides needs no padding.",
+    ),
+    (
+        "ZERO-ALL-RANKS",
+        _times,
+        "these are the bytes of all ranks together",
+        "world_size times the bytes of one.",
+        "the docstring: on each of the ranks.",
+    ),
+    (
+        "ZERO-FIXED",
+        bent(bytes_of, sized=False),
+        "the sizes have no effect",
+        "2, 2 and 12 bytes, whatever is said.",
+        "the three keyword arguments.",
+    ),
+)
 
 
 def _expect(subject: Subject, n: int, ranks: int, stage: int, **sizes) -> None:
@@ -102,16 +170,31 @@ def _expect(subject: Subject, n: int, ranks: int, stage: int, **sizes) -> None:
 def _three_counts(out: Any, *, tried: str, expected: str) -> None:
     facts = dict(tried=tried, expected=expected)
     if out is None:
-        raise Wrong("NONE", "the answer returned None", got="None",
-                    look="the last line: is there a `return`?", **facts)  # fmt: skip
+        raise Wrong(
+            "NONE",
+            "the answer returned None",
+            got="None",
+            look="the last line: is there a `return`?",
+            **facts,
+        )
     if not isinstance(out, dict) or set(out) != set(NAMES):
         got = ", ".join(map(str, out)) if isinstance(out, dict) else f"type {type(out).__name__}"
-        raise Wrong("ZERO-KEYS", "the answer is not a dict of the three parts",
-                    got=got[:60] or "no key", look="the docstring: three names, three counts.", **facts)  # fmt: skip
+        raise Wrong(
+            "ZERO-KEYS",
+            "the answer is not a dict of the three parts",
+            got=got[:60] or "no key",
+            look="the docstring: three names, three counts.",
+            **facts,
+        )
     for name, value in out.items():
         if isinstance(value, bool) or not isinstance(value, int):
-            raise Wrong("TYPE", f"{name} is a {type(value).__name__}", got=f"{value!r}"[:60],
-                        look="`/` makes a float; bytes are whole.", **facts)  # fmt: skip
+            raise Wrong(
+                "TYPE",
+                f"{name} is a {type(value).__name__}",
+                got=f"{value!r}"[:60],
+                look="`/` makes a float; bytes are whole.",
+                **facts,
+            )
 
 
 def _line(found: dict) -> str:
@@ -158,8 +241,11 @@ def seven_billion(subject: Subject, draw: Draw) -> None:
 def refuses(subject: Subject, draw: Draw) -> None:
     """Another stage, or no rank, is a ValueError."""
     for args in ((10, 4, 4), (10, 4, -1), (10, 0, 1)):
-        facts = dict(tried="num_params {}, world_size {}, stage {}".format(*args),
-                     expected="a ValueError", look="`check_stage(stage, world_size)`.")  # fmt: skip
+        facts = dict(
+            tried="num_params {}, world_size {}, stage {}".format(*args),
+            expected="a ValueError",
+            look="`check_stage(stage, world_size)`.",
+        )
         try:
             got = f"{subject.call(*args)}"[:70]
         except AnswerError as failure:

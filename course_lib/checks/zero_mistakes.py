@@ -102,54 +102,101 @@ def gradients(c: Case, rank: int) -> list[Pattern]:
         return b1 * c.cut(c.whole["m"], rank) + (1 - b1) * c.cut(mean, other)
 
     return [
-        made("ZERO1-SUM", c.total, "the gradients are added, not averaged",
-             f"a gradient {c.ranks} times the mean.", "which step turns a sum into a mean.",
-             "AdamW divides the length away, so the weights come out right.\n"
-             "Clipping, eps and another number of ranks bring it back."),
-        made("ZERO1-DIVIDED-TWICE", mean / c.ranks, "the gradient is divided twice",
-             f"the mean, once more divided by {c.ranks}.", "every place that divides or averages."),
-        made("ZERO1-OWN", own, "the other ranks' gradients are missing",
-             "this rank's own gradient.", "what the ranks send each other before the update.",
-             "every rank trains its shard on its own rows alone."),
-        made("ZERO1-OWN", own / c.ranks, "the other ranks' gradients are missing",
-             f"this rank's own gradient, divided by {c.ranks}.",
-             "what the ranks send each other before the update."),
+        made(
+            "ZERO1-SUM",
+            c.total,
+            "the gradients are added, not averaged",
+            f"a gradient {c.ranks} times the mean.",
+            "which step turns a sum into a mean.",
+            "AdamW divides the length away, so the weights come out right.\n"
+            "Clipping, eps and another number of ranks bring it back.",
+        ),
+        made(
+            "ZERO1-DIVIDED-TWICE",
+            mean / c.ranks,
+            "the gradient is divided twice",
+            f"the mean, once more divided by {c.ranks}.",
+            "every place that divides or averages.",
+        ),
+        made(
+            "ZERO1-OWN",
+            own,
+            "the other ranks' gradients are missing",
+            "this rank's own gradient.",
+            "what the ranks send each other before the update.",
+            "every rank trains its shard on its own rows alone.",
+        ),
+        made(
+            "ZERO1-OWN",
+            own / c.ranks,
+            "the other ranks' gradients are missing",
+            f"this rank's own gradient, divided by {c.ranks}.",
+            "what the ranks send each other before the update.",
+        ),
         *olds(c, rank, "m"),
-        *(Pattern(code="ZERO1-SHARD", value=of(q), finding="a rank takes another rank's gradient",
-                  fits=f"the shard of rank {q}.", look="which part of the flat vector is this rank's.",
-                  hides="moments that average the gradients of other weights.")
-          for q in range(c.ranks) if q != rank),
-    ]  # fmt: skip
+        *(
+            Pattern(
+                code="ZERO1-SHARD",
+                value=of(q),
+                finding="a rank takes another rank's gradient",
+                fits=f"the shard of rank {q}.",
+                look="which part of the flat vector is this rank's.",
+                hides="moments that average the gradients of other weights.",
+            )
+            for q in range(c.ranks)
+            if q != rank
+        ),
+    ]
 
 
 def olds(c: Case, rank: int, name: str) -> list[Pattern]:
     """A part of the state that was not updated."""
-    return [Pattern(code="ZERO1-STATE-OLD", value=c.cut(c.whole[name], rank),
-                    finding=f"{name} comes back as it was", fits=f"the old {name}.",
-                    look="what `return` hands back.",
-                    hides="each update would begin without a memory.")]  # fmt: skip
+    return [
+        Pattern(
+            code="ZERO1-STATE-OLD",
+            value=c.cut(c.whole[name], rank),
+            finding=f"{name} comes back as it was",
+            fits=f"the old {name}.",
+            look="what `return` hands back.",
+            hides="each update would begin without a memory.",
+        )
+    ]
 
 
 def masters(c: Case, rank: int) -> list[Pattern]:
     """The new master as it comes out of other settings."""
     mean = c.total / c.ranks
     patterns = [
-        Pattern(code="ZERO1-NO-DECAY", value=c.cut(c.updated(mean, decay=False)["master"], rank),
-                finding="the weights do not decay", fits="an update with weight_decay 0.",
-                look="which settings are handed on to AdamW.")
-    ]  # fmt: skip
+        Pattern(
+            code="ZERO1-NO-DECAY",
+            value=c.cut(c.updated(mean, decay=False)["master"], rank),
+            finding="the weights do not decay",
+            fits="an update with weight_decay 0.",
+            look="which settings are handed on to AdamW.",
+        )
+    ]
     patterns += [
-        Pattern(code="ZERO1-STEP", value=c.cut(c.updated(mean, step)["master"], rank),
-                finding="AdamW corrects for another step number", fits=f"update {step}.",
-                look="`step`: which update is this one?")
-        for step in (1, c.step + 1, c.step - 1, 10**9) if 0 < step != c.step
-    ]  # fmt: skip
+        Pattern(
+            code="ZERO1-STEP",
+            value=c.cut(c.updated(mean, step)["master"], rank),
+            finding="AdamW corrects for another step number",
+            fits=f"update {step}.",
+            look="`step`: which update is this one?",
+        )
+        for step in (1, c.step + 1, c.step - 1, 10**9)
+        if 0 < step != c.step
+    ]
     half = c.cut(c.after["master"], rank).to(torch.bfloat16).float()
-    patterns.append(Pattern(
-        code="ZERO1-STATE-16", value=half, finding="master is a rounded copy",
-        fits="the weights, rounded to 16 bits and widened again.",
-        look="which tensor is cast, and which one is returned.",
-        hides="updates smaller than the rounding of 16 bits would be lost."))  # fmt: skip
+    patterns.append(
+        Pattern(
+            code="ZERO1-STATE-16",
+            value=half,
+            finding="master is a rounded copy",
+            fits="the weights, rounded to 16 bits and widened again.",
+            look="which tensor is cast, and which one is returned.",
+            hides="updates smaller than the rounding of 16 bits would be lost.",
+        )
+    )
     return [*patterns, *olds(c, rank, "master")]
 
 
@@ -164,17 +211,35 @@ def wholes(c: Case, rank: int) -> list[Pattern]:
     mixed[rank * S : (rank + 1) * S] = shards[rank]
     orders = [torch.cat([shards[(rank + q) % R] for q in range(R)]), torch.cat(shards[::-1])]
     return [
-        Pattern(code="ZERO1-STALE", value=old, finding="the weights are those before the update",
-                fits="the old master shards, gathered.", look="the order of update and all-gather.",
-                hides="every update works with weights that are one update old."),
-        *(Pattern(code="ZERO1-NOT-GATHERED", value=x[: c.size], finding="only this rank's weights are new",
-                  fits="this rank's shard in its place.",
-                  look="what do the other ranks know that this one needs?")
-          for x in (alone, mixed)),
-        *(Pattern(code="ZERO1-ORDER", value=x[: c.size], finding="the shards stand in another order",
-                  fits="the right numbers in other places.", look="rank r owns shard r.")
-          for x in orders),
-    ]  # fmt: skip
+        Pattern(
+            code="ZERO1-STALE",
+            value=old,
+            finding="the weights are those before the update",
+            fits="the old master shards, gathered.",
+            look="the order of update and all-gather.",
+            hides="every update works with weights that are one update old.",
+        ),
+        *(
+            Pattern(
+                code="ZERO1-NOT-GATHERED",
+                value=x[: c.size],
+                finding="only this rank's weights are new",
+                fits="this rank's shard in its place.",
+                look="what do the other ranks know that this one needs?",
+            )
+            for x in (alone, mixed)
+        ),
+        *(
+            Pattern(
+                code="ZERO1-ORDER",
+                value=x[: c.size],
+                finding="the shards stand in another order",
+                fits="the right numbers in other places.",
+                look="rank r owns shard r.",
+            )
+            for x in orders
+        ),
+    ]
 
 
 def traffic(seen: list, padded: int, size: int, **facts) -> Wrong:
@@ -182,19 +247,39 @@ def traffic(seen: list, padded: int, size: int, **facts) -> Wrong:
     gathers = [b for name, b in seen if name == "allgather"]
     scatters = [b for name, b in seen if name == "reduce_scatter"]
     if any(name == "allreduce" for name, _ in seen):
-        return Wrong("ZERO1-ALL-REDUCE", "the gradients are all-reduced", **facts,
-                     fits="every rank gets the whole sum and uses one shard of it.",
-                     look="which collective gives each rank its own part of a sum.")  # fmt: skip
+        return Wrong(
+            "ZERO1-ALL-REDUCE",
+            "the gradients are all-reduced",
+            **facts,
+            fits="every rank gets the whole sum and uses one shard of it.",
+            look="which collective gives each rank its own part of a sum.",
+        )
     if len(gathers) > 1:
-        return Wrong("ZERO1-GATHERS", "more than the weights is gathered", **facts,
-                     hides="state that is put together on every rank is not sharded any more.",
-                     look="every `all_gather`: what needs to be whole?")  # fmt: skip
+        return Wrong(
+            "ZERO1-GATHERS",
+            "more than the weights is gathered",
+            **facts,
+            hides="state that is put together on every rank is not sharded any more.",
+            look="every `all_gather`: what needs to be whole?",
+        )
     if size < 4 and max(scatters, default=0) > padded:
-        return Wrong("ZERO1-REDUCE-WIDE", "the gradients travel in float32", **facts,
-                     look="where the gradient is widened: before or after it travels?")  # fmt: skip
+        return Wrong(
+            "ZERO1-REDUCE-WIDE",
+            "the gradients travel in float32",
+            **facts,
+            look="where the gradient is widened: before or after it travels?",
+        )
     if size < 4 and max(gathers, default=0) > padded:
-        return Wrong("ZERO1-GATHER-WIDE", "the weights travel in float32", **facts,
-                     hides="twice the bytes of the weights, for digits that the model drops.",
-                     look="where the master is cast: before or after it travels?")  # fmt: skip
-    return Wrong("ZERO1-COLLECTIVES", "other bytes travel", **facts,
-                 look="the docstring: which two collectives, of what.")  # fmt: skip
+        return Wrong(
+            "ZERO1-GATHER-WIDE",
+            "the weights travel in float32",
+            **facts,
+            hides="twice the bytes of the weights, for digits that the model drops.",
+            look="where the master is cast: before or after it travels?",
+        )
+    return Wrong(
+        "ZERO1-COLLECTIVES",
+        "other bytes travel",
+        **facts,
+        look="the docstring: which two collectives, of what.",
+    )

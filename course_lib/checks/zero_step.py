@@ -39,65 +39,119 @@ def _form(c: Case, found: list[dict], tried: str) -> None:
         for name, value in zip(STATE, out[1:], strict=True):
             _one_shard(c, name, value, at)
         if one["held"] > 12 * c.shard:
-            raise Wrong("ZERO1-WHOLE-STATE", "the shards keep something larger alive", tried=at,
-                        expected=f"{12 * c.shard} bytes behind master, m and v",
-                        got=f"{one['held']} bytes", fits="shards that are views of a whole vector.",
-                        look="where a slice is returned.")  # fmt: skip
+            raise Wrong(
+                "ZERO1-WHOLE-STATE",
+                "the shards keep something larger alive",
+                tried=at,
+                expected=f"{12 * c.shard} bytes behind master, m and v",
+                got=f"{one['held']} bytes",
+                fits="shards that are views of a whole vector.",
+                look="where a slice is returned.",
+            )
         _all_weights(c, out[0], at)
         if one["changed"]:
-            raise Wrong("INPLACE", f"{one['changed'][0]} was changed in place", tried=at,
-                        expected="arguments that stay as they are",
-                        got=f"other numbers in {', '.join(one['changed'])}",
-                        look="methods that end in an underscore, `+=`, collectives that write into\n"
-                        "their argument.")  # fmt: skip
+            raise Wrong(
+                "INPLACE",
+                f"{one['changed'][0]} was changed in place",
+                tried=at,
+                expected="arguments that stay as they are",
+                got=f"other numbers in {', '.join(one['changed'])}",
+                look="methods that end in an underscore, `+=`, collectives that write into\n"
+                "their argument.",
+            )
 
 
 def _four(out, tried: str) -> None:
     wanted = "(weights, master, m, v)"
     if out is None:
-        raise Wrong("NONE", "the answer returned None", tried=tried, expected=wanted, got="None",
-                    look="the last line: is there a `return`?")  # fmt: skip
+        raise Wrong(
+            "NONE",
+            "the answer returned None",
+            tried=tried,
+            expected=wanted,
+            got="None",
+            look="the last line: is there a `return`?",
+        )
     if not isinstance(out, (tuple, list)) or len(out) != 4:
         got = (
             f"{len(out)} values" if isinstance(out, (tuple, list)) else f"type {type(out).__name__}"
         )
-        raise Wrong("ZERO1-FOUR", "the answer is not four tensors", tried=tried, expected=wanted,
-                    got=got, look="what stands after `return`.")  # fmt: skip
+        raise Wrong(
+            "ZERO1-FOUR",
+            "the answer is not four tensors",
+            tried=tried,
+            expected=wanted,
+            got=got,
+            look="what stands after `return`.",
+        )
     for name, value in zip(RESULTS, out, strict=True):
         if not isinstance(value, Tensor):
-            raise Wrong("TYPE", f"{name} is no tensor", tried=tried, expected=wanted,
-                        got=f"{name}: type {type(value).__name__}", look="what stands after `return`.")  # fmt: skip
+            raise Wrong(
+                "TYPE",
+                f"{name} is no tensor",
+                tried=tried,
+                expected=wanted,
+                got=f"{name}: type {type(value).__name__}",
+                look="what stands after `return`.",
+            )
 
 
 def _one_shard(c: Case, name: str, value: Tensor, tried: str) -> None:
-    facts = dict(tried=tried, expected=f"{name}: {c.shard} numbers, {4 * c.shard} bytes",
-                 got=f"{name}: shape {tuple(value.shape)}, {value.nbytes} bytes")  # fmt: skip
+    facts = dict(
+        tried=tried,
+        expected=f"{name}: {c.shard} numbers, {4 * c.shard} bytes",
+        got=f"{name}: shape {tuple(value.shape)}, {value.nbytes} bytes",
+    )
     if c.ranks > 1 and value.numel() >= c.size:
-        raise Wrong("ZERO1-WHOLE-STATE", f"every rank holds all of {name}", **facts,
-                    fits="optimizer state that is not sharded.", preset="zero:one",
-                    hides="the right weights, and no byte saved.",
-                    look="what comes back besides the weights.")  # fmt: skip
+        raise Wrong(
+            "ZERO1-WHOLE-STATE",
+            f"every rank holds all of {name}",
+            **facts,
+            fits="optimizer state that is not sharded.",
+            preset="zero:one",
+            hides="the right weights, and no byte saved.",
+            look="what comes back besides the weights.",
+        )
     if tuple(value.shape) != (c.shard,):
-        raise Wrong("SHAPE", f"the shape of {name} is another one", **facts,
-                    look="which numbers this rank updates.")  # fmt: skip
+        raise Wrong(
+            "SHAPE",
+            f"the shape of {name} is another one",
+            **facts,
+            look="which numbers this rank updates.",
+        )
     if value.dtype != torch.float32:
-        raise Wrong("ZERO1-STATE-16", f"{name} is not kept in float32", **facts,
-                    hides="updates smaller than the rounding of 16 bits would be lost.",
-                    look="which tensor is cast, and which one is returned.")  # fmt: skip
+        raise Wrong(
+            "ZERO1-STATE-16",
+            f"{name} is not kept in float32",
+            **facts,
+            hides="updates smaller than the rounding of 16 bits would be lost.",
+            look="which tensor is cast, and which one is returned.",
+        )
 
 
 def _all_weights(c: Case, weights: Tensor, tried: str) -> None:
     dtype = c.grads[0].dtype
-    facts = dict(tried=tried, expected=f"all {c.size} new weights",
-                 got=f"weights of shape {tuple(weights.shape)}")  # fmt: skip
+    facts = dict(
+        tried=tried,
+        expected=f"all {c.size} new weights",
+        got=f"weights of shape {tuple(weights.shape)}",
+    )
     if tuple(weights.shape) != (c.size,):
         if weights.numel() == c.ranks * c.shard:
-            raise Wrong("ZERO1-PADDING", "the padding is still among the weights", **facts,
-                        fits=f"{c.ranks} shards of {c.shard}, end to end.",
-                        look="how many of the gathered numbers are weights.")  # fmt: skip
+            raise Wrong(
+                "ZERO1-PADDING",
+                "the padding is still among the weights",
+                **facts,
+                fits=f"{c.ranks} shards of {c.shard}, end to end.",
+                look="how many of the gathered numbers are weights.",
+            )
         if weights.numel() == c.shard:
-            raise Wrong("ZERO1-NOT-GATHERED", "a rank gets its own weights alone", **facts,
-                        look="the last step: what do the other ranks know that this one needs?")  # fmt: skip
+            raise Wrong(
+                "ZERO1-NOT-GATHERED",
+                "a rank gets its own weights alone",
+                **facts,
+                look="the last step: what do the other ranks know that this one needs?",
+            )
     expect.tensor(weights, shape=(c.size,), dtype=dtype, tried=f"{tried}; the weights")
 
 
@@ -109,17 +163,43 @@ def _values(c: Case, found: list[dict], tried: str) -> None:
         for name, value in zip(STATE, shards, strict=True):
             expect.not_finite(value, tried=f"{at}; {name}")
         m, v, master = shards[1], shards[2], shards[0]
-        expect.values(m, c.cut(c.after["m"], rank), mistakes.gradients(c, rank), **CLOSE,
-                      tried=f"{at}; m", finding="m differs", look="the gradient that reaches AdamW.")  # fmt: skip
-        expect.values(v, c.cut(c.after["v"], rank), mistakes.olds(c, rank, "v"), **CLOSE,
-                      tried=f"{at}; v", finding="v differs", look="what AdamW gets for v.")  # fmt: skip
-        expect.values(master, c.cut(c.after["master"], rank), mistakes.masters(c, rank), **CLOSE,
-                      tried=f"{at}; master", finding="the new master differs",
-                      look="what AdamW gets: step number, rate, decay, eps.")  # fmt: skip
+        expect.values(
+            m,
+            c.cut(c.after["m"], rank),
+            mistakes.gradients(c, rank),
+            **CLOSE,
+            tried=f"{at}; m",
+            finding="m differs",
+            look="the gradient that reaches AdamW.",
+        )
+        expect.values(
+            v,
+            c.cut(c.after["v"], rank),
+            mistakes.olds(c, rank, "v"),
+            **CLOSE,
+            tried=f"{at}; v",
+            finding="v differs",
+            look="what AdamW gets for v.",
+        )
+        expect.values(
+            master,
+            c.cut(c.after["master"], rank),
+            mistakes.masters(c, rank),
+            **CLOSE,
+            tried=f"{at}; master",
+            finding="the new master differs",
+            look="what AdamW gets: step number, rate, decay, eps.",
+        )
         near = CLOSE if weights.dtype == torch.float32 else dict(rtol=2**-8, atol=1e-6)  # 8 bits
-        expect.values(weights.float(), c.after["master"], mistakes.wholes(c, rank), **near,
-                      tried=f"{at}; weights", finding="the new weights differ",
-                      look="what is gathered, and in which order.")  # fmt: skip
+        expect.values(
+            weights.float(),
+            c.after["master"],
+            mistakes.wholes(c, rank),
+            **near,
+            tried=f"{at}; weights",
+            finding="the new weights differ",
+            look="what is gathered, and in which order.",
+        )
 
 
 def _traffic(c: Case, found: list[dict], tried: str) -> None:
@@ -132,8 +212,11 @@ def _traffic(c: Case, found: list[dict], tried: str) -> None:
         sent, names = sent_bytes(seen, R), {name for name, _ in seen}
         if names <= HARMLESS and abs(sent - right) < 0.5:
             continue
-        facts = dict(tried=f"{tried}; rank {rank}", expected=f"{right:.0f} bytes sent: reduce_scatter "
-                     f"{padded}, allgather {padded}", got=f"{sent:.0f} bytes sent: {_said(seen)}")  # fmt: skip
+        facts = dict(
+            tried=f"{tried}; rank {rank}",
+            expected=f"{right:.0f} bytes sent: reduce_scatter {padded}, allgather {padded}",
+            got=f"{sent:.0f} bytes sent: {_said(seen)}",
+        )
         raise mistakes.traffic(seen, padded, size, **facts)
 
 
@@ -179,10 +262,14 @@ def three_ranks(subject: Subject, draw: Draw) -> None:
     try:
         results = _run(subject, cases)
     except AnswerError as failure:
-        raise Wrong("ZERO1-PAD", "a number of ranks that divides nothing fails",
-                    tried=cases[0].tried, expected=f"shards of {cases[0].shard}, the last one padded",
-                    got=f"{failure.error}"[:120],
-                    look="how long the gradient is when it is cut into equal parts.") from None  # fmt: skip
+        raise Wrong(
+            "ZERO1-PAD",
+            "a number of ranks that divides nothing fails",
+            tried=cases[0].tried,
+            expected=f"shards of {cases[0].shard}, the last one padded",
+            got=f"{failure.error}"[:120],
+            look="how long the gradient is when it is cut into equal parts.",
+        ) from None
     for c, found in zip(cases, results, strict=True):
         _form(c, found, c.tried)
         _values(c, found, c.tried)
@@ -202,11 +289,21 @@ def groups(subject: Subject, draw: Draw) -> None:
             _values(c, [r.value[0] for r in ranks], tried)
     except AnswerError as failure:
         got = f"{type(failure.error).__name__}: {failure.error}"[:120]
-        raise Wrong("ZERO1-GROUP", "a group is not used everywhere", got=got, **facts,
-                    expected="each pair updates its own weights") from None  # fmt: skip
+        raise Wrong(
+            "ZERO1-GROUP",
+            "a group is not used everywhere",
+            got=got,
+            **facts,
+            expected="each pair updates its own weights",
+        ) from None
     except Wrong as wrong:
-        raise Wrong("ZERO1-GROUP", "a group is not used everywhere", got=wrong.finding, **facts,
-                    expected="each pair updates its own weights") from None  # fmt: skip
+        raise Wrong(
+            "ZERO1-GROUP",
+            "a group is not used everywhere",
+            got=wrong.finding,
+            **facts,
+            expected="each pair updates its own weights",
+        ) from None
 
 
 def alone(subject: Subject, draw: Draw) -> None:
@@ -217,10 +314,14 @@ def alone(subject: Subject, draw: Draw) -> None:
     try:
         out = subject.call(*given.values(), **SETTINGS)
     except AnswerError as failure:
-        raise Wrong("ZERO1-ALONE", "a world without a group fails", tried=tried,
-                    expected="an update of all weights",
-                    got=f"{type(failure.error).__name__}: {failure.error}"[:120],
-                    look="where the world size comes from: `place(group)`.") from None  # fmt: skip
+        raise Wrong(
+            "ZERO1-ALONE",
+            "a world without a group fails",
+            tried=tried,
+            expected="an update of all weights",
+            got=f"{type(failure.error).__name__}: {failure.error}"[:120],
+            look="where the world size comes from: `place(group)`.",
+        ) from None
     found = [{"out": out, "held": 0, "seen": [], "changed": []}]
     _form(c, found, tried)
     _values(c, found, tried)

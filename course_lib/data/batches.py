@@ -71,9 +71,16 @@ class BatchLoader:
     """
 
     def __init__(
-        self, tokens: np.ndarray | TokenStore, *, batch_size: int, seq_len: int, rank: int = 0,
-        world_size: int = 1, seed: int = 0, vocab_size: int | None = None,
-    ):  # fmt: skip
+        self,
+        tokens: np.ndarray | TokenStore,
+        *,
+        batch_size: int,
+        seq_len: int,
+        rank: int = 0,
+        world_size: int = 1,
+        seed: int = 0,
+        vocab_size: int | None = None,
+    ):
         _check_sizes(batch_size=batch_size, seq_len=seq_len, world_size=world_size)
         if not 0 <= rank < world_size:
             raise ValueError(f"rank must be in 0..{world_size - 1}, got {rank}")
@@ -135,8 +142,12 @@ class BatchLoader:
     def _sequence(self) -> dict:
         """What decides which windows come: everything but the way they are cut into batches."""
         num_tokens = sum(map(len, self._parts))
-        return {"seed": self.seed, "seq_len": self.seq_len, "num_tokens": num_tokens,
-                "sample_crc32": self._data}  # fmt: skip
+        return {
+            "seed": self.seed,
+            "seq_len": self.seq_len,
+            "num_tokens": num_tokens,
+            "sample_crc32": self._data,
+        }
 
     def _gather(self, starts: np.ndarray) -> tuple[Tensor, Tensor]:
         if len(self._parts) == 1:

@@ -16,9 +16,13 @@ PARTS = ("train", "valid")
 
 
 def training_tokens(
-    data: str | Path | None, tokenizer: Tokenizer, *,
-    cache: str | Path, valid_fraction: float, is_first: bool = True,
-) -> tuple[TokenStore, TokenStore | None]:  # fmt: skip
+    data: str | Path | None,
+    tokenizer: Tokenizer,
+    *,
+    cache: str | Path,
+    valid_fraction: float,
+    is_first: bool = True,
+) -> tuple[TokenStore, TokenStore | None]:
     """(training tokens, validation tokens) of the text that `data` names.
 
     A folder of shards is used as it is: its sub-folders "train" and "valid", or all of it for
@@ -33,7 +37,9 @@ def training_tokens(
     if folder and (folder / PARTS[0] / INDEX).is_file():
         train, valid = (folder / part for part in PARTS)
         has_valid = (valid / INDEX).is_file()
-        return TokenStore.open(train, tokenizer), TokenStore.open(valid, tokenizer) if has_valid else None
+        return TokenStore.open(train, tokenizer), TokenStore.open(
+            valid, tokenizer
+        ) if has_valid else None
     corpus = Corpus.folder(folder) if folder else Corpus.default()
     target = Path(cache) / _name(corpus, tokenizer, valid_fraction)
     if is_first:

@@ -79,12 +79,25 @@ class TokenFileWriter:
     def full(self) -> bool:
         return self.num_tokens == self.capacity
 
-    def finish(self, *, vocab_size: int, end_of_text: int, vocab_sha256: bytes,
-               next_group: int, next_offset: int) -> Header:  # fmt: skip
+    def finish(
+        self,
+        *,
+        vocab_size: int,
+        end_of_text: int,
+        vocab_sha256: bytes,
+        next_group: int,
+        next_offset: int,
+    ) -> Header:
         """Write the header and name the file; on disk when this returns."""
-        header = Header(num_tokens=self.num_tokens, vocab_size=vocab_size, end_of_text=end_of_text,
-                        vocab_sha256=vocab_sha256, crc32=self._crc32, next_group=next_group,
-                        next_offset=next_offset)  # fmt: skip
+        header = Header(
+            num_tokens=self.num_tokens,
+            vocab_size=vocab_size,
+            end_of_text=end_of_text,
+            vocab_sha256=vocab_sha256,
+            crc32=self._crc32,
+            next_group=next_group,
+            next_offset=next_offset,
+        )
         self._stream.seek(0)
         self._stream.write(header.pack())
         self._stream.flush()

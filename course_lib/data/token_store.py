@@ -55,9 +55,14 @@ def encode_documents(documents: Iterable[str], tokenizer: Tokenizer) -> np.ndarr
 
 
 def pretokenize(
-    corpus: Corpus | Documents, tokenizer: Tokenizer, folder: str | Path, *,
-    shard_tokens: int = SHARD_TOKENS, threads: int | None = None, progress: bool = True,
-) -> "TokenStore":  # fmt: skip
+    corpus: Corpus | Documents,
+    tokenizer: Tokenizer,
+    folder: str | Path,
+    *,
+    shard_tokens: int = SHARD_TOKENS,
+    threads: int | None = None,
+    progress: bool = True,
+) -> "TokenStore":
     """Tokenize the documents into `folder`, or what is still missing there, and open it.
 
     Every shard but the last holds `shard_tokens` ids. Finished shards are kept when a run is
@@ -75,8 +80,13 @@ def pretokenize(
     folder.mkdir(parents=True, exist_ok=True)
     _agree(folder, _plan(source, tokenizer, shard_tokens))
     if not (folder / INDEX).exists():
-        bar = tqdm(total=source.num_bytes, unit="B", unit_scale=True, desc="tokenizing",
-                   disable=not progress)  # fmt: skip
+        bar = tqdm(
+            total=source.num_bytes,
+            unit="B",
+            unit_scale=True,
+            desc="tokenizing",
+            disable=not progress,
+        )
         with bar:
             counts = _write_shards(source, tokenizer, folder, shard_tokens, threads, bar)
         _write_json(folder / INDEX, {"format": FORMAT, "counts": counts})
@@ -184,8 +194,10 @@ class TokenStore:
         headers = [read_header(path) for path in paths]
         for path, header, count in zip(paths, headers, index["counts"], strict=True):
             if (header.num_tokens, header.vocab_sha256) != (count, headers[0].vocab_sha256):
-                raise ValueError(f"{path} belongs to another folder than {INDEX} beside it: "
-                                 f"delete {folder} and run pretokenize again")  # fmt: skip
+                raise ValueError(
+                    f"{path} belongs to another folder than {INDEX} beside it: "
+                    f"delete {folder} and run pretokenize again"
+                )
             if tokenizer:
                 _same_vocabulary(path, header, tokenizer)
         pairs = zip(paths, headers, strict=True)
@@ -209,8 +221,10 @@ class TokenStore:
         return np.concatenate(self.arrays)
 
     def __repr__(self) -> str:
-        return (f"TokenStore({self.folder.name}: {self.num_tokens:,} tokens in {len(self.arrays)} "
-                f"files, {self.vocab_size:,} ids)")  # fmt: skip
+        return (
+            f"TokenStore({self.folder.name}: {self.num_tokens:,} tokens in {len(self.arrays)} "
+            f"files, {self.vocab_size:,} ids)"
+        )
 
 
 def _same_vocabulary(path: Path, header, tokenizer: Tokenizer) -> None:
@@ -229,13 +243,21 @@ def _cores() -> int:
 
 
 def _vocabulary(tokenizer: Tokenizer) -> dict:
-    return dict(vocab_size=tokenizer.vocab_size, end_of_text=tokenizer.end_of_text,
-                vocab_sha256=bytes.fromhex(tokenizer.sha256))  # fmt: skip
+    return dict(
+        vocab_size=tokenizer.vocab_size,
+        end_of_text=tokenizer.end_of_text,
+        vocab_sha256=bytes.fromhex(tokenizer.sha256),
+    )
 
 
 def _plan(source: Documents, tokenizer: Tokenizer, shard_tokens: int) -> dict:
-    return {"format": FORMAT, "text": source.fingerprint(), "vocabulary": tokenizer.sha256,
-            "shard_tokens": shard_tokens, "group_bytes": BLOCK_BYTES}  # fmt: skip
+    return {
+        "format": FORMAT,
+        "text": source.fingerprint(),
+        "vocabulary": tokenizer.sha256,
+        "shard_tokens": shard_tokens,
+        "group_bytes": BLOCK_BYTES,
+    }
 
 
 def _agree(folder: Path, plan: dict) -> None:
@@ -243,8 +265,10 @@ def _agree(folder: Path, plan: dict) -> None:
     path = folder / PLAN
     if not path.exists():
         if strange := sorted(p.name for p in folder.iterdir() if p.suffix != ".tmp"):
-            raise ValueError(f"expected an empty or a new folder, {folder} holds {strange[0]} and "
-                             f"no {PLAN}: choose another folder")  # fmt: skip
+            raise ValueError(
+                f"expected an empty or a new folder, {folder} holds {strange[0]} and "
+                f"no {PLAN}: choose another folder"
+            )
         _write_json(path, plan)
     begun = _read_json(path)
     differs = [name for name in plan if begun.get(name) != plan[name]]
@@ -266,8 +290,9 @@ def _read_index(folder: Path) -> dict:
     index = _read_json(folder / INDEX)
     counts = index.get("counts")
     if index.get("format") != FORMAT or not isinstance(counts, list) or not counts:
-        raise ValueError(f"{folder / INDEX} is not an index of this release: delete it and run "
-                         f"pretokenize again")  # fmt: skip
+        raise ValueError(
+            f"{folder / INDEX} is not an index of this release: delete it and run pretokenize again"
+        )
     return index
 
 
@@ -277,8 +302,10 @@ def _read_json(path: Path) -> dict:
     except ValueError:
         found = None
     if not isinstance(found, dict):
-        raise ValueError(f"expected JSON in {path}, got something else: delete {path.parent} and "
-                         f"run pretokenize again")  # fmt: skip
+        raise ValueError(
+            f"expected JSON in {path}, got something else: delete {path.parent} and "
+            f"run pretokenize again"
+        )
     return found
 
 

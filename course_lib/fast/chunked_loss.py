@@ -101,8 +101,10 @@ def chunked_loss(
     shapes that do not fit.
     """
     if x_ND.dim() != 2 or weight_VD.dim() != 2 or x_ND.shape[1] != weight_VD.shape[1]:
-        raise ValueError(f"expected x (N, D) and weight (V, D), got {tuple(x_ND.shape)} and "
-                         f"{tuple(weight_VD.shape)}: flatten B and T first")  # fmt: skip
+        raise ValueError(
+            f"expected x (N, D) and weight (V, D), got {tuple(x_ND.shape)} and "
+            f"{tuple(weight_VD.shape)}: flatten B and T first"
+        )
     if targets_N.shape != x_ND.shape[:1]:
         raise ValueError(f"expected targets ({x_ND.shape[0]},), got {tuple(targets_N.shape)}")
     return ChunkedHead(chunk)(x_ND, weight_VD, targets_N)

@@ -43,9 +43,14 @@ def add_tile(
 
 
 def flash_forward(
-    q_BHTK: Tensor, k_BHTK: Tensor, v_BHTK: Tensor, *,
-    tile: int = 64, causal: bool = True, num_keys: Tensor | None = None,
-) -> tuple[Tensor, Tensor]:  # fmt: skip
+    q_BHTK: Tensor,
+    k_BHTK: Tensor,
+    v_BHTK: Tensor,
+    *,
+    tile: int = 64,
+    causal: bool = True,
+    num_keys: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
     """Attention by tiles of `tile` queries and `tile` keys: (out, logsumexp).
 
     q, k, v: (B, H, T, K), one dtype. Scores are q . k / sqrt(K). `causal`: token t reads tokens
@@ -74,9 +79,17 @@ def flash_forward(
 
 
 def flash_backward(
-    grad_BHTK: Tensor, q_BHTK: Tensor, k_BHTK: Tensor, v_BHTK: Tensor, out_BHTK: Tensor,
-    lse_BHT: Tensor, *, tile: int = 64, causal: bool = True, num_keys: Tensor | None = None,
-) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    grad_BHTK: Tensor,
+    q_BHTK: Tensor,
+    k_BHTK: Tensor,
+    v_BHTK: Tensor,
+    out_BHTK: Tensor,
+    lse_BHT: Tensor,
+    *,
+    tile: int = 64,
+    causal: bool = True,
+    num_keys: Tensor | None = None,
+) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients of q, k and v, in their shape and dtype, from `grad`, that of `flash_forward`'s out.
 
     `out` and `lse` are what `flash_forward` returned, with the same options. The weights of a tile
@@ -125,9 +138,14 @@ class TiledAttention(torch.autograd.Function):
 
 
 def tile_scores(
-    q_BHTK: Tensor, k_BHTK: Tensor, i: slice, j: slice, *,
-    causal: bool = True, num_keys: Tensor | None = None,
-) -> Tensor:  # fmt: skip
+    q_BHTK: Tensor,
+    k_BHTK: Tensor,
+    i: slice,
+    j: slice,
+    *,
+    causal: bool = True,
+    num_keys: Tensor | None = None,
+) -> Tensor:
     """(B, H, I, J): scores of the queries `i` and the keys `j`, scaled; -inf where one must not read.
 
     In the dtype of sums. Options as in `flash_forward`.
@@ -163,5 +181,6 @@ def refuse_misfits(q: Tensor, k: Tensor, v: Tensor, tile: int, num_keys: Tensor 
     if not q.dtype == k.dtype == v.dtype or not q.is_floating_point():
         raise ValueError(f"expected one float dtype, got {q.dtype}, {k.dtype}, {v.dtype}")
     if num_keys is not None and num_keys.shape != q.shape[:1]:
-        raise ValueError(f"num_keys must be ({q.shape[0]},), one number a sequence, "
-                         f"got {tuple(num_keys.shape)}")  # fmt: skip
+        raise ValueError(
+            f"num_keys must be ({q.shape[0]},), one number a sequence, got {tuple(num_keys.shape)}"
+        )

@@ -11,9 +11,15 @@ from course_lib.fast.triton_flash import triton_attention, why_not
 
 
 def flash_attention(
-    q_BHTK: Tensor, k_BHTK: Tensor, v_BHTK: Tensor, *,
-    tile: int = 64, causal: bool = True, num_keys: Tensor | None = None, kernel: bool = False,
-) -> Tensor:  # fmt: skip
+    q_BHTK: Tensor,
+    k_BHTK: Tensor,
+    v_BHTK: Tensor,
+    *,
+    tile: int = 64,
+    causal: bool = True,
+    num_keys: Tensor | None = None,
+    kernel: bool = False,
+) -> Tensor:
     """As `gpt.causal_attention`, with memory that grows with T and not with its square.
 
     Arguments as `flash_forward`, of which it returns `out`; gradients flow to q, k and v. `kernel`

@@ -66,8 +66,10 @@ class Fp8Linear(nn.Linear):
         """A layer around the weight of `linear`; ValueError for a bias or sizes that do not fit."""
         F, D = linear.weight.shape
         if linear.bias is not None or F % STEP or D % STEP:
-            raise ValueError(f"expected a layer without a bias, of sizes that are multiples of "
-                             f"{STEP}, got {linear}")  # fmt: skip
+            raise ValueError(
+                f"expected a layer without a bias, of sizes that are multiples of "
+                f"{STEP}, got {linear}"
+            )
         made = cls(D, F, bias=False, device="meta")
         made.weight = linear.weight
         return made

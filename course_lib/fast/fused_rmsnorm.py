@@ -40,9 +40,18 @@ def rmsnorm_kernel(x_ptr, weight_ptr, out_ptr, x_stride, out_stride, D, eps, BLO
 
 @tl.jit
 def rmsnorm_backward_kernel(
-    x_ptr, weight_ptr, grad_ptr, dx_ptr, dweight_ptr,
-    x_stride, grad_stride, N, D, eps, BLOCK: tl.constexpr,
-):  # fmt: skip
+    x_ptr,
+    weight_ptr,
+    grad_ptr,
+    dx_ptr,
+    dweight_ptr,
+    x_stride,
+    grad_stride,
+    N,
+    D,
+    eps,
+    BLOCK: tl.constexpr,
+):
     """Rows program, program + programs, ... : dx, and the sum of their part of dweight.
 
     With r = 1 / sqrt(mean(x^2) + eps) and g = grad * weight, both by row: dx = r * g - x * r^3 *
@@ -89,9 +98,18 @@ class FusedRMSNorm(torch.autograd.Function):
         dweight = torch.zeros((programs, D), dtype=torch.float32, device=x_ND.device)
         if N:
             rmsnorm_backward_kernel[(programs,)](
-                x_ND, weight, grad_ND, dx_ND, dweight,
-                x_ND.stride(0), grad_ND.stride(0), N, D, ctx.eps, _block(D),
-            )  # fmt: skip
+                x_ND,
+                weight,
+                grad_ND,
+                dx_ND,
+                dweight,
+                x_ND.stride(0),
+                grad_ND.stride(0),
+                N,
+                D,
+                ctx.eps,
+                _block(D),
+            )
         return dx_ND.view(grad.shape), dweight.sum(0).to(weight.dtype), None
 
 
@@ -102,8 +120,9 @@ def fused_rmsnorm(x: Tensor, weight: Tensor, eps: float = 1e-5) -> Tensor:
     side, or x is copied. ValueError for shapes and dtypes that do not fit.
     """
     if x.dim() < 1 or weight.shape != x.shape[-1:]:
-        raise ValueError(f"expected x (..., D) and a weight (D,), got {tuple(x.shape)} and "
-                         f"{tuple(weight.shape)}")  # fmt: skip
+        raise ValueError(
+            f"expected x (..., D) and a weight (D,), got {tuple(x.shape)} and {tuple(weight.shape)}"
+        )
     if not (x.is_floating_point() and weight.is_floating_point()):
         raise ValueError(f"expected float dtypes, got {x.dtype} and {weight.dtype}")
     if not 1 <= x.shape[-1] <= LONGEST:

@@ -107,8 +107,9 @@ class Kernel:
         """A copy of the function in which `tl` is `language`."""
         function = self.function
         scope = function.__globals__ | {"tl": language}
-        copy = types.FunctionType(function.__code__, scope, function.__name__,
-                                  function.__defaults__, function.__closure__)  # fmt: skip
+        copy = types.FunctionType(
+            function.__code__, scope, function.__name__, function.__defaults__, function.__closure__
+        )
         return functools.update_wrapper(copy, function, updated=())
 
     def interpret(self, grid: tuple | Callable, *args, **options) -> None:
@@ -158,12 +159,21 @@ class _Memory:
         """`offsets`, all of which lie inside; OutOfBounds otherwise."""
         past = offsets[(offsets < 0) | (offsets >= len(self.flat))]
         if len(past):
-            raise OutOfBounds(f"a {doing} at offset {int(past[0])} of {self.name}, whose numbers lie at "
-                              f"0 to {len(self.flat) - 1}", doing, self.name, False)  # fmt: skip
+            raise OutOfBounds(
+                f"a {doing} at offset {int(past[0])} of {self.name}, whose numbers lie at "
+                f"0 to {len(self.flat) - 1}",
+                doing,
+                self.name,
+                False,
+            )
         outside = offsets[~self.inside[offsets]]
         if len(outside):
-            raise OutOfBounds(f"a {doing} at offset {int(outside[0])} of {self.name}, between two of "
-                              "its rows", doing, self.name, True)  # fmt: skip
+            raise OutOfBounds(
+                f"a {doing} at offset {int(outside[0])} of {self.name}, between two of its rows",
+                doing,
+                self.name,
+                True,
+            )
         return offsets
 
 

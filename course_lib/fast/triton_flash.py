@@ -74,9 +74,26 @@ def _store(x, tile, rows, cols, T, K, stride_t):
 
 
 @_jit
-def _add_tile(peak, total, mixed, q_IK, k, v, rows, start, cols, read, T, K, stride_t, scale,
-              CAUSAL: tl.constexpr, HIDES: tl.constexpr, UNIT: tl.constexpr,
-              J: tl.constexpr):  # fmt: skip
+def _add_tile(
+    peak,
+    total,
+    mixed,
+    q_IK,
+    k,
+    v,
+    rows,
+    start,
+    cols,
+    read,
+    T,
+    K,
+    stride_t,
+    scale,
+    CAUSAL: tl.constexpr,
+    HIDES: tl.constexpr,
+    UNIT: tl.constexpr,
+    J: tl.constexpr,
+):
     """`flash.add_tile` for the keys from `start`; HIDES says that some of them do not count."""
     keys = start + tl.arange(0, J)
     k_JK = _load(k, keys, cols, T, K, stride_t).to(UNIT)
@@ -97,9 +114,26 @@ def _add_tile(peak, total, mixed, q_IK, k, v, rows, start, cols, read, T, K, str
 
 
 @_jit
-def _forward(q, k, v, num_keys, out, lse, T, K, H, stride_b, stride_h, stride_t, scale,
-             CAUSAL: tl.constexpr, UNIT: tl.constexpr, I: tl.constexpr, J: tl.constexpr,
-             COLS: tl.constexpr):  # fmt: skip
+def _forward(
+    q,
+    k,
+    v,
+    num_keys,
+    out,
+    lse,
+    T,
+    K,
+    H,
+    stride_b,
+    stride_h,
+    stride_t,
+    scale,
+    CAUSAL: tl.constexpr,
+    UNIT: tl.constexpr,
+    I: tl.constexpr,
+    J: tl.constexpr,
+    COLS: tl.constexpr,
+):
     """One tile of queries of one head, over all keys that it reads."""
     number, head = tl.num_programs(0) - 1 - tl.program_id(0), tl.program_id(1)  # longest rows first
     base = (head // H).to(tl.int64) * stride_b + (head % H) * stride_h
@@ -111,20 +145,76 @@ def _forward(q, k, v, num_keys, out, lse, T, K, H, stride_b, stride_h, stride_t,
     stop = tl.minimum(read, (number + 1) * I) if CAUSAL else read
     whole = tl.minimum(read, number * I + 1) // J * J if CAUSAL else read // J * J
     for start in range(0, whole, J):  # tiles in which every key counts for every query
-        peak, total, mixed = _add_tile(peak, total, mixed, q_IK, k + base, v + base, rows, start,
-                                       cols, read, T, K, stride_t, scale, CAUSAL, False, UNIT, J)  # fmt: skip
+        peak, total, mixed = _add_tile(
+            peak,
+            total,
+            mixed,
+            q_IK,
+            k + base,
+            v + base,
+            rows,
+            start,
+            cols,
+            read,
+            T,
+            K,
+            stride_t,
+            scale,
+            CAUSAL,
+            False,
+            UNIT,
+            J,
+        )
     for start in range(whole, stop, J):
-        peak, total, mixed = _add_tile(peak, total, mixed, q_IK, k + base, v + base, rows, start,
-                                       cols, read, T, K, stride_t, scale, CAUSAL, True, UNIT, J)  # fmt: skip
+        peak, total, mixed = _add_tile(
+            peak,
+            total,
+            mixed,
+            q_IK,
+            k + base,
+            v + base,
+            rows,
+            start,
+            cols,
+            read,
+            T,
+            K,
+            stride_t,
+            scale,
+            CAUSAL,
+            True,
+            UNIT,
+            J,
+        )
     divisor = tl.where(total == 0.0, 1.0, total)  # a row that reads nothing
     _store(out + base, mixed / divisor[:, None], rows, cols, T, K, stride_t)
     tl.store(lse + head.to(tl.int64) * T + rows, peak + tl.log2(divisor), mask=rows < T)
 
 
 @_jit
-def _backward_q(q, k, v, num_keys, out, lse, grad, dots, dq, T, K, H, stride_b, stride_h, stride_t,
-                scale, CAUSAL: tl.constexpr, UNIT: tl.constexpr, I: tl.constexpr,
-                J: tl.constexpr, COLS: tl.constexpr):  # fmt: skip
+def _backward_q(
+    q,
+    k,
+    v,
+    num_keys,
+    out,
+    lse,
+    grad,
+    dots,
+    dq,
+    T,
+    K,
+    H,
+    stride_b,
+    stride_h,
+    stride_t,
+    scale,
+    CAUSAL: tl.constexpr,
+    UNIT: tl.constexpr,
+    I: tl.constexpr,
+    J: tl.constexpr,
+    COLS: tl.constexpr,
+):
     """dq of one tile of queries; and `dots`, the rows' sums of grad * out, for the other kernel."""
     number, head = tl.num_programs(0) - 1 - tl.program_id(0), tl.program_id(1)
     base = (head // H).to(tl.int64) * stride_b + (head % H) * stride_h
@@ -156,9 +246,29 @@ def _backward_q(q, k, v, num_keys, out, lse, grad, dots, dq, T, K, H, stride_b, 
 
 
 @_jit
-def _backward_kv(q, k, v, num_keys, lse, grad, dots, dk, dv, T, K, H, stride_b, stride_h, stride_t,
-                 scale, CAUSAL: tl.constexpr, UNIT: tl.constexpr, I: tl.constexpr,
-                 J: tl.constexpr, COLS: tl.constexpr):  # fmt: skip
+def _backward_kv(
+    q,
+    k,
+    v,
+    num_keys,
+    lse,
+    grad,
+    dots,
+    dk,
+    dv,
+    T,
+    K,
+    H,
+    stride_b,
+    stride_h,
+    stride_t,
+    scale,
+    CAUSAL: tl.constexpr,
+    UNIT: tl.constexpr,
+    I: tl.constexpr,
+    J: tl.constexpr,
+    COLS: tl.constexpr,
+):
     """dk and dv of one tile of keys, over all queries that read it."""
     number, head = tl.program_id(0), tl.program_id(1)
     base = (head // H).to(tl.int64) * stride_b + (head % H) * stride_h
@@ -200,8 +310,20 @@ class TritonAttention(torch.autograd.Function):
         B, H, T, K = q_BHTK.shape
         out, lse = torch.empty_like(q_BHTK), q_BHTK.new_empty(B, H, T, dtype=torch.float32)
         grid = (triton.cdiv(T, ctx.options["I"]), B * H)
-        _forward[grid](q_BHTK, k_BHTK, v_BHTK, num_keys, out, lse, T, K, H, *q_BHTK.stride()[:3],
-                       K**-0.5, **ctx.options)  # fmt: skip
+        _forward[grid](
+            q_BHTK,
+            k_BHTK,
+            v_BHTK,
+            num_keys,
+            out,
+            lse,
+            T,
+            K,
+            H,
+            *q_BHTK.stride()[:3],
+            K**-0.5,
+            **ctx.options,
+        )
         ctx.save_for_backward(q_BHTK, k_BHTK, v_BHTK, num_keys, out, lse)
         ctx.mark_non_differentiable(lse)
         return out, lse
@@ -219,10 +341,15 @@ class TritonAttention(torch.autograd.Function):
 
 
 def triton_attention(
-    q_BHTK: Tensor, k_BHTK: Tensor, v_BHTK: Tensor, *,
-    causal: bool = True, num_keys: Tensor | None = None, tiles: Tiles | None = None,
+    q_BHTK: Tensor,
+    k_BHTK: Tensor,
+    v_BHTK: Tensor,
+    *,
+    causal: bool = True,
+    num_keys: Tensor | None = None,
+    tiles: Tiles | None = None,
     with_logsumexp: bool = False,
-) -> Tensor | tuple[Tensor, Tensor]:  # fmt: skip
+) -> Tensor | tuple[Tensor, Tensor]:
     """As `flash_attention`, in kernels: `out`, or (out, logsumexp) when asked for.
 
     float32, bfloat16 or float16, and K of at most 128; gradients flow to q, k and v, not from the
@@ -246,11 +373,15 @@ def why_not(x: Tensor) -> str:
     if triton is None:
         return f"Triton is not installed: pip install 'course-lib[triton]' (Linux); {slower}"
     if not x.is_cuda and not _interprets():
-        return (f"Triton's kernels run on a GPU, got a tensor on {x.device.type}: start Python with "
-                f"TRITON_INTERPRET=1 to have them interpreted; {slower}")  # fmt: skip
+        return (
+            f"Triton's kernels run on a GPU, got a tensor on {x.device.type}: start Python with "
+            f"TRITON_INTERPRET=1 to have them interpreted; {slower}"
+        )
     if x.dtype not in (torch.float32, torch.bfloat16, torch.float16) or x.shape[-1] > 128:
-        return (f"the kernels take float32, bfloat16 or float16 and a head size of at most 128, "
-                f"got {x.dtype} and {x.shape[-1]}; {slower}")  # fmt: skip
+        return (
+            f"the kernels take float32, bfloat16 or float16 and a head size of at most 128, "
+            f"got {x.dtype} and {x.shape[-1]}; {slower}"
+        )
     return ""
 
 
@@ -272,5 +403,12 @@ def _options(q: Tensor, causal: bool, tiles: Tiles) -> dict:
     units = {torch.bfloat16: tl.bfloat16, torch.float16: tl.float16}
     unit = tl.float32 if _interprets() else units.get(q.dtype, tl.float32)
     cols = max(16, triton.next_power_of_2(q.shape[-1]))
-    return dict(CAUSAL=causal, UNIT=unit, I=tiles.queries, J=tiles.keys, COLS=cols,
-                num_warps=tiles.warps, num_stages=tiles.stages)  # fmt: skip
+    return dict(
+        CAUSAL=causal,
+        UNIT=unit,
+        I=tiles.queries,
+        J=tiles.keys,
+        COLS=cols,
+        num_warps=tiles.warps,
+        num_stages=tiles.stages,
+    )

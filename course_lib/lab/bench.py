@@ -37,8 +37,12 @@ def programs(root: Path) -> dict[str, Program]:
         if path.stem in NOT_PROGRAMS:
             continue
         tree = ast.parse(path.read_text(encoding="utf-8"))
-        imported = {alias.name for node in ast.walk(tree) for alias in getattr(node, "names", [])
-                    if isinstance(node, ast.Import | ast.ImportFrom)}  # fmt: skip
+        imported = {
+            alias.name
+            for node in ast.walk(tree)
+            for alias in getattr(node, "names", [])
+            if isinstance(node, ast.Import | ast.ImportFrom)
+        }
         about = ast.get_docstring(tree) or "(says nothing about itself)"
         found[path.stem] = Program(path.stem, about, "argparse" in imported, "tqdm" in imported)
     if not found:
@@ -72,10 +76,14 @@ def listing(known: dict[str, Program]) -> str:
     """A line for each benchmark: its name and the first line that it says of itself."""
     width = max(map(len, known))
     lines = [f"  {p.name:<{width}}  {p.about.splitlines()[0]}" for p in known.values()]
-    return "\n".join([
-        "course bench NAME [OPTIONS]    measures, and writes benchmarks/results/NAME.json",
-        "course bench NAME --help       what it measures, and its options", "", *lines,
-    ])  # fmt: skip
+    return "\n".join(
+        [
+            "course bench NAME [OPTIONS]    measures, and writes benchmarks/results/NAME.json",
+            "course bench NAME --help       what it measures, and its options",
+            "",
+            *lines,
+        ]
+    )
 
 
 def _watched(command: list[str], root: Path, name: str, *, bar: bool) -> int:

@@ -62,17 +62,33 @@ def judge(card: Exercise, answer: Any, *, seed: int = 0) -> Verdict:
 def _refuse(card: Exercise, answer: Any) -> Verdict | None:
     base = dict(exercise=card.id, number=card.number, title=card.title)
     if answer is None:
-        return Verdict(**base, code="UNDEFINED", finding=f"{card.name} is not defined here", rows=(
-            ("Expected", f"a cell above that defines {card.name}, and that has been run"),
-            ("Next", "run the cells from the top; a restarted kernel has forgotten all of them."),
-        ))  # fmt: skip
+        return Verdict(
+            **base,
+            code="UNDEFINED",
+            finding=f"{card.name} is not defined here",
+            rows=(
+                ("Expected", f"a cell above that defines {card.name}, and that has been run"),
+                (
+                    "Next",
+                    "run the cells from the top; a restarted kernel has forgotten all of them.",
+                ),
+            ),
+        )
     library = importlib.import_module(card.module)
     if _resolve(answer, card) is _resolve(getattr(library, card.name), card):
-        return Verdict(**base, code="REFERENCE", finding="this is the library's own code", rows=(
-            ("Expected", f"your own {card.path}"),
-            ("Got", f"{card.path} as course_lib has it: imported, or the cell has not run"),
-            ("Next", "run the exercise's cell, then this one; remove an import of the same name."),
-        ))  # fmt: skip
+        return Verdict(
+            **base,
+            code="REFERENCE",
+            finding="this is the library's own code",
+            rows=(
+                ("Expected", f"your own {card.path}"),
+                ("Got", f"{card.path} as course_lib has it: imported, or the cell has not run"),
+                (
+                    "Next",
+                    "run the exercise's cell, then this one; remove an import of the same name.",
+                ),
+            ),
+        )
     return None
 
 
@@ -87,12 +103,17 @@ def record(
 ) -> None:
     """Note a verdict in the learner's record; of the answer's `text`, only a fingerprint."""
     events.record(
-        "check", item=card.id, concepts=list(card.teaches),
-        result="pass" if verdict.passed else "fail", code=verdict.code,
-        attempt=1 + _tries(card.id), secs=round(verdict.seconds, 3),
+        "check",
+        item=card.id,
+        concepts=list(card.teaches),
+        result="pass" if verdict.passed else "fail",
+        code=verdict.code,
+        attempt=1 + _tries(card.id),
+        secs=round(verdict.seconds, 3),
         src=events.digest(text) if text else None,
-        confidence=confidence, preset=verdict.preset or None,
-    )  # fmt: skip
+        confidence=confidence,
+        preset=verdict.preset or None,
+    )
 
 
 def _tries(item: str) -> int:

@@ -121,9 +121,13 @@ def _torch_findings(asked: dict | None, problem: str) -> list[Finding]:
     return [
         Finding("torch", "ok" if good else "warn", asked["version"], todo),
         Finding("gpu", "ok", ", ".join(gpus) or "none: everything is taught on the CPU as well"),
-        Finding("backends", "ok" if backends else "missing", ", ".join(backends) or "none",
-                "" if backends else "this torch was built without torch.distributed: reinstall it"),
-    ]  # fmt: skip
+        Finding(
+            "backends",
+            "ok" if backends else "missing",
+            ", ".join(backends) or "none",
+            "" if backends else "this torch was built without torch.distributed: reinstall it",
+        ),
+    ]
 
 
 def _machine() -> Finding:

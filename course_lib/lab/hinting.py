@@ -23,9 +23,11 @@ def hint(name: str, level: int | None = None) -> None:
     reached = max((e.get("hint", 0) for e in opened), default=0)
     wanted = level if level is not None else min(reached + 1, LEVELS)
     if level is None and reached and wanted > reached and not _due(card, opened[-1]):
-        print(f"Hint {reached} of {LEVELS} is open: {card.hints[reached - 1]}\n\n"
-              f"Hint {wanted} opens after another failing check or {card.minutes} minutes. "
-              f'hint("{name}", {wanted}) opens it now.')  # fmt: skip
+        print(
+            f"Hint {reached} of {LEVELS} is open: {card.hints[reached - 1]}\n\n"
+            f"Hint {wanted} opens after another failing check or {card.minutes} minutes. "
+            f'hint("{name}", {wanted}) opens it now.'
+        )
         return
     if level is None and reached == LEVELS:
         print(f'All {LEVELS} hints are open. solution("{name}") shows the code.\n')

@@ -69,10 +69,14 @@ def plan(names: list[str]) -> dict[tuple[str, str], Rungs]:
 
 
 def climb(
-    shape: Shape, device: torch.device, folder, *, rounds: int | None = None,
+    shape: Shape,
+    device: torch.device,
+    folder,
+    *,
+    rounds: int | None = None,
     keep: Callable[[dict], object] = lambda figures: None,
     tick: Callable[[int, int, str], object] = lambda done, total, doing: None,
-) -> dict:  # fmt: skip
+) -> dict:
     """Measure the ladder; the figures, as JSON. `folder` gets a file of tokens.
 
     `keep(figures)` is called after every round with what is known by then: an interrupt from the
@@ -149,8 +153,10 @@ def _check(bench: Bench, rungs: Rungs, name: str) -> dict:
             torch.cuda.empty_cache()
         raise Failed(name, first_line(problem)) from problem
     numbers = [float(loss) for loss in losses]  # JSON has no NaN, and a wrong kernel makes one
-    return {"losses": [round(n, 6) if math.isfinite(n) else None for n in numbers],
-            "peak_bytes": most}  # fmt: skip
+    return {
+        "losses": [round(n, 6) if math.isfinite(n) else None for n in numbers],
+        "peak_bytes": most,
+    }
 
 
 def _one_round(bench: Bench, kinds: list[Rungs], number: int) -> dict[Rungs, float]:
@@ -194,20 +200,34 @@ def _figures(bench, steps, checked, seconds, missing, peak) -> dict:
         measured[how][name] = _row(shape, times[rungs], checked[rungs], ground, rungs, peak[0])
     return {
         "shape": describe(shape.model) | {"batch": shape.batch, "seq_len": shape.seq_len},
-        "device": str(bench.device), "threads": torch.get_num_threads(), "rules": list(RULES),
-        "peak_gflops_per_s": round(peak[0] / 1e9, 1), "peak_from": peak[1],
-        "rounds": len(seconds), "steps_in_a_row": shape.in_a_row, "not_here": missing, "gains": gains,
-        "gain_quartiles": {kind: _quartiles([r[kind] for r in rounds])
-                           for kind in ("alone", "in_place", "last")},
-        "data_ms": _data_ms(bench), "ground": measured.pop("ground")[""], **measured,
-    }  # fmt: skip
+        "device": str(bench.device),
+        "threads": torch.get_num_threads(),
+        "rules": list(RULES),
+        "peak_gflops_per_s": round(peak[0] / 1e9, 1),
+        "peak_from": peak[1],
+        "rounds": len(seconds),
+        "steps_in_a_row": shape.in_a_row,
+        "not_here": missing,
+        "gains": gains,
+        "gain_quartiles": {
+            kind: _quartiles([r[kind] for r in rounds]) for kind in ("alone", "in_place", "last")
+        },
+        "data_ms": _data_ms(bench),
+        "ground": measured.pop("ground")[""],
+        **measured,
+    }
 
 
 def describe(config: GPTConfig) -> dict:
     """The shape of the model on the ground."""
     c = config
-    return {"layers": c.num_layers, "d_model": c.d_model, "d_hidden": c.d_hidden,
-            "vocab_size": c.vocab_size, "parameters": num_params(c)}  # fmt: skip
+    return {
+        "layers": c.num_layers,
+        "d_model": c.d_model,
+        "d_hidden": c.d_hidden,
+        "vocab_size": c.vocab_size,
+        "parameters": num_params(c),
+    }
 
 
 def gains_of(steps: dict[tuple[str, str], Rungs], seconds: dict[Rungs, float]) -> dict:
@@ -228,29 +248,40 @@ def _row(shape, timing: Timing, checked: dict, ground: list[float], rungs: Rungs
     )
     most = checked["peak_bytes"]
     return {
-        "ms": round(1e3 * timing.median, 4), "ms_spread": [round(1e3 * s, 4) for s in timing.spread],
-        "tokens_per_s": round(rate), "mfu": round(mfu(rate, shape.model, shape.seq_len, peak), 4),
+        "ms": round(1e3 * timing.median, 4),
+        "ms_spread": [round(1e3 * s, 4) for s in timing.spread],
+        "tokens_per_s": round(rate),
+        "mfu": round(mfu(rate, shape.model, shape.seq_len, peak), 4),
         "step_memory_mb": None if most is None else round(most / 1e6, 1),
-        "losses": checked["losses"], "loss_off_by": round(off, 6) if finite else None,
+        "losses": checked["losses"],
+        "loss_off_by": round(off, 6) if finite else None,
         "same_curve": finite and off <= ALLOWED[rungs.bf16],
-    }  # fmt: skip
+    }
 
 
 def _quartiles(rounds: list[dict[str, float | None]]) -> dict[str, list[float] | None]:
     """First and third quartile of each rung's gain over the rounds."""
     return {
-        name: None if rounds[0][name] is None
+        name: None
+        if rounds[0][name] is None
         else [round(q, 4) for q in Timing(tuple(r[name] for r in rounds)).spread]
         for name in rounds[0]
-    }  # fmt: skip
+    }
 
 
 def _data_ms(bench: Bench) -> dict[str, float]:
     """One batch, three ways: the part of a step that the data rungs change."""
     ways = {"from text": (False, False), "row by row": (True, False), "by strides": (True, True)}
     found = {
-        way: side_by_side({way: lambda f=file, g=gathered: bench.text.batch(
-            0, bench.shape.batch, file=f, gathered=g)}, warmup=1, rounds=3)[way]
+        way: side_by_side(
+            {
+                way: lambda f=file, g=gathered: bench.text.batch(
+                    0, bench.shape.batch, file=f, gathered=g
+                )
+            },
+            warmup=1,
+            rounds=3,
+        )[way]
         for way, (file, gathered) in ways.items()
-    }  # fmt: skip
+    }
     return {way: round(1e3 * statistics.median(t.seconds), 4) for way, t in found.items()}

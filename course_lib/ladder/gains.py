@@ -20,9 +20,11 @@ def amdahl(share: float, speedup: float) -> float:
 
 
 def rung_gains(
-    base: float, alone: Mapping[str, float | None], without: Mapping[str, float | None],
+    base: float,
+    alone: Mapping[str, float | None],
+    without: Mapping[str, float | None],
     climbed: Mapping[str, float | None],
-) -> dict:  # fmt: skip
+) -> dict:
     """What each rung is worth, from seconds of a step. A gain is time before over time after.
 
     `base` is a step on the ground. `climbed` has the rungs in their order: each one's value is a

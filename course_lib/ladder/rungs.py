@@ -90,16 +90,39 @@ def _ground(**shape) -> GPTConfig:
 
 # An odd vocabulary is what a tokenizer has that was given one token more.
 SHAPES = {
-    "tiny": Shape(model=_ground(vocab_size=8193, max_seq_len=64, num_layers=2, num_heads=2,
-                                d_model=48, d_hidden=128),
-                  batch=2, seq_len=64, rounds=9, compiles=False),
-    "cpu": Shape(model=_ground(vocab_size=8193, max_seq_len=256, num_layers=4, num_heads=4,
-                               d_model=256, d_hidden=688),
-                 batch=2, seq_len=256, rounds=9),
-    "full": Shape(model=_ground(vocab_size=32_001, max_seq_len=512, num_layers=12, num_heads=12,
-                                d_model=768, d_hidden=2048),
-                  batch=64, seq_len=512, rounds=9, in_a_row=5, needs_gpu=True),
-}  # fmt: skip
+    "tiny": Shape(
+        model=_ground(
+            vocab_size=8193, max_seq_len=64, num_layers=2, num_heads=2, d_model=48, d_hidden=128
+        ),
+        batch=2,
+        seq_len=64,
+        rounds=9,
+        compiles=False,
+    ),
+    "cpu": Shape(
+        model=_ground(
+            vocab_size=8193, max_seq_len=256, num_layers=4, num_heads=4, d_model=256, d_hidden=688
+        ),
+        batch=2,
+        seq_len=256,
+        rounds=9,
+    ),
+    "full": Shape(
+        model=_ground(
+            vocab_size=32_001,
+            max_seq_len=512,
+            num_layers=12,
+            num_heads=12,
+            d_model=768,
+            d_hidden=2048,
+        ),
+        batch=64,
+        seq_len=512,
+        rounds=9,
+        in_a_row=5,
+        needs_gpu=True,
+    ),
+}
 
 
 def not_here(shape: Shape, device: torch.device) -> dict[str, str]:

@@ -16,9 +16,14 @@ from torch.optim import Optimizer
 
 
 def training_state_bytes(
-    num_params: int, *, param_bytes: int = 2, grad_bytes: int = 2, master_copy: bool = True,
-    moments: int = 2, moment_bytes: int = 4,
-) -> int:  # fmt: skip
+    num_params: int,
+    *,
+    param_bytes: int = 2,
+    grad_bytes: int = 2,
+    master_copy: bool = True,
+    moments: int = 2,
+    moment_bytes: int = 4,
+) -> int:
     """Bytes of weights, gradients and optimizer state of `num_params` parameters: an int.
 
     Each parameter has one weight of `param_bytes`, one gradient of `grad_bytes`, and `moments`
@@ -50,9 +55,11 @@ def counted_state_bytes(model: nn.Module, optimizer: Optimizer) -> dict[str, int
     ids = {id(p) for p in params}
     masters = [p for p in own if id(p) not in ids]
     state = [
-        t for p in own for name, t in optimizer.state[p].items()
+        t
+        for p in own
+        for name, t in optimizer.state[p].items()
         if isinstance(t, Tensor) and name != "step"
-    ]  # fmt: skip
+    ]
     return {
         "weights": tensor_bytes(params),
         "gradients": tensor_bytes(p.grad for p in params),

@@ -88,8 +88,10 @@ def _row(found: dict[str, str]) -> Row:
     name = columns.get("Name") or columns.get("Range")
     unit = re.search(r"[(\[](\w+)[)\]]", columns["Total Time"])
     if not (name and "Instances" in columns and unit and unit[1] in SECONDS):
-        raise ValueError(f"expected the columns Name or Range, Instances and Total Time (ns), "
-                         f"got {', '.join(found)}")  # fmt: skip
+        raise ValueError(
+            f"expected the columns Name or Range, Instances and Total Time (ns), "
+            f"got {', '.join(found)}"
+        )
     seconds = float(found[columns["Total Time"]]) * SECONDS[unit[1]]
     count = int(found[columns["Instances"]])
     return Row(found[name].removeprefix(":"), count, seconds, seconds / max(count, 1))

@@ -89,9 +89,12 @@ def elementwise(
 
 
 def measured_ceilings(
-    device: str | torch.device = "cpu", dtype: torch.dtype = torch.float32, *,
-    size: int = 1024, copied_bytes: int = 1 << 28,
-) -> Ceilings:  # fmt: skip
+    device: str | torch.device = "cpu",
+    dtype: torch.dtype = torch.float32,
+    *,
+    size: int = 1024,
+    copied_bytes: int = 1 << 28,
+) -> Ceilings:
     """Ceilings of this machine, the best of ten runs each.
 
     Arithmetic: a product of two size x size matrices in `dtype`. Memory: a copy of `copied_bytes`,

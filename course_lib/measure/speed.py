@@ -40,8 +40,11 @@ class Speed:
         """
         if self.tokens:
             rate = self.tokens / self.seconds
-            self.latest = {"tokens_per_s": rate, "mfu": rate / self.peak_tokens_per_s,
-                           "memory_mb": peak_megabytes(self.device)}  # fmt: skip
+            self.latest = {
+                "tokens_per_s": rate,
+                "mfu": rate / self.peak_tokens_per_s,
+                "memory_mb": peak_megabytes(self.device),
+            }
             self.tokens, self.seconds = 0, 0.0
         return self.latest
 

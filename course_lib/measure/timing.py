@@ -40,9 +40,12 @@ class Timing:
 
 
 def time_it(
-    function: Callable[[], object], *, warmup: int = 3, repeats: int = 20,
+    function: Callable[[], object],
+    *,
+    warmup: int = 3,
+    repeats: int = 20,
     device: str | torch.device = "cpu",
-) -> Timing:  # fmt: skip
+) -> Timing:
     """Time `function()` `repeats` times, after `warmup` calls that do not count.
 
     The first calls load code, allocate memory and fill caches: `warmup` leaves them out. On "cuda"
@@ -53,9 +56,12 @@ def time_it(
 
 
 def side_by_side(
-    functions: Mapping[str, Callable[[], object]], *, warmup: int = 3, rounds: int = 20,
+    functions: Mapping[str, Callable[[], object]],
+    *,
+    warmup: int = 3,
+    rounds: int = 20,
     device: str | torch.device = "cpu",
-) -> dict[str, Timing]:  # fmt: skip
+) -> dict[str, Timing]:
     """Time several functions in turn, one run of each a round, as `time_it` does; by name.
 
     Ratios of what was measured in the same round leave out what the machine did meanwhile.
@@ -70,9 +76,13 @@ def side_by_side(
 
 
 def stopwatch(
-    function: Callable[[], object], *, warmup: int = 3, repeats: int = 20,
-    wait: Callable[[], object] = lambda: None, clock: Callable[[], float] = time.perf_counter,
-) -> tuple[float, float, float]:  # fmt: skip
+    function: Callable[[], object],
+    *,
+    warmup: int = 3,
+    repeats: int = 20,
+    wait: Callable[[], object] = lambda: None,
+    clock: Callable[[], float] = time.perf_counter,
+) -> tuple[float, float, float]:
     """Time `function()` by a clock on the wall: (median, fastest, slowest) of the runs, seconds.
 
     Call `function()` `warmup` times first; those calls do not count. Then time `repeats` runs, each

@@ -12,9 +12,14 @@ from course_lib.measure.flops import flops_per_token
 
 
 def mfu(
-    tokens_per_s: float, config: GPTConfig, seq_len: int, peak_flops_per_s: float, *,
-    convention: str = "matmul", world_size: int = 1,
-) -> float:  # fmt: skip
+    tokens_per_s: float,
+    config: GPTConfig,
+    seq_len: int,
+    peak_flops_per_s: float,
+    *,
+    convention: str = "matmul",
+    world_size: int = 1,
+) -> float:
     """Share of the peak that training uses, between 0 and 1 when the peak is one.
 
     `tokens_per_s` are those of all `world_size` devices together, `peak_flops_per_s` is that of one.

@@ -101,8 +101,13 @@ class DataParallel(Replica):
     sends. Args: `module`; `bucket_bytes`, see `fill_buckets`; `group`.
     """
 
-    def __init__(self, module: nn.Module, *, bucket_bytes: int = BUCKET_BYTES,
-                 group: dist.ProcessGroup | None = None):  # fmt: skip
+    def __init__(
+        self,
+        module: nn.Module,
+        *,
+        bucket_bytes: int = BUCKET_BYTES,
+        group: dist.ProcessGroup | None = None,
+    ):
         super().__init__(module, group)
         self.buckets = self.fill_buckets(bucket_bytes)
         self.bucket_of = {p: i for i, bucket in enumerate(self.buckets) for p in bucket}
@@ -123,8 +128,9 @@ class DataParallel(Replica):
         parameter that has none. Without a group nothing travels, and the work is None.
         """
         bucket = self.buckets[len(self.started)]
-        flat = torch.cat([(torch.zeros_like(p) if p.grad is None else p.grad).reshape(-1)
-                          for p in bucket])  # fmt: skip
+        flat = torch.cat(
+            [(torch.zeros_like(p) if p.grad is None else p.grad).reshape(-1) for p in bucket]
+        )
         work = None
         if dist.is_initialized():
             work = dist.all_reduce(flat, group=self.group, async_op=True)
@@ -175,8 +181,10 @@ class DataParallel(Replica):
             return
         bucket = self.bucket_of[p]
         if bucket < len(self.started):
-            raise ValueError("a second backward pass before finish(): its gradients would be lost; "
-                             "call finish() after each, or make all but the last in no_sync()")  # fmt: skip
+            raise ValueError(
+                "a second backward pass before finish(): its gradients would be lost; "
+                "call finish() after each, or make all but the last in no_sync()"
+            )
         self.missing[bucket].discard(p)
         while len(self.started) < len(self.buckets) and not self.missing[len(self.started)]:
             self.start_bucket()

@@ -51,9 +51,14 @@ class FlatModule(nn.Module):
     differ in dtype.
     """
 
-    def __init__(self, module: nn.Module, *, dtype: torch.dtype | None = None,
-                 reshard_after_forward: bool = True,
-                 group: dist.ProcessGroup | None = None):  # fmt: skip
+    def __init__(
+        self,
+        module: nn.Module,
+        *,
+        dtype: torch.dtype | None = None,
+        reshard_after_forward: bool = True,
+        group: dist.ProcessGroup | None = None,
+    ):
         super().__init__()
         self.module, self.group = module, group
         self.reshard_after_forward = reshard_after_forward
@@ -197,8 +202,10 @@ def shard_model(model: nn.Module, kinds: type | tuple[type, ...], **options) -> 
     whole = ShardedModule(model, **options | {"reshard_after_forward": False})
     wrappers = [m for m in whole.modules() if isinstance(m, FlatModule)]
     if sum(len(w.shapes) for w in wrappers) != num_params:
-        raise ValueError("a tied weight lies in two wrappers, which would train two copies of it: "
-                         "leave its owners unwrapped, so that the outermost wrapper has both")  # fmt: skip
+        raise ValueError(
+            "a tied weight lies in two wrappers, which would train two copies of it: "
+            "leave its owners unwrapped, so that the outermost wrapper has both"
+        )
     return whole
 
 

@@ -39,9 +39,14 @@ def check_stage(stage: int, world_size: int) -> None:
 
 
 def zero_memory(
-    num_params: int, world_size: int, stage: int, *,
-    param_bytes: int = 2, grad_bytes: int = 2, optimizer_bytes: int = 12,
-) -> dict[str, int]:  # fmt: skip
+    num_params: int,
+    world_size: int,
+    stage: int,
+    *,
+    param_bytes: int = 2,
+    grad_bytes: int = 2,
+    optimizer_bytes: int = 12,
+) -> dict[str, int]:
     """Bytes of training state on each of `world_size` ranks: "weights", "gradients", "optimizer".
 
     Stage 0 is plain data parallelism: every rank holds all. Stage 1 shards the optimizer's state,
@@ -89,10 +94,18 @@ def shard_of(flat: Tensor, group: dist.ProcessGroup | None = None) -> Tensor:
 
 
 def zero1_step(
-    grad: Tensor, master: Tensor, m: Tensor, v: Tensor, step: int, *,
-    lr: float, betas: tuple[float, float], weight_decay: float, eps: float = 1e-8,
+    grad: Tensor,
+    master: Tensor,
+    m: Tensor,
+    v: Tensor,
+    step: int,
+    *,
+    lr: float,
+    betas: tuple[float, float],
+    weight_decay: float,
+    eps: float = 1e-8,
     group: dist.ProcessGroup | None = None,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Update number `step` (from 1) of N weights of which each rank updates S = ceil(N / R).
 
     `grad` (N,): this rank's own gradient of all weights, not averaged, in the dtype of the model.
@@ -125,9 +138,16 @@ class ShardedAdamW(torch.optim.Optimizer):
     Collectives per step and group: one reduce-scatter and one all-gather, see `zero1_step`.
     """
 
-    def __init__(self, params: Iterable, *, lr: float = 1e-3, betas: tuple = (0.9, 0.999),
-                 eps: float = 1e-8, weight_decay: float = 0.01,
-                 group: dist.ProcessGroup | None = None):  # fmt: skip
+    def __init__(
+        self,
+        params: Iterable,
+        *,
+        lr: float = 1e-3,
+        betas: tuple = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0.01,
+        group: dist.ProcessGroup | None = None,
+    ):
         super().__init__(params, dict(lr=lr, betas=betas, eps=eps, weight_decay=weight_decay))
         self.group = group
         for settings in self.param_groups:
@@ -145,8 +165,9 @@ class ShardedAdamW(torch.optim.Optimizer):
             loss = closure() if closure else None
         for settings in self.param_groups:
             params = _trained(settings)
-            grad = torch.cat([(torch.zeros_like(p) if p.grad is None else p.grad).reshape(-1)
-                              for p in params])  # fmt: skip
+            grad = torch.cat(
+                [(torch.zeros_like(p) if p.grad is None else p.grad).reshape(-1) for p in params]
+            )
             settings["step"] += 1
             fixed = {key: settings[key] for key in ("lr", "betas", "weight_decay", "eps")}
             state = [settings[key] for key in ("master", "m", "v", "step")]

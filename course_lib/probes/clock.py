@@ -53,9 +53,15 @@ def timed(stopwatch: Callable, cases: Sequence[dict]) -> list[dict[str, Any]]:
 
 
 def _one(
-    stopwatch: Callable, costs: list, settings: dict, *, launch: float | None = None,
-    busy: float = 0.0, fails: bool = False, refuse: bool = False,
-) -> dict[str, Any]:  # fmt: skip
+    stopwatch: Callable,
+    costs: list,
+    settings: dict,
+    *,
+    launch: float | None = None,
+    busy: float = 0.0,
+    fails: bool = False,
+    refuse: bool = False,
+) -> dict[str, Any]:
     bench = Bench(costs, launch, fails)
     bench.busy_until += busy
     out, error = None, ""

@@ -94,8 +94,11 @@ def buckets(answer: Callable, seed: int, bucket_bytes: int, plan: Plan) -> dict:
                 p.register_post_accumulate_grad_hook(lambda p: traffic.mark("ready"))
         before = _alive()
         wrapped = answer(model, bucket_bytes=bucket_bytes)
-        facts = {"made": _taken(traffic), "updates": [],
-                 "start": {n: v.clone() for n, v in model.state_dict().items()}}  # fmt: skip
+        facts = {
+            "made": _taken(traffic),
+            "updates": [],
+            "start": {n: v.clone() for n, v in model.state_dict().items()},
+        }
         before += sum(v.nbytes for v in facts["start"].values())
         for number, used in enumerate(plan):
             if number:
@@ -117,10 +120,12 @@ def buckets(answer: Callable, seed: int, bucket_bytes: int, plan: Plan) -> dict:
 def filled(answer: Callable, shapes: list[tuple[int, str]], bucket_bytes: int) -> list[list[int]]:
     """By bucket the numbers of the parameters in it. `shapes`: elements, and "half", "frozen" or ""."""
     params = [
-        nn.Parameter(torch.zeros(n, dtype=torch.bfloat16 if how == "half" else torch.float32),
-                     requires_grad=how != "frozen")
+        nn.Parameter(
+            torch.zeros(n, dtype=torch.bfloat16 if how == "half" else torch.float32),
+            requires_grad=how != "frozen",
+        )
         for n, how in shapes
-    ]  # fmt: skip
+    ]
     number = {p: i for i, p in enumerate(params)}
     found = answer(nn.ParameterList(params), bucket_bytes=bucket_bytes).buckets
     return [[number[p] for p in bucket] for bucket in found]

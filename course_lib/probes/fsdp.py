@@ -29,16 +29,29 @@ V, T = 37, 16
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
-def config(*, sharding: str = "FULL_SHARD", shard_size: int | None = None, precision: str = "fp32",
-           seed: int = 0, machine: int | None = None) -> FSDPConfig:  # fmt: skip
+def config(
+    *,
+    sharding: str = "FULL_SHARD",
+    shard_size: int | None = None,
+    precision: str = "fp32",
+    seed: int = 0,
+    machine: int | None = None,
+) -> FSDPConfig:
     """Settings of a tiny run. `machine`: how many ranks are said to share one machine."""
     os.environ.pop("LOCAL_WORLD_SIZE", None)
     if machine:
         os.environ["LOCAL_WORLD_SIZE"] = str(machine)
     return FSDPConfig(
-        model_size="tiny", seq_len=T, batch_size=2, precision=precision, device="cpu",
-        warmup_steps=0, seed=seed, sharding=sharding, shard_size=shard_size,
-    )  # fmt: skip
+        model_size="tiny",
+        seq_len=T,
+        batch_size=2,
+        precision=precision,
+        device="cpu",
+        warmup_steps=0,
+        seed=seed,
+        sharding=sharding,
+        shard_size=shard_size,
+    )
 
 
 def make(kind: type[FSDPTrainer], **case) -> FSDPTrainer:
@@ -81,8 +94,9 @@ def _leave() -> None:
             dist.destroy_process_group(group)
 
 
-def observe(kind: type[FSDPTrainer], cases: list[dict], idx: Tensor, targets: Tensor,
-            peak: bool = False) -> list[dict]:  # fmt: skip
+def observe(
+    kind: type[FSDPTrainer], cases: list[dict], idx: Tensor, targets: Tensor, peak: bool = False
+) -> list[dict]:
     """Forward and backward pass of each case (arguments of `make`) on this rank's batch.
 
     "sent": collectives with their bytes, and a mark between the passes. "loss" of this rank;
@@ -121,10 +135,14 @@ def _observed(trainer: FSDPTrainer, idx: Tensor, targets: Tensor, peak: bool) ->
         "sent": [(name, b) for name, b in traffic.seen if b > 8 or name == "backward"],
         "loss": loss.item(),
         "squares": sum(g.double().pow(2).sum().item() for g in parts) / scale**2,
-        "weights": tensor_bytes(model.parameters()), "gradients": tensor_bytes(parts),
-        "gathered": gathered, "peak": held.peak if peak else None, "whole": whole, "units": units,
+        "weights": tensor_bytes(model.parameters()),
+        "gradients": tensor_bytes(parts),
+        "gathered": gathered,
+        "peak": held.peak if peak else None,
+        "whole": whole,
+        "units": units,
         "dtypes": dtypes | {"shard": attention.q_proj.weight.dtype, "gradient": parts[0].dtype},
-    }  # fmt: skip
+    }
 
 
 def _units(model: nn.Module) -> tuple[int, dict[str, int]]:
@@ -140,11 +158,19 @@ def _units(model: nn.Module) -> tuple[int, dict[str, int]]:
 def _told(found: Any, model: nn.Module) -> Any:
     """A decision in plain values; what is none of ours goes as the name of its type."""
     if isinstance(found, MixedPrecisionPolicy):
-        return {"param": found.param_dtype, "reduce": found.reduce_dtype,
-                "output": found.output_dtype, "inputs": found.cast_forward_inputs}  # fmt: skip
+        return {
+            "param": found.param_dtype,
+            "reduce": found.reduce_dtype,
+            "output": found.output_dtype,
+            "inputs": found.cast_forward_inputs,
+        }
     if isinstance(found, DeviceMesh):
-        return {"shape": tuple(found.mesh.shape), "names": found.mesh_dim_names,
-                "ranks": found.mesh.flatten().tolist(), "device": found.device_type}  # fmt: skip
+        return {
+            "shape": tuple(found.mesh.shape),
+            "names": found.mesh_dim_names,
+            "ranks": found.mesh.flatten().tolist(),
+            "device": found.device_type,
+        }
     if isinstance(found, nn.Module):
         names = {id(module): name for name, module in model.named_modules()}
         kind = "block" if isinstance(found, TransformerBlock) else type(found).__name__

@@ -58,8 +58,10 @@ def writes(kind: type, seed: int) -> dict[str, Tensor]:
     path = trainer.save_checkpoint()
     if not trainer.world.is_first:
         return {}
-    return {p.name: torch.frombuffer(bytearray(p.read_bytes()), dtype=torch.uint8)
-            for p in path.iterdir()}  # fmt: skip
+    return {
+        p.name: torch.frombuffer(bytearray(p.read_bytes()), dtype=torch.uint8)
+        for p in path.iterdir()
+    }
 
 
 def loads(kind: type, seed: int, files: dict[str, Tensor], cases: list[str]) -> list[dict]:
@@ -217,9 +219,15 @@ def _loaded(kind: type, seed: int, files: dict[str, Tensor], case: str, out: Pat
         except (Exception, CheckpointException) as error:  # DCP's is none of Python's
             facts["error"] = [type(error).__name__, isinstance(error, ValueError), str(error)[:200]]
     facts["sent"] = sum(b for name, b in traffic.seen if name in ("allgather", "broadcast"))
-    facts |= _plain({"step": trainer.step, "tokens_seen": trainer.tokens_seen,
-                     "loader": trainer.loader.state_dict(), "scaler": trainer.scaler.state_dict(),
-                     "ranks": [random_states()]})  # fmt: skip
+    facts |= _plain(
+        {
+            "step": trainer.step,
+            "tokens_seen": trainer.tokens_seen,
+            "loader": trainer.loader.state_dict(),
+            "scaler": trainer.scaler.state_dict(),
+            "ranks": [random_states()],
+        }
+    )
     tensors = {path: whole(t) for path, t in tensors_of(trainer).items()}
     facts["tensors"] = _hashes(tensors) if trainer.world.is_first else None
     facts["kept"] = sum(local(t).nbytes for t in tensors_of(trainer).values())

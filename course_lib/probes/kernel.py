@@ -44,13 +44,19 @@ def _one(kernel: tiles.Kernel, x: Tensor, weight: Tensor, gap: int, eps: float, 
             )
     except tiles.OutOfBounds as problem:
         place = list(kernel.signature.parameters).index(problem.name)
-        return {"error": "OutOfBounds", "doing": problem.doing, "between": problem.between,
-                "tensor": ("x", "weight", "out")[place], "text": str(problem)}  # fmt: skip
+        return {
+            "error": "OutOfBounds",
+            "doing": problem.doing,
+            "between": problem.between,
+            "tensor": ("x", "weight", "out")[place],
+            "text": str(problem),
+        }
     except ValueError as problem:
         if "power of two" not in str(problem):
             raise
         return {"error": "ValueError", "text": str(problem)}
     (launch,) = launches
-    loads, stores = ([counts.contiguous() for counts in side.values()]
-                     for side in (launch.loads, launch.stores))  # fmt: skip
+    loads, stores = (
+        [counts.contiguous() for counts in side.values()] for side in (launch.loads, launch.stores)
+    )
     return {"error": "", "out": out_ND.contiguous(), "loads": loads, "stores": stores}

@@ -48,8 +48,12 @@ def known(path: str, shape: torch.Size, seed: int) -> Tensor:
 def plain_state(seed: int) -> dict[str, int]:
     """The counters of the state of a seed: others for the next few seeds."""
     n = seed % 97
-    return {"step": 5 + n, "tokens_seen": 1234 + 40 * n, "next_window": 22 + n % 50,
-            "scale": 1024 * 2 ** (n % 5)}  # fmt: skip
+    return {
+        "step": 5 + n,
+        "tokens_seen": 1234 + 40 * n,
+        "next_window": 22 + n % 50,
+        "scale": 1024 * 2 ** (n % 5),
+    }
 
 
 def random_numbers(seed: int, rank: int) -> list[int]:
@@ -72,8 +76,18 @@ def digest(x: Tensor) -> str:
 
 def trainer_at(kind: type, out: Path, tokens=TOKENS, **changes) -> FSDPTrainer:
     """A trainer of that class on this rank; its loss scale is on, its weights are drawn."""
-    settings = dict(model_size="tiny", seq_len=8, batch_size=1, max_steps=50, precision="fp16",
-                    device="cpu", out=str(out)) | changes  # fmt: skip
+    settings = (
+        dict(
+            model_size="tiny",
+            seq_len=8,
+            batch_size=1,
+            max_steps=50,
+            precision="fp16",
+            device="cpu",
+            out=str(out),
+        )
+        | changes
+    )
     trainer = kind(SmallConfig(**settings), tokens, vocab_size=V, world=World.of_group("cpu"))
     # nothing is saved behind the training here, and another group would cost time and threads
     trainer.checkpoints._ranks = trainer.world

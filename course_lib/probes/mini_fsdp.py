@@ -40,8 +40,9 @@ def gpt(seed: int = 0) -> GPT:
     return GPT(CONFIG)
 
 
-def observe(kind: type[FlatModule], cases: list[dict], idx: Tensor, targets: Tensor,
-            seed: int = 0) -> list[dict]:  # fmt: skip
+def observe(
+    kind: type[FlatModule], cases: list[dict], idx: Tensor, targets: Tensor, seed: int = 0
+) -> list[dict]:
     """One forward and backward pass of a GPT of which each block is a `kind`, for each case.
 
     A case holds `dtype` and `reshard_after_forward`, as ShardedModule takes them. "sent": the
@@ -52,8 +53,9 @@ def observe(kind: type[FlatModule], cases: list[dict], idx: Tensor, targets: Ten
     forward pass without gradients.
     """
     mini_fsdp.ShardedModule = kind  # on this rank: what shard_model wraps with
-    return [_observed(shard_model(gpt(seed), TransformerBlock, **case), idx, targets)
-            for case in cases]  # fmt: skip
+    return [
+        _observed(shard_model(gpt(seed), TransformerBlock, **case), idx, targets) for case in cases
+    ]
 
 
 def _observed(model: FlatModule, idx: Tensor, targets: Tensor) -> dict:
@@ -70,10 +72,16 @@ def _observed(model: FlatModule, idx: Tensor, targets: Tensor) -> dict:
     with torch.no_grad():
         model(idx, targets)
     return {
-        "sent": seen, "loss": value, "shards": shards, "after_forward": after_forward,
-        "left": left, "open": opened, "open_after": open_after, "grads": _gradients(model),
+        "sent": seen,
+        "loss": value,
+        "shards": shards,
+        "after_forward": after_forward,
+        "left": left,
+        "open": opened,
+        "open_after": open_after,
+        "grads": _gradients(model),
         "open_eval": sum(m.full is not None for m in wrappers),
-    }  # fmt: skip
+    }
 
 
 def odd(kind: type[FlatModule], batches: list[Tensor], seed: int = 0) -> dict[str, Tensor]:

@@ -42,8 +42,13 @@ def meet(read: Callable, machines: int) -> dict:
         return {"said": said, "met": None}
     store = dist.PrefixStore("seats", dist.distributed_c10d._get_default_store())
     dist.destroy_process_group()
-    dist.init_process_group("gloo", store=store, rank=said["rank"], world_size=said["world_size"],
-                            timeout=timedelta(seconds=MEET_S))  # fmt: skip
+    dist.init_process_group(
+        "gloo",
+        store=store,
+        rank=said["rank"],
+        world_size=said["world_size"],
+        timeout=timedelta(seconds=MEET_S),
+    )
     met = [None] * size
     dist.all_gather_object(met, rank)
     return {"said": said, "met": met}

@@ -129,9 +129,13 @@ def root_all_reduce(x: Tensor, group: dist.ProcessGroup | None = None) -> Tensor
 
 
 def collective_cost(
-    name: str, num_bytes: int, world_size: int, *,
-    latency_s: float = 0.0, bytes_per_s: float = float("inf"),
-) -> dict[str, float]:  # fmt: skip
+    name: str,
+    num_bytes: int,
+    world_size: int,
+    *,
+    latency_s: float = 0.0,
+    bytes_per_s: float = float("inf"),
+) -> dict[str, float]:
     """What a ring collective costs each of `world_size` ranks: "messages", "bytes", "seconds".
 
     `name`: "reduce_scatter", "all_gather" or "all_reduce". `num_bytes`: those of the whole tensor,

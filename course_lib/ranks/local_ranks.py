@@ -69,8 +69,13 @@ class RanksStuck(TimeoutError):
     """Some ranks did not finish in time; the others have been ended too."""
 
 
-def run(function: Callable, args_by_rank: Sequence[tuple], *, seconds: float = 10.0,
-        probe: str | None = None) -> list[Rank]:  # fmt: skip
+def run(
+    function: Callable,
+    args_by_rank: Sequence[tuple],
+    *,
+    seconds: float = 10.0,
+    probe: str | None = None,
+) -> list[Rank]:
     """`function(*args_by_rank[rank])` on each rank, inside a gloo group of all; by rank.
 
     With `probe` "module:name", `name(function, *args_by_rank[rank])`: for functions that want what
@@ -130,8 +135,10 @@ def _collect(pipes: list[Connection], deadline: float) -> list[Rank]:
         raise first
     if waiting:
         stuck = ", ".join(map(str, waiting))
-        raise RanksStuck(f"rank {stuck} of {len(pipes)} did not finish: does every rank call the "
-                         f"same collectives in the same order?")  # fmt: skip
+        raise RanksStuck(
+            f"rank {stuck} of {len(pipes)} did not finish: does every rank call the "
+            f"same collectives in the same order?"
+        )
     return [found[rank] for rank in range(len(pipes))]
 
 
@@ -143,8 +150,13 @@ def _rank(function: Callable, args: tuple, place: tuple, pipe: Connection) -> No
     _be_quiet()
     try:
         with contextlib.redirect_stdout(None), contextlib.redirect_stderr(None):
-            dist.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank,
-                                    world_size=world_size, timeout=timedelta(seconds=seconds))  # fmt: skip
+            dist.init_process_group(
+                "gloo",
+                init_method=f"file://{meeting}",
+                rank=rank,
+                world_size=world_size,
+                timeout=timedelta(seconds=seconds),
+            )
             gc.freeze()  # what is here already is neither looked through nor counted
             with Traffic() as traffic:
                 value = function(*args)

@@ -50,10 +50,11 @@ def sent_bytes(seen: Iterable[tuple[str, int]], world_size: int) -> float:
     Names and bytes as in `Traffic.seen`. A broadcast counts once, a receive and a mark nothing.
     """
     return sum(
-        collective_cost(RINGS[name], num_bytes, world_size)["bytes"] if name in RINGS
+        collective_cost(RINGS[name], num_bytes, world_size)["bytes"]
+        if name in RINGS
         else (name in ("send", "broadcast")) * num_bytes
         for name, num_bytes in seen
-    )  # fmt: skip
+    )
 
 
 def _bytes(value: Any) -> int:

@@ -62,7 +62,7 @@ def _add(parser: argparse.ArgumentParser, field: dataclasses.Field, kind, words:
     parser.add_argument(
         name, type=_plain(kind), default=field.default, help=help_text,
         metavar=_plain(kind).__name__.upper(),
-    )  # fmt: skip
+    )
 
 
 def _plain(kind) -> type:

@@ -21,7 +21,7 @@ class RunLog:
     def __init__(
         self, folder: Path | None, *, total: int, done: int = 0, tensorboard: bool = False,
         wandb: bool = False, settings: dict | None = None,
-    ):  # fmt: skip
+    ):
         """`done`: the step a resumed run starts from; later rows of an earlier try are dropped.
 
         ValueError when `tensorboard` or `wandb` is asked for and the package is not installed.

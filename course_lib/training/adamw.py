@@ -12,9 +12,17 @@ from torch import Tensor
 
 
 def adamw_step(
-    param: Tensor, grad: Tensor, m: Tensor, v: Tensor, step: int, *,
-    lr: float, betas: tuple[float, float], weight_decay: float, eps: float = 1e-8,
-) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    param: Tensor,
+    grad: Tensor,
+    m: Tensor,
+    v: Tensor,
+    step: int,
+    *,
+    lr: float,
+    betas: tuple[float, float],
+    weight_decay: float,
+    eps: float = 1e-8,
+) -> tuple[Tensor, Tensor, Tensor]:
     """Update number `step` of one tensor: the new (param, m, v). The arguments stay as they are.
 
     `param`, `grad`, `m`, `v`: of one shape and one float dtype, which the results have too. `m` and

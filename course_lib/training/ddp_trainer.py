@@ -53,8 +53,15 @@ class DistributedTrainer:
     `vocab_size`; `valid_tokens`, the same for validation; `world`, this process among the others.
     """
 
-    def __init__(self, config: TrainConfig, tokens, *, vocab_size: int, valid_tokens=None,
-                 world: World | None = None):  # fmt: skip
+    def __init__(
+        self,
+        config: TrainConfig,
+        tokens,
+        *,
+        vocab_size: int,
+        valid_tokens=None,
+        world: World | None = None,
+    ):
         self.config, self.world = config, world or World()
         self.device, self.step, self.tokens_seen = self.world.device, 0, 0
         self.accumulation = config.accumulation(self.world.world_size)
@@ -223,16 +230,18 @@ class DistributedTrainer:
         the state dicts "model" (of `plain_model`), "optimizer", "scaler" and "loader"; "ranks", the
         list of every rank's random states, from `world.gather`; "config", the settings as a dict.
         """
-        return self.write_checkpoint({
-            "step": self.step,
-            "tokens_seen": self.tokens_seen,
-            "model": self.plain_model.state_dict(),
-            "optimizer": self.optimizer.state_dict(),
-            "scaler": self.scaler.state_dict(),
-            "loader": self.loader.state_dict(),
-            "ranks": self.world.gather(random_states()),  # they differ, all else does not
-            "config": dataclasses.asdict(self.config),
-        })  # fmt: skip
+        return self.write_checkpoint(
+            {
+                "step": self.step,
+                "tokens_seen": self.tokens_seen,
+                "model": self.plain_model.state_dict(),
+                "optimizer": self.optimizer.state_dict(),
+                "scaler": self.scaler.state_dict(),
+                "loader": self.loader.state_dict(),
+                "ranks": self.world.gather(random_states()),  # they differ, all else does not
+                "config": dataclasses.asdict(self.config),
+            }
+        )
 
     def write_checkpoint(self, state: dict) -> Path:
         """Write `state`, from rank 0, as the run's checkpoint of its step; the path.
@@ -288,10 +297,14 @@ class DistributedTrainer:
         """The groups in plain values: "names" of parameters, "weight_decay", "lr", "betas"."""
         names = {id(p): name for name, p in self.plain_model.named_parameters()}
         return [
-            {"names": [names.get(id(p), "not of this model") for p in group["params"]],
-             "weight_decay": group["weight_decay"], "lr": group["lr"], "betas": list(group["betas"])}
+            {
+                "names": [names.get(id(p), "not of this model") for p in group["params"]],
+                "weight_decay": group["weight_decay"],
+                "lr": group["lr"],
+                "betas": list(group["betas"]),
+            }
             for group in self.optimizer.param_groups
-        ]  # fmt: skip
+        ]
 
     def weights(self) -> dict[str, Tensor]:
         """Copies of the parameters by name, on the CPU."""
@@ -314,8 +327,9 @@ class DistributedTrainer:
         idx = torch.tensor([tokenizer.encode(prompt)], device=self.device)
         generator = torch.Generator(self.device).manual_seed(0)
         with self.autocast():
-            out = self.plain_model.generate(idx, max_new_tokens=num_tokens, temperature=0.8,
-                                            top_k=40, generator=generator)  # fmt: skip
+            out = self.plain_model.generate(
+                idx, max_new_tokens=num_tokens, temperature=0.8, top_k=40, generator=generator
+            )
         return tokenizer.decode(out[0].tolist())
 
     def _wrapped(self) -> torch.nn.Module:
@@ -330,17 +344,25 @@ class DistributedTrainer:
 
     def _loader(self, tokens, seed: int) -> BatchLoader:
         return BatchLoader(
-            tokens, batch_size=self.config.batch_size, seq_len=self.config.tokens_per_sequence,
-            rank=self.world.rank, world_size=self.world.world_size, seed=seed,
+            tokens,
+            batch_size=self.config.batch_size,
+            seq_len=self.config.tokens_per_sequence,
+            rank=self.world.rank,
+            world_size=self.world.world_size,
+            seed=seed,
             vocab_size=self.plain_model.config.vocab_size,
-        )  # fmt: skip
+        )
 
     def _log(self) -> RunLog:
         folder = Path(self.config.out) if self.world.is_first else None
         return RunLog(
-            folder, total=self.config.max_steps, done=self.step, wandb=self.config.wandb,
-            tensorboard=self.config.tensorboard, settings=dataclasses.asdict(self.config),
-        )  # fmt: skip
+            folder,
+            total=self.config.max_steps,
+            done=self.step,
+            wandb=self.config.wandb,
+            tensorboard=self.config.tensorboard,
+            settings=dataclasses.asdict(self.config),
+        )
 
     def _speed(self) -> Speed:
         flops = flops_per_token(self.plain_model.config, self.config.tokens_per_sequence)
@@ -368,7 +390,10 @@ def main(world: World, config: TrainConfig, kind: type[DistributedTrainer] | Non
         raise ValueError("fp16 trains on GPUs: on this CPU pass --precision bf16 or fp32")
     tokenizer = Tokenizer.course()
     tokens, valid_tokens = training_tokens(
-        config.data, tokenizer, cache=config.cache, valid_fraction=config.valid_fraction,
+        config.data,
+        tokenizer,
+        cache=config.cache,
+        valid_fraction=config.valid_fraction,
         is_first=world.is_first,
     )
     trainer = (kind or DistributedTrainer)(

@@ -45,13 +45,22 @@ class DemoConfig:
 def main(world: World, chosen: DemoConfig) -> None:
     """Measure a step, train as many as fit, print losses and samples."""
     config = TrainConfig(
-        model_size=chosen.model_size, batch_size=chosen.batch_size, data=chosen.data,
-        cache=chosen.cache, out=chosen.out, resume=False, warmup_steps=20, eval_every=0,
+        model_size=chosen.model_size,
+        batch_size=chosen.batch_size,
+        data=chosen.data,
+        cache=chosen.cache,
+        out=chosen.out,
+        resume=False,
+        warmup_steps=20,
+        eval_every=0,
         save_every=0,
-    )  # fmt: skip
+    )
     tokenizer = Tokenizer.course()
     train, valid = training_tokens(
-        config.data, tokenizer, cache=config.cache, valid_fraction=config.valid_fraction,
+        config.data,
+        tokenizer,
+        cache=config.cache,
+        valid_fraction=config.valid_fraction,
         is_first=world.is_first,
     )
     if valid is None:

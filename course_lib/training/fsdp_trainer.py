@@ -58,8 +58,15 @@ class FSDPTrainer(DistributedTrainer):
     A GPU sees one block of it at a time.
     """
 
-    def __init__(self, config: FSDPConfig, tokens, *, vocab_size: int, valid_tokens=None,
-                 world: World | None = None):  # fmt: skip
+    def __init__(
+        self,
+        config: FSDPConfig,
+        tokens,
+        *,
+        vocab_size: int,
+        valid_tokens=None,
+        world: World | None = None,
+    ):
         if world is None or world.group is None:
             world = World.of_group(config.device)
         super().__init__(
@@ -140,16 +147,18 @@ class FSDPTrainer(DistributedTrainer):
         full = self.config.checkpoint == "full"
         options = StateDictOptions(full_state_dict=full, cpu_offload=full)
         model, optimizer = get_state_dict(self.plain_model, self.optimizer, options=options)
-        return self.write_checkpoint({
-            "step": self.step,
-            "tokens_seen": self.tokens_seen,
-            "model": model,
-            "optimizer": optimizer,
-            "scaler": self.scaler.state_dict(),
-            "loader": self.loader.state_dict(),
-            "ranks": self.world.gather(random_states()),
-            "config": dataclasses.asdict(self.config),
-        })  # fmt: skip
+        return self.write_checkpoint(
+            {
+                "step": self.step,
+                "tokens_seen": self.tokens_seen,
+                "model": model,
+                "optimizer": optimizer,
+                "scaler": self.scaler.state_dict(),
+                "loader": self.loader.state_dict(),
+                "ranks": self.world.gather(random_states()),
+                "config": dataclasses.asdict(self.config),
+            }
+        )
 
     def load_checkpoint(self, path: str | Path | None = None) -> int:
         """Continue from what `self.read_checkpoint(path)` finds; the step, 0 for none.
@@ -170,8 +179,12 @@ class FSDPTrainer(DistributedTrainer):
         self.loader.load_state_dict(plain["loader"])  # refuses another text, so it comes first
         model, optimizer = get_state_dict(self.plain_model, self.optimizer)
         state = saved.fill({"model": model, "optimizer": optimizer})
-        set_state_dict(self.plain_model, self.optimizer, model_state_dict=state["model"],
-                       optim_state_dict=state["optimizer"])  # fmt: skip
+        set_state_dict(
+            self.plain_model,
+            self.optimizer,
+            model_state_dict=state["model"],
+            optim_state_dict=state["optimizer"],
+        )
         self.scaler.load_state_dict(plain["scaler"])
         self.step, self.tokens_seen = plain["step"], plain["tokens_seen"]
         if len(plain["ranks"]) == self.world.world_size:  # another number of ranks draws anew
@@ -271,8 +284,13 @@ class FSDPTrainer(DistributedTrainer):
                 # the computation alone: the hooks that gather and free stay outside the graph
                 module.forward = torch.compile(module.forward)
             # the root ends the forward pass and begins the backward pass: freeing between is waste
-            fully_shard(module, mesh=self.mesh, reshard_after_forward=self.reshards and not root,
-                        mp_policy=policy, offload_policy=offload)  # fmt: skip
+            fully_shard(
+                module,
+                mesh=self.mesh,
+                reshard_after_forward=self.reshards and not root,
+                mp_policy=policy,
+                offload_policy=offload,
+            )
         return self.plain_model
 
     def _offload(self) -> OffloadPolicy:
@@ -319,5 +337,8 @@ if __name__ == "__main__":
         from course_lib.lab import mine
 
         mine.install(quiet=os.environ.get("RANK", "0") != "0")
-    run(lambda world: ddp_trainer.main(world, chosen, fsdp_trainer.FSDPTrainer), chosen.device,
-        cpu_too=chosen.cpu_offload)  # fmt: skip
+    run(
+        lambda world: ddp_trainer.main(world, chosen, fsdp_trainer.FSDPTrainer),
+        chosen.device,
+        cpu_too=chosen.cpu_offload,
+    )

@@ -30,11 +30,19 @@ class LossScaler:
     ValueError for factors that could not find a scale.
     """
 
-    def __init__(self, scale: float = 2.0**16, *, growth: float = 2.0, backoff: float = 0.5,
-                 growth_interval: int = 2000):  # fmt: skip
+    def __init__(
+        self,
+        scale: float = 2.0**16,
+        *,
+        growth: float = 2.0,
+        backoff: float = 0.5,
+        growth_interval: int = 2000,
+    ):
         if not (scale > 0 and growth > 1 > backoff > 0 and growth_interval >= 1):
-            raise ValueError(f"expected scale > 0, growth > 1 > backoff > 0 and an interval of 1 or "
-                             f"more, got {scale}, {growth}, {backoff}, {growth_interval}")  # fmt: skip
+            raise ValueError(
+                f"expected scale > 0, growth > 1 > backoff > 0 and an interval of 1 or "
+                f"more, got {scale}, {growth}, {backoff}, {growth_interval}"
+            )
         self.value, self.growth, self.backoff = scale, growth, backoff
         self.growth_interval, self.good_steps, self.finite = growth_interval, 0, True
 
@@ -88,8 +96,9 @@ class LossScaler:
         `update`. Returns for each update "norm", what `step` returned; "weights", the tensors after
         it; "scale", `self.value` after `update`.
         """
-        params = [nn.Parameter(torch.zeros(1) if g is None else torch.zeros_like(g))
-                  for g in updates[0]]  # fmt: skip
+        params = [
+            nn.Parameter(torch.zeros(1) if g is None else torch.zeros_like(g)) for g in updates[0]
+        ]
         optimizer, found = torch.optim.SGD(params, lr=1.0), []
         for gradients in updates:
             for param, gradient in zip(params, gradients, strict=True):

@@ -44,8 +44,11 @@ def run(args: argparse.Namespace) -> int:
         raise ValueError(f"--budget is {args.budget:g}, must be 0.1 to {STUCK_S / 10:g} seconds")
     options = Options(unsafe=args.unsafe, budget_s=args.budget)
     if args.unsafe:
-        print("course grade: --unsafe runs answers without a sandbox, with all your rights; "
-              "their score can still not be forged by them, your files can", file=sys.stderr)  # fmt: skip
+        print(
+            "course grade: --unsafe runs answers without a sandbox, with all your rights; "
+            "their score can still not be forged by them, your files can",
+            file=sys.stderr,
+        )
     with Store(args.out, seed=args.seed) as store:
         bar = tqdm(total=len(paths), unit="notebook", disable=None, file=sys.stderr)
         with bar:
@@ -109,8 +112,9 @@ def waiting(paths: Iterable[Path], store: Store, options: Options, *, done=lambd
             done()
             continue
         # The name takes part: it can decide which lesson the notebook is
-        given = key(path.stem.encode() + b"\0" + data, lesson=None, seed=store.seed,
-                    options=options)  # fmt: skip
+        given = key(
+            path.stem.encode() + b"\0" + data, lesson=None, seed=store.seed, options=options
+        )
         if store.has(name, given):
             done()
         else:
@@ -231,8 +235,10 @@ def _tell(results: Iterable[Result], store: Store, *, as_json: bool) -> int:
         tiers |= {result.tier} - {""}
         print(json.dumps(result.json()) if as_json else _line(result))
     if not as_json:
-        print(f"{count} notebooks, {bad} ungradable, {people} with something for a person to read; "
-              f"sandbox tier {', '.join(sorted(tiers)) or 'not used'}; results in {store.path}")  # fmt: skip
+        print(
+            f"{count} notebooks, {bad} ungradable, {people} with something for a person to read; "
+            f"sandbox tier {', '.join(sorted(tiers)) or 'not used'}; results in {store.path}"
+        )
     return 2 if bad else 0
 
 
@@ -240,8 +246,11 @@ def _line(result: Result) -> str:
     name = one_line(result.notebook.encode(errors="backslashreplace").decode())
     if result.status == UNGRADABLE:
         return f"{name:<44} ungradable: {result.reason}"
-    lost = [f"{i} {row.verdict} {row.code}" for i, row in result.exercises.items()
-            if row.verdict != "PASS"]  # fmt: skip
+    lost = [
+        f"{i} {row.verdict} {row.code}"
+        for i, row in result.exercises.items()
+        if row.verdict != "PASS"
+    ]
     flags = sorted({flag for row in result.exercises.values() for flag in row.flags})
     score = f"{result.score:g}/{result.max_score:g}"
     return f"{name:<44} {score:>6}  {'; '.join([*lost, *flags])}".rstrip()

@@ -45,8 +45,17 @@ def _stream(dask, client, jobs: Iterator, store: Store, options: Options) -> Ite
     from grader.judge.batch import given_up
 
     def send(job):
-        future = client.submit(judge_there, job.data, job.name, job.lesson, store.seed,
-                               asdict(options), environment(), pure=False, retries=1)  # fmt: skip
+        future = client.submit(
+            judge_there,
+            job.data,
+            job.name,
+            job.lesson,
+            store.seed,
+            asdict(options),
+            environment(),
+            pure=False,
+            retries=1,
+        )
         pending[future.key] = job
         return future
 
@@ -95,9 +104,14 @@ def _client(dask, address: str | None, workers: int | None):
     with contextlib.ExitStack() as stack:
         if address is None:
             # threads_per_worker=1: a judge takes a core; dashboard_address: no port is opened
-            address = stack.enter_context(dask.LocalCluster(
-                n_workers=workers or os.cpu_count(), threads_per_worker=1, host="127.0.0.1",
-                dashboard_address=None))  # fmt: skip
+            address = stack.enter_context(
+                dask.LocalCluster(
+                    n_workers=workers or os.cpu_count(),
+                    threads_per_worker=1,
+                    host="127.0.0.1",
+                    dashboard_address=None,
+                )
+            )
         try:
             client = stack.enter_context(dask.Client(address, timeout=STARTUP_S))
             client.wait_for_workers(1, timeout=STARTUP_S)
@@ -118,8 +132,10 @@ def judge_there(
 ) -> dict:
     """`Result.json` of one notebook, from a judge of this worker."""
     if environment() != expected:
-        raise ValueError("a worker of the cluster has another version of the course, of Python or "
-                         "of torch: install the same on all machines")  # fmt: skip
+        raise ValueError(
+            "a worker of the cluster has another version of the course, of Python or "
+            "of torch: install the same on all machines"
+        )
     with _LOCK:
         hand = _IDLE.pop() if _IDLE else None
     if hand is None:

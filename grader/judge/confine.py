@@ -48,10 +48,14 @@ class Limits:
 
 
 def enter(
-    tier: str, limits: Limits, readable: list[tuple[str, int]], keep: int,
-    announce: Callable[[int], None], adopted: Callable[[], None],
+    tier: str,
+    limits: Limits,
+    readable: list[tuple[str, int]],
+    keep: int,
+    announce: Callable[[int], None],
+    adopted: Callable[[], None],
     without: frozenset[str] = frozenset(),
-) -> None:  # fmt: skip
+) -> None:
     """Confine this process; returns in the process that is confined, which may be a child.
 
     `keep` is the one file descriptor that stays open. `announce` is told the pid, as seen from
@@ -104,8 +108,11 @@ def _separate(announce: Callable[[int], None]) -> None:
     and when it is killed the kernel kills everything else in there, whatever it did to hide."""
     uid, gid = os.getuid(), os.getgid()
     _call("unshare", libc.unshare, SPACES)
-    for name, text in (("setgroups", "deny"), ("uid_map", f"{NOBODY} {uid} 1"),
-                       ("gid_map", f"{NOBODY} {gid} 1")):  # fmt: skip
+    for name, text in (
+        ("setgroups", "deny"),
+        ("uid_map", f"{NOBODY} {uid} 1"),
+        ("gid_map", f"{NOBODY} {gid} 1"),
+    ):
         with open(f"/proc/self/{name}", "w") as file:
             file.write(text)
     child = os.fork()
@@ -127,8 +134,15 @@ def _scratch_folder(readable: list[tuple[str, int]]) -> str:
     for folder in SCRATCH:
         if os.path.isdir(folder) and not any(p.startswith(folder + "/") for p in needed):
             options = f"size={SCRATCH_BYTES},nr_inodes={SCRATCH_FILES},mode=700".encode()
-            _call("mount a scratch folder", libc.mount, b"tmpfs", folder.encode(), b"tmpfs",
-                  NOSUID_NODEV, options)  # fmt: skip
+            _call(
+                "mount a scratch folder",
+                libc.mount,
+                b"tmpfs",
+                folder.encode(),
+                b"tmpfs",
+                NOSUID_NODEV,
+                options,
+            )
             os.chdir(folder)
             return folder
     raise OSError(f"none of {', '.join(SCRATCH)} can be a worker's scratch folder")
@@ -157,8 +171,9 @@ def _clear_environment(scratch: str | None) -> None:
     if scratch:
         tempfile.tempdir = scratch  # the nest's own may be remembered, and be out of reach
     os.environ.clear()
-    os.environ.update(HOME=home, TMPDIR=home, PATH="", LANG="C.UTF-8", OMP_NUM_THREADS="1",
-                      MPLBACKEND="agg")  # fmt: skip
+    os.environ.update(
+        HOME=home, TMPDIR=home, PATH="", LANG="C.UTF-8", OMP_NUM_THREADS="1", MPLBACKEND="agg"
+    )
 
 
 def _limit(limits: Limits, tier: str) -> None:

@@ -22,8 +22,12 @@ libc = ctypes.CDLL(None, use_errno=True)
 def readable_paths() -> list[tuple[str, int]]:
     """Landlock rules: the system's libraries and this interpreter's, never the course's code."""
     ours = [Path(find_spec(name).origin).resolve().parent for name in OURS]
-    rules = [rule for path in SYSTEM if (found := Path(path).resolve()).exists()
-             for rule in landlock.cover(found, ours)]  # fmt: skip
+    rules = [
+        rule
+        for path in SYSTEM
+        if (found := Path(path).resolve()).exists()
+        for rule in landlock.cover(found, ours)
+    ]
     for folder in _import_folders():
         rules += landlock.cover(folder, ours)
     data = Path(find_spec("course_lib").origin).resolve().parent / "data/assets"
@@ -59,8 +63,10 @@ def reach_interpreter() -> list[str]:
     try:
         _cover_homes(closed)
     except OSError as problem:
-        return [f"workers cannot read {next(iter(closed))}, and it cannot be opened to them "
-                f"({problem}): install Python outside of a private folder"]  # fmt: skip
+        return [
+            f"workers cannot read {next(iter(closed))}, and it cannot be opened to them "
+            f"({problem}): install Python outside of a private folder"
+        ]
     return []
 
 
@@ -88,8 +94,13 @@ def _cover_homes(closed: dict[Path, Path]) -> None:
         os.close(fd)
 
 
-def _mount(source: bytes | None, target: bytes, kind: bytes | None, flags: int,
-           options: bytes | None = None) -> None:  # fmt: skip
+def _mount(
+    source: bytes | None,
+    target: bytes,
+    kind: bytes | None,
+    flags: int,
+    options: bytes | None = None,
+) -> None:
     if libc.mount(source, target, kind, flags, options) < 0:
         number = ctypes.get_errno()
         raise OSError(number, f"mount {os.fsdecode(target)}: {os.strerror(number)}")

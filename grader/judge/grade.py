@@ -72,8 +72,9 @@ def of_json(values: dict) -> Result:
     """The result that `json` wrote; KeyError or TypeError when it is not one."""
     known = {f.name for f in dataclasses.fields(Result)}
     made = {key: value for key, value in values.items() if key in known}
-    rows = {i: Row(**{**row, "flags": tuple(row["flags"])})
-            for i, row in values["exercises"].items()}  # fmt: skip
+    rows = {
+        i: Row(**{**row, "flags": tuple(row["flags"])}) for i, row in values["exercises"].items()
+    }
     texts = tuple(Text(**text) for text in values["texts"])
     return Result(**(made | {"exercises": rows, "texts": texts, "notes": tuple(values["notes"])}))
 
@@ -82,13 +83,23 @@ def grade(submission: Submission, judge: Judge, seed: int) -> Result:
     """The judge's verdicts on every exercise of the lesson; never raises for a bad submission."""
     began = time.perf_counter()
     if submission.problem:
-        return Result(submission.name, UNGRADABLE, submission.lesson, submission.problem,
-                      tier=judge.tier, seed=seed)  # fmt: skip
+        return Result(
+            submission.name,
+            UNGRADABLE,
+            submission.lesson,
+            submission.problem,
+            tier=judge.tier,
+            seed=seed,
+        )
     failed, rows = False, {}
     for name in submission.flags:  # in the lesson's order
         if name in submission.missing:
-            outcome = Outcome("UNGRADABLE", "NO-ANSWER", f"No answer found: "
-                              f"{submission.missing[name]}.", person=submission.missing[name])  # fmt: skip
+            outcome = Outcome(
+                "UNGRADABLE",
+                "NO-ANSWER",
+                f"No answer found: {submission.missing[name]}.",
+                person=submission.missing[name],
+            )
         else:
             outcome, broke = _ask(judge, name, submission.answers[name], seed)
             if outcome.verdict != "PASS" and name in submission.alone:
@@ -96,10 +107,17 @@ def grade(submission: Submission, judge: Judge, seed: int) -> Result:
             failed = failed or broke
         rows[name] = _row(name, outcome, submission.flags[name])
     return Result(
-        submission.name, GRADED, submission.lesson, exercises=rows, notes=submission.notes,
-        texts=submission.texts, tier=judge.tier, seed=seed, failed=failed,
+        submission.name,
+        GRADED,
+        submission.lesson,
+        exercises=rows,
+        notes=submission.notes,
+        texts=submission.texts,
+        tier=judge.tier,
+        seed=seed,
+        failed=failed,
         seconds=round(time.perf_counter() - began, 4),
-    )  # fmt: skip
+    )
 
 
 def _ask(judge: Judge, name: str, answer: Answer, seed: int) -> tuple[Outcome, bool]:
@@ -107,8 +125,12 @@ def _ask(judge: Judge, name: str, answer: Answer, seed: int) -> tuple[Outcome, b
         return judge.grade(name, answer, seed=seed), False
     except Exception as error:  # ours: one broken exercise must not take the class along
         text = f"the judge failed with {type(error).__name__}: {str(error)[:200]}"
-        return Outcome("UNGRADABLE", "JUDGE-FAILED", "The judge could not decide; "
-                       "this is not the answer's fault.", person=text), True  # fmt: skip
+        return Outcome(
+            "UNGRADABLE",
+            "JUDGE-FAILED",
+            "The judge could not decide; this is not the answer's fault.",
+            person=text,
+        ), True
 
 
 def _better(together: Outcome, alone: Outcome) -> Outcome:

@@ -48,9 +48,12 @@ class Hand:
         command = [sys.executable, "-P", "-m", "grader.judge.hand", json.dumps(asdict(options))]
         env = {**os.environ, "OMP_NUM_THREADS": "1"}  # one core each; there are as many hands
         self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env,
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=env,
             start_new_session=True,  # Ctrl-C is for the one who started us; then stdin ends
-        )  # fmt: skip
+        )
         self.reader = self._process.stdout
         """Readable when there is a reply, or when the process has died."""
         self.tier = ""

@@ -88,17 +88,27 @@ class Judge:
         """The outcome for `answer` to the exercise `name`, with inputs drawn from `seed`."""
         card, suite = exercise(name), checks.suite(name)
         if len(answer.source) + len(answer.context) > SOURCE_CHARS:
-            return Outcome("UNGRADABLE", "TOO-LONG", "the answer is too long to be graded",
-                           flags=answer.flags, person="too long to be graded")  # fmt: skip
+            return Outcome(
+                "UNGRADABLE",
+                "TOO-LONG",
+                "the answer is too long to be graded",
+                flags=answer.flags,
+                person="too long to be graded",
+            )
         budget_s = min(self.budget_s, suite.limit_s)
         try:
             subject, fault = self._prepared(card, answer, budget_s, suite)
         except nursery.NurseryError as problem:
             if suite.ranks == 1:
                 raise
-            return Outcome("UNGRADABLE", "NO-RANKS", "several ranks cannot be run where this is "
-                           "graded", flags=answer.flags, person=f"needs {suite.ranks} ranks, and "
-                           f"the tier {self.tier} cannot run them ({problem})")  # fmt: skip
+            return Outcome(
+                "UNGRADABLE",
+                "NO-RANKS",
+                "several ranks cannot be run where this is graded",
+                flags=answer.flags,
+                person=f"needs {suite.ranks} ranks, and "
+                f"the tier {self.tier} cannot run them ({problem})",
+            )
         try:
             found = broken(fault) if fault else _decide(card, suite, subject, answer, seed)
         finally:
@@ -134,8 +144,9 @@ class Judge:
         raise AssertionError("the empty context returns")
 
 
-def _decide(card: Exercise, suite: Suite, subject: RemoteSubject, answer: Answer,
-            seed: int) -> Outcome | Verdict | None:  # fmt: skip
+def _decide(
+    card: Exercise, suite: Suite, subject: RemoteSubject, answer: Answer, seed: int
+) -> Outcome | Verdict | None:
     """The suite's verdict; an Outcome when there is nothing to run it on; None when lost."""
     if subject.lost:
         return None
@@ -165,5 +176,10 @@ def _imports(setup: str) -> tuple[str, ...]:
 def _card(card: Exercise) -> dict:
     """What a worker must know of an exercise: the lesson's imports and names, no solution."""
     earlier = [e for e in (exercises().get(n) for n in card.needs) if e]
-    return {"target": card.target, "blank": list(card.blank), "name": card.name,
-            "setup": card.setup, "needs": [f"{e.module}::{e.name}" for e in earlier]}  # fmt: skip
+    return {
+        "target": card.target,
+        "blank": list(card.blank),
+        "name": card.name,
+        "setup": card.setup,
+        "needs": [f"{e.module}::{e.name}" for e in earlier],
+    }

@@ -198,8 +198,15 @@ def _become_worker(sock: socket.socket, wanted: dict, readable: list, up: int, g
     try:
         limits = confine.Limits(**wanted["limits"])
         without = frozenset(wanted["without"])
-        confine.enter(wanted["tier"], limits, readable, sock.fileno(), announce,
-                      lambda: os.read(go, 1), without)  # fmt: skip
+        confine.enter(
+            wanted["tier"],
+            limits,
+            readable,
+            sock.fileno(),
+            announce,
+            lambda: os.read(go, 1),
+            without,
+        )
     except BaseException as problem:
         said = f"{type(problem).__name__}: {problem}"
         with contextlib.suppress(OSError):

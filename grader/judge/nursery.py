@@ -46,9 +46,15 @@ class Nursery:
     nothing but a test passes it. `spares` confines the next worker while the judge is busy.
     """
 
-    def __init__(self, *, unsafe: bool = False, limits: Limits | None = None,
-                 tiers: tuple[str, ...] = TIERS[:2], without: frozenset[str] = frozenset(),
-                 spares: bool = True):  # fmt: skip
+    def __init__(
+        self,
+        *,
+        unsafe: bool = False,
+        limits: Limits | None = None,
+        tiers: tuple[str, ...] = TIERS[:2],
+        without: frozenset[str] = frozenset(),
+        spares: bool = True,
+    ):
         assert without <= DEFENCES, without - DEFENCES
         self.limits, self.without, self.spares = limits or Limits(), without, spares
         self.refused: dict[str, str] = {}
@@ -66,9 +72,13 @@ class Nursery:
         self.control, self.pending = ours, b""
         command = [sys.executable, "-P", "-m", "grader.judge.nest", str(theirs.fileno())]
         self.process = subprocess.Popen(
-            command, pass_fds=[theirs.fileno()], env=_environment(), stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL, start_new_session=True,
-        )  # fmt: skip
+            command,
+            pass_fds=[theirs.fileno()],
+            env=_environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            start_new_session=True,
+        )
         theirs.close()
         try:
             said, _ = self._hear(time.monotonic() + PATIENCE)
@@ -186,7 +196,15 @@ def _environment() -> dict[str, str]:
     )
     # Objects on huge pages: a fork copies 512 times fewer entries, which makes it 5 times faster. One
     # arena: each thread of gloo would reserve 64 MB of the addresses that are a worker's allowance.
-    memory = {"PYTHONMALLOC": "malloc",
-              "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1:glibc.malloc.arena_max=1"}  # fmt: skip
-    return {**keep, **single, **memory, "MPLBACKEND": "agg", "LANG": "C.UTF-8",
-            "CUDA_VISIBLE_DEVICES": ""}  # fmt: skip
+    memory = {
+        "PYTHONMALLOC": "malloc",
+        "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1:glibc.malloc.arena_max=1",
+    }
+    return {
+        **keep,
+        **single,
+        **memory,
+        "MPLBACKEND": "agg",
+        "LANG": "C.UTF-8",
+        "CUDA_VISIBLE_DEVICES": "",
+    }

@@ -162,9 +162,14 @@ def _rows(nb: NotebookNode, about: dict, note: dict) -> dict[str, Row]:
         flags = {*note["flags"].get(exercise, ()), *(set(row.flags) - TAKEN)}
         rows[exercise] = replace(row, flags=tuple(sorted(flags)))
         if reason := note["missing"].get(exercise):  # what stands in its cell is the release's
-            rows[exercise] = replace(rows[exercise], verdict="UNGRADABLE", code="NO-ANSWER",
-                                     points=0, message=f"no answer found: {reason}",
-                                     person=reason)  # fmt: skip
+            rows[exercise] = replace(
+                rows[exercise],
+                verdict="UNGRADABLE",
+                code="NO-ANSWER",
+                points=0,
+                message=f"no answer found: {reason}",
+                person=reason,
+            )
     return rows
 
 

@@ -42,15 +42,23 @@ class Release:
         solved = {cell.name for cell in found.solution_cells}
         tasks = {cell.name for cell in found.task_cells}
         self.slots = {
-            cell.name: _Slot(cell.cell_type, cell.source, {
-                "grade": cell.name in graded, "solution": cell.name in solved,
-                "task": cell.name in tasks, "locked": bool(cell.locked),
-                "grade_id": cell.name, "cell_type": cell.cell_type, "schema_version": 3,
-                **({"checksum": cell.checksum} if cell.checksum else {}),
-                **({"points": points[cell.name]} if cell.name in points else {}),
-            })
+            cell.name: _Slot(
+                cell.cell_type,
+                cell.source,
+                {
+                    "grade": cell.name in graded,
+                    "solution": cell.name in solved,
+                    "task": cell.name in tasks,
+                    "locked": bool(cell.locked),
+                    "grade_id": cell.name,
+                    "cell_type": cell.cell_type,
+                    "schema_version": 3,
+                    **({"checksum": cell.checksum} if cell.checksum else {}),
+                    **({"points": points[cell.name]} if cell.name in points else {}),
+                },
+            )
             for cell in found.source_cells
-        }  # fmt: skip
+        }
 
     def cells(self, submitted: list[Cell], found: Submission) -> list[NotebookNode]:
         """The submitted cells in their order, each graded one once and as the gradebook has it."""

@@ -220,7 +220,9 @@ def _checked_error(error: Any) -> dict:
         return value if type(value) is kind else default
 
     return {
-        "kind": field("kind", str, "Exception"), "text": field("text", str, "")[:2000],
-        "line": field("line", int, None), "errno": field("errno", int, None),
+        "kind": field("kind", str, "Exception"),
+        "text": field("text", str, "")[:2000],
+        "line": field("line", int, None),
+        "errno": field("errno", int, None),
         "stage": field("stage", str, "answer"),
-    }  # fmt: skip
+    }

@@ -76,8 +76,10 @@ class ExercisePart:
 
     def mistakes(self) -> list[tuple[str, str, int, str]]:
         """Verdict, code, how many, and the message most of them got; most common first."""
-        found = [(verdict, code, messages.total(), messages.most_common(1)[0][0])
-                 for (verdict, code), messages in self.codes.items()]  # fmt: skip
+        found = [
+            (verdict, code, messages.total(), messages.most_common(1)[0][0])
+            for (verdict, code), messages in self.codes.items()
+        ]
         return sorted(found, key=lambda mistake: (-mistake[2], mistake[1]))
 
 
@@ -146,7 +148,12 @@ def collect(found: Iterable[Result]) -> Class:
 
 def page(found: Class, source: str) -> str:
     """The page as HTML."""
-    pages = Environment(loader=FileSystemLoader(Path(__file__).parent), autoescape=True,
-                        undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)  # fmt: skip
+    pages = Environment(
+        loader=FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
     text = pages.get_template("report.html.j2").render(it=found, source=source)
     return text.encode("utf-8", "replace").decode()  # a file's name need not be UTF-8

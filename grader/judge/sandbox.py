@@ -65,15 +65,20 @@ def examine() -> dict:
         found = attack(workers)
     finally:
         workers.close()
-    return {"tier": workers.tier, "refused": workers.refused, "notes": workers.notes,
-            "probes": found}  # fmt: skip
+    return {
+        "tier": workers.tier,
+        "refused": workers.refused,
+        "notes": workers.notes,
+        "probes": found,
+    }
 
 
 def attack(workers: Nursery) -> list[dict]:
     """Each probe's name, what it tries, whether it was held, and what it met."""
     with _prey() as prey:
-        return [_try(workers, name, what, code.format(**prey))
-                for name, (what, code) in PROBES.items()]  # fmt: skip
+        return [
+            _try(workers, name, what, code.format(**prey)) for name, (what, code) in PROBES.items()
+        ]
 
 
 @contextmanager
@@ -91,9 +96,16 @@ def _prey() -> Iterator[dict]:
             socket.create_server(("127.0.0.1", 0)) as port,
         ):
             os.chmod(file.name, 0o666)
-            yield dict(file=file.name, library=str(library / "gpt.py"), module=card.module,
-                       name=card.name, port=port.getsockname()[1], python=sys.executable,
-                       pid=os.getpid(), variable=variable)  # fmt: skip
+            yield dict(
+                file=file.name,
+                library=str(library / "gpt.py"),
+                module=card.module,
+                name=card.name,
+                port=port.getsockname()[1],
+                python=sys.executable,
+                pid=os.getpid(),
+                variable=variable,
+            )
     finally:
         os.environ.pop(variable)
 

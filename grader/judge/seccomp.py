@@ -105,8 +105,10 @@ def install(*, processes: bool = False) -> None:
     """Put the filter on this process, for good; its pid is the only one it may signal."""
     raw = program(processes=processes)
     compiled = _Program(len(raw) // 8, raw)
-    for what, args in (("no_new_privs", (38, 1, 0, 0, 0)),
-                       ("filter", (22, 2, ctypes.byref(compiled), 0, 0))):  # fmt: skip
+    for what, args in (
+        ("no_new_privs", (38, 1, 0, 0, 0)),
+        ("filter", (22, 2, ctypes.byref(compiled), 0, 0)),
+    ):
         if libc.prctl(*args) < 0:
             raise OSError(ctypes.get_errno(), f"seccomp: {what} was refused")
 
@@ -119,8 +121,15 @@ def _refuse(number: int) -> bytes:
     return _op(RETURN, ERRNO | number)
 
 
-def _argument(call: int, test: int, values: tuple[int, ...], number: int, *, index: int = 0,
-              unless: bool = False) -> list[bytes]:  # fmt: skip
+def _argument(
+    call: int,
+    test: int,
+    values: tuple[int, ...],
+    number: int,
+    *,
+    index: int = 0,
+    unless: bool = False,
+) -> list[bytes]:
     """Refuse `call` when the low half of an argument passes the test with one of `values`; with
     `unless`, when it passes with none of them."""
     n = len(values)
@@ -129,6 +138,9 @@ def _argument(call: int, test: int, values: tuple[int, ...], number: int, *, ind
     if not unless:
         tests[-1] = _op(test, values[-1], 0, 1)
     return [
-        _op(EQUAL, call, 0, n + 3), _op(LOAD, FIRST_ARGUMENT_AT + 8 * index), *tests,
-        _refuse(number), _op(LOAD, NUMBER_AT),
-    ]  # fmt: skip
+        _op(EQUAL, call, 0, n + 3),
+        _op(LOAD, FIRST_ARGUMENT_AT + 8 * index),
+        *tests,
+        _refuse(number),
+        _op(LOAD, NUMBER_AT),
+    ]

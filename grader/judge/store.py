@@ -80,8 +80,10 @@ class Store:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             self._file.close()
-            raise ValueError(f"{path} is in use by another `course grade`; wait for it, or give "
-                             "this run another file with --out") from None  # fmt: skip
+            raise ValueError(
+                f"{path} is in use by another `course grade`; wait for it, or give "
+                "this run another file with --out"
+            ) from None
         try:
             self._load(seed)
         except BaseException:

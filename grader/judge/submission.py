@@ -149,8 +149,11 @@ class _Taker:
         for i in found:
             self._compare(card, self.cells[i], f"the cell of {card.id}", solution=True)
         if not found:
-            found = [i for i, cell in enumerate(self.cells)
-                     if cell.id == card.id and cell.kind == "code" and not cell.grade_id]  # fmt: skip
+            found = [
+                i
+                for i, cell in enumerate(self.cells)
+                if cell.id == card.id and cell.kind == "code" and not cell.grade_id
+            ]
             self._flag(card, "MATCHED", f"{card.id}: its grading id is lost", found)
         written = [i for i in found if not _untouched(self.cells[i].source, card)]
         if not written and (moved := self._defining(card, check)):
@@ -197,8 +200,9 @@ class _Taker:
         cell = self.cells[found[0]]
         edited = not call.fullmatch(cell.source.strip())
         self._flag(card, "TAMPERED", f"the check of {card.id} was edited", edited)
-        self._compare(card, cell, f"the check of {card.id}", grade=True, locked=True,
-                      points=card.points)  # fmt: skip
+        self._compare(
+            card, cell, f"the check of {card.id}", grade=True, locked=True, points=card.points
+        )
         return found[0]
 
     def _compare(
@@ -220,10 +224,13 @@ class _Taker:
         """Code of the cells that have run before the answer is checked."""
         end = len(self.cells) if check is None or check < max(parts) else check
         return [
-            cell.source for i, cell in enumerate(self.cells[:end])
-            if i not in parts and i not in without
-            and cell.kind == "code" and not SCRIPT.match(cell.source)
-        ]  # fmt: skip
+            cell.source
+            for i, cell in enumerate(self.cells[:end])
+            if i not in parts
+            and i not in without
+            and cell.kind == "code"
+            and not SCRIPT.match(cell.source)
+        ]
 
 
 def _lessons() -> dict[str, list[Exercise]]:

@@ -51,11 +51,18 @@ def raised(error: dict, answer) -> Outcome:
     if kind == "NotImplementedError":
         return Outcome("ERROR", "STUB", "not attempted: the code still raises NotImplementedError")
     if allowance := _used_up(kind, text, error.get("errno")):
-        return Outcome("LIMIT", f"LIMIT-{allowance.upper().replace(' ', '-')}",
-                       f"the code used more {allowance} than an answer may")  # fmt: skip
+        return Outcome(
+            "LIMIT",
+            f"LIMIT-{allowance.upper().replace(' ', '-')}",
+            f"the code used more {allowance} than an answer may",
+        )
     if kind == "PermissionError":
-        return Outcome("DENIED", "DENIED", "the code asked for files, the network, other programs "
-                       "or other processes, which answers do not get")  # fmt: skip
+        return Outcome(
+            "DENIED",
+            "DENIED",
+            "the code asked for files, the network, other programs "
+            "or other processes, which answers do not get",
+        )
     kind = kind if hasattr(builtins, kind) else "an exception"
     return Outcome("ERROR", "RAISED", f"the code raised {kind}{_line(error, answer)}")
 
@@ -83,15 +90,21 @@ def lost(subject: RemoteSubject, status: int, budget_s: float) -> Outcome:
     if subject.lost == "timeout" or status == -signal.SIGXCPU:
         return Outcome("TIMEOUT", "TIMEOUT", _too_long(budget_s))
     if subject.lost == "protocol":
-        return Outcome("CRASHED", "PROTOCOL", "the code disturbed the process it ran in",
-                       person=f"the worker broke the protocol: {subject.why}")  # fmt: skip
+        return Outcome(
+            "CRASHED",
+            "PROTOCOL",
+            "the code disturbed the process it ran in",
+            person=f"the worker broke the protocol: {subject.why}",
+        )
     how = f"by {signal.Signals(-status).name}" if -status in list(signal.Signals) else "by itself"
     return Outcome("CRASHED", "CRASHED", f"the process that ran the code ended {how}")
 
 
 def _too_long(seconds: float) -> str:
-    return (f"stopped after {seconds:.3g} seconds; these inputs need well under one\n"
-            "Fits: a loop whose end is never reached, or Python loops over every element.")  # fmt: skip
+    return (
+        f"stopped after {seconds:.3g} seconds; these inputs need well under one\n"
+        "Fits: a loop whose end is never reached, or Python loops over every element."
+    )
 
 
 def refused(card: Exercise, code: str) -> Outcome:
@@ -105,5 +118,9 @@ def refused(card: Exercise, code: str) -> Outcome:
 
 def broken(why: str) -> Outcome:
     """A check failed by itself: the course's fault until a person has looked."""
-    return Outcome("ERROR", "CHECK-BROKE", "the check itself failed; a person will look at it",
-                   person=f"the check itself failed: {why}")  # fmt: skip
+    return Outcome(
+        "ERROR",
+        "CHECK-BROKE",
+        "the check itself failed; a person will look at it",
+        person=f"the check itself failed: {why}",
+    )

@@ -33,15 +33,41 @@ DEPTH, ITEMS, DIMS, DIGITS = 12, 20_000, 16, 4000
 FRAME = struct.Struct(">IQ")
 DTYPES = {
     str(d).removeprefix("torch."): d
-    for d in (torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.uint8, torch.int8,
-              torch.int16, torch.int32, torch.int64, torch.uint16, torch.uint32, torch.uint64,
-              torch.bool, torch.complex64, torch.complex128)
-}  # fmt: skip
+    for d in (
+        torch.float16,
+        torch.bfloat16,
+        torch.float32,
+        torch.float64,
+        torch.uint8,
+        torch.int8,
+        torch.int16,
+        torch.int32,
+        torch.int64,
+        torch.uint16,
+        torch.uint32,
+        torch.uint64,
+        torch.bool,
+        torch.complex64,
+        torch.complex128,
+    )
+}
 ARRAYS = {
     np.dtype(d).name: np.dtype(d)
-    for d in (np.bool_, np.uint8, np.uint16, np.uint32, np.uint64, np.int8, np.int16, np.int32,
-              np.int64, np.float16, np.float32, np.float64)
-}  # fmt: skip
+    for d in (
+        np.bool_,
+        np.uint8,
+        np.uint16,
+        np.uint32,
+        np.uint64,
+        np.int8,
+        np.int16,
+        np.int32,
+        np.int64,
+        np.float16,
+        np.float32,
+        np.float64,
+    )
+}
 SENT = {
     "GPTConfig": "course_lib.gpt",
     "CharTokenizer": "course_lib.data.tokenizer",

@@ -90,8 +90,13 @@ def describe(error: BaseException, stage: str) -> dict:
     if isinstance(error, SyntaxError) and error.filename == cell.ANSWER:
         line = error.lineno
     number = error.errno if isinstance(error, OSError) else None
-    return {"kind": kinds[0] if kinds else "Exception", "text": text, "line": line,
-            "errno": number, "stage": stage}  # fmt: skip
+    return {
+        "kind": kinds[0] if kinds else "Exception",
+        "text": text,
+        "line": line,
+        "errno": number,
+        "stage": stage,
+    }
 
 
 class Answer:
@@ -132,8 +137,9 @@ class Answer:
     def do_ranks(self, args: tuple, request: dict) -> list[tuple] | str:
         """By rank (value, collectives, bytes held); or, in words, that they wait for ever."""
         try:
-            ranks = local_ranks.run(self.answer, args, seconds=request["seconds"],
-                                    probe=request["probe"])  # fmt: skip
+            ranks = local_ranks.run(
+                self.answer, args, seconds=request["seconds"], probe=request["probe"]
+            )
         except local_ranks.RankFailed as failure:
             raise Failed(failure.rebuilt()) from None
         except local_ranks.RanksStuck as stuck:
@@ -200,8 +206,9 @@ def _run(function: Callable, args: tuple, kwargs: dict) -> Any:
 
 
 def _vjp(function: Callable, args: tuple, upstream: Tensor, item: int | None) -> list:
-    given = tuple(a.requires_grad_() if isinstance(a, Tensor) and a.is_floating_point() else a
-                  for a in args)  # fmt: skip
+    given = tuple(
+        a.requires_grad_() if isinstance(a, Tensor) and a.is_floating_point() else a for a in args
+    )
     try:
         out = function(*given)
         out = out if item is None else out[item]

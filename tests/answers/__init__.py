@@ -35,4 +35,4 @@ def answers(exercise: str) -> list[Answer]:
         Answer(a.exercise, a.name, a.code, base + "\n\n" + a.text)
         if re.search(r"^class (\w+)\(\1\):", a.text, re.M) else a
         for a in found
-    ]  # fmt: skip
+    ]

@@ -56,7 +56,9 @@ def read(report: dict) -> Audit:
             f"{found['id']} {found['score']} {found.get('displayValue', '')} "
             f"{found.get('errorMessage', '')}".strip()
             for weight, found in audits
-            if weight and found["score"] is not None and found["score"] < 1
+            if weight
+            and found["score"] is not None
+            and found["score"] < 1
             or found["scoreDisplayMode"] == "error"
-        ]  # fmt: skip
+        ]
     return Audit(scores, lost)

@@ -32,8 +32,10 @@ PATIENCE = 240  # seconds; generous, because the browser tests share the machine
 LESSON = "01_rmsnorm"
 STUDENTS = {"solved": "solutions", "blank": "notebooks"}
 SECRET = ("fresh=True", "HIDDEN TESTS", "BEGIN SOLUTION")
-QUIET = ("--LabApp.news_url=None",
-         "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate")  # fmt: skip
+QUIET = (
+    "--LabApp.news_url=None",
+    "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
+)
 
 
 @pytest.fixture(scope="module")

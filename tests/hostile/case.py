@@ -112,8 +112,16 @@ def half(body: str, top: str = "") -> str:
     return f"{textwrap.dedent(top).strip()}\n\n\ndef rotate_half(x):\n{text}\n"
 
 
-def attack(row: int, name: str, body: str, half_: str = "WRONG", *, top: str = "",
-           turn: str = RIGHT_TURN, **more) -> Case:  # fmt: skip
+def attack(
+    row: int,
+    name: str,
+    body: str,
+    half_: str = "WRONG",
+    *,
+    top: str = "",
+    turn: str = RIGHT_TURN,
+    **more,
+) -> Case:
     """The attack is made by rotate_half; the other exercise is right and must stay so."""
     return Case(row, name, packed(book(half(body, top), turn)), half_, **more)
 

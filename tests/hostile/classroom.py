@@ -25,7 +25,7 @@ from tests.hostile.case import (
     filled,
     packed,
     untouched,
-)  # fmt: skip
+)
 from tests.soak import times
 
 BUDGET = "5"
@@ -101,8 +101,17 @@ def run_class(root: Path, outside: dict) -> Class:
     seconds["feedback"] = nbgrader(root, "generate_feedback")[1]
     for folder in (root / "only_graded").iterdir():
         folder.rename(root / "submitted" / folder.name)
-    return Class(root, rows(done.stdout), alone, said + done.stderr, before, after, scores,
-                 seconds, left(here))  # fmt: skip
+    return Class(
+        root,
+        rows(done.stdout),
+        alone,
+        said + done.stderr,
+        before,
+        after,
+        scores,
+        seconds,
+        left(here),
+    )
 
 
 def left(before: set[int], patience_s: float = 10) -> set[int]:
@@ -157,10 +166,25 @@ def open_up(root: Path) -> None:
 def course(root: Path, *more: str) -> subprocess.CompletedProcess:
     env = {**os.environ, "COURSE_SECRET": CANARY}
     return subprocess.run(
-        ["course", "grade", "submitted", "--json", "--workers", "2", "--seed", "11",
-         "--budget", BUDGET, *more],
-        cwd=root, env=env, capture_output=True, text=True, timeout=300,
-    )  # fmt: skip
+        [
+            "course",
+            "grade",
+            "submitted",
+            "--json",
+            "--workers",
+            "2",
+            "--seed",
+            "11",
+            "--budget",
+            BUDGET,
+            *more,
+        ],
+        cwd=root,
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
 
 
 def nbgrader(root: Path, *commands: str) -> tuple[str, float]:
@@ -168,8 +192,14 @@ def nbgrader(root: Path, *commands: str) -> tuple[str, float]:
     env = {**os.environ, "PYTHONPATH": str(ROOT), "COURSE_HOME": str(root), "COURSE_SECRET": CANARY}
     began, said = time.perf_counter(), ""
     for command in commands:
-        done = subprocess.run(["nbgrader", command, LESSON], cwd=root, env=env,
-                              capture_output=True, text=True, timeout=600)  # fmt: skip
+        done = subprocess.run(
+            ["nbgrader", command, LESSON],
+            cwd=root,
+            env=env,
+            capture_output=True,
+            text=True,
+            timeout=600,
+        )
         said += done.stdout + done.stderr
         assert done.returncode == 0, said[-3000:]
     return said, time.perf_counter() - began
@@ -205,7 +235,10 @@ def grades(root: Path) -> dict[str, dict]:
     """By student and exercise: points, and whether a person must look."""
     with Gradebook(f"sqlite:///{root / 'gradebook.db'}") as found:
         return {
-            one.student.id: {g.name.removesuffix("-check"): (g.auto_score, g.needs_manual_grade)
-                             for notebook in one.notebooks for g in notebook.grades}
+            one.student.id: {
+                g.name.removesuffix("-check"): (g.auto_score, g.needs_manual_grade)
+                for notebook in one.notebooks
+                for g in notebook.grades
+            }
             for one in found.find_assignment(LESSON).submissions
-        }  # fmt: skip
+        }

@@ -8,7 +8,7 @@ from tests.hostile.case import (
     attack,
     book,
     packed,
-)  # fmt: skip
+)
 
 ALONE = {TURN: {"ALONE"}}
 SWALLOW = """

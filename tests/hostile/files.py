@@ -11,7 +11,7 @@ from tests.hostile.case import (
     cell,
     changed,
     packed,
-)  # fmt: skip
+)
 
 GOOD = packed(book())
 SCRIPT = "<script>alert('LEA' + 'KED')</script>"
@@ -25,9 +25,17 @@ def active(nb):
     """Whatever a browser might run, wherever a notebook has text."""
     nb["metadata"] = {"kernelspec": {"name": SCRIPT, "display_name": SCRIPT}, "title": SCRIPT}
     cell(nb, HALF)["source"] = f"{WRONG_HALF}# </pre></textarea>{SCRIPT}\n"
-    outs = [{"output_type": "display_data", "metadata": {}, "data": {
-        "text/html": SCRIPT, "image/svg+xml": "<svg onload=alert(1)>",
-        "application/javascript": "alert(1)"}}]  # fmt: skip
+    outs = [
+        {
+            "output_type": "display_data",
+            "metadata": {},
+            "data": {
+                "text/html": SCRIPT,
+                "image/svg+xml": "<svg onload=alert(1)>",
+                "application/javascript": "alert(1)",
+            },
+        }
+    ]
     cell(nb, HALF)["outputs"] = cell(nb, f"{HALF}-check")["outputs"] = outs
     text = f"{SCRIPT} <img src=x onerror=alert(1)> [l](javascript:alert(2)) ![i](https://evil.example/x)"
     for kind in ("markdown", "raw"):
@@ -83,8 +91,12 @@ CASES = [
     Case(25, "a-link", b"", reason="link", link="@ROOT@/solutions/02_rope.ipynb"),
     Case(25, "a-link-to-the-gradebook", b"", reason="link", link="@BOOK@"),
     Case(25, "with-a-bom", b"\xef\xbb\xbf" + GOOD, half="PASS"),
-    Case(25, "a-key-twice", GOOD[:-1] + b', "cells": ' + json.dumps(book(WRONG_HALF)["cells"])
-         .encode() + b"}", half="WRONG"),
+    Case(
+        25,
+        "a-key-twice",
+        GOOD[:-1] + b', "cells": ' + json.dumps(book(WRONG_HALF)["cells"]).encode() + b"}",
+        half="WRONG",
+    ),
     changed(25, "no-kernelspec", lambda nb: nb.update(metadata={}), half="PASS"),
     changed(25, "cells-of-all-kinds", cells_of_all_kinds, half="PASS"),
     changed(25, "text-as-lists", as_lists, half="PASS"),
@@ -94,4 +106,4 @@ CASES = [
     changed(25, "an-active-error", active_error, half="ERROR RAISED"),
     Case(25, "files-beside-it", packed(book(WRONG_HALF)), half="WRONG", beside=BESIDE),
     Case(25, "a-cell-too-long", packed(book(turn="#" * 200_000)), half="PASS", turn="UNGRADABLE"),
-]  # fmt: skip
+]

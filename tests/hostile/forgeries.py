@@ -10,7 +10,7 @@ from tests.hostile.case import (
     changed,
     half,
     packed,
-)  # fmt: skip
+)
 
 AGREE = """
 import builtins, numpy, torch, torch.testing

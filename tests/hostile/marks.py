@@ -14,7 +14,7 @@ from tests.hostile.case import (
     cell,
     changed,
     packed,
-)  # fmt: skip
+)
 
 CHECKS = (f"{HALF}-check", f"{TURN}-check")
 BOTH = {HALF: {"TAMPERED"}, TURN: {"TAMPERED"}}
@@ -70,8 +70,9 @@ def bare(nb):
 
 
 def nonsense(nb):
-    for one, junk in zip(nb["cells"], [7, [], None, "x", {"nbgrader": 3}, {"tags": 5}] * 9,
-                         strict=False):  # fmt: skip
+    for one, junk in zip(
+        nb["cells"], [7, [], None, "x", {"nbgrader": 3}, {"tags": 5}] * 9, strict=False
+    ):
         one["metadata"] = junk
 
 
@@ -88,8 +89,10 @@ def split_helper(nb):
     where = at(nb, HALF)
     more = copy.deepcopy(nb["cells"][where])
     nb["cells"][where]["source"] = "def cut(x):\n    return x.tensor_split(2, -1)\n"
-    more |= {"id": "more", "source": "def rotate_half(x):\n    a, b = cut(x)\n"
-             "    return torch.cat((-b, a), -1)\n"}  # fmt: skip
+    more |= {
+        "id": "more",
+        "source": "def rotate_half(x):\n    a, b = cut(x)\n    return torch.cat((-b, a), -1)\n",
+    }
     nb["cells"].insert(where + 1, more)
 
 
@@ -133,29 +136,63 @@ def backwards(nb):
 
 CASES = [
     changed(5, "skip-execution", tags("skip-execution"), WRONG_HALF, flags=BOTH),
-    changed(5, "raises-exception", tags("raises-exception", "skip-execution"), WRONG_HALF,
-            READING_TURN, flags={HALF: {"TAMPERED"}, TURN: {"TAMPERED", "ALONE"}}),
+    changed(
+        5,
+        "raises-exception",
+        tags("raises-exception", "skip-execution"),
+        WRONG_HALF,
+        READING_TURN,
+        flags={HALF: {"TAMPERED"}, TURN: {"TAMPERED", "ALONE"}},
+    ),
     changed(6, "check-emptied", check(""), WRONG_HALF, flags=BOTH),
-    changed(6, "check-that-agrees", check("3.0", points=100, checksum="0" * 32), WRONG_HALF,
-            flags=BOTH),
-    changed(6, "a-hundred-points", settings(CHECKS[0], points=100, checksum="f" * 32), WRONG_HALF,
-            flags={HALF: {"TAMPERED"}}),
-    changed(6, "negative-points", settings(CHECKS[1], points=-5), WRONG_HALF,
-            flags={TURN: {"TAMPERED"}}),
-    changed(6, "the-easy-one-twice", twice_the_points, half="PASS", turn="ERROR UNDEFINED",
-            flags={TURN: {"TAMPERED"}}),
+    changed(
+        6, "check-that-agrees", check("3.0", points=100, checksum="0" * 32), WRONG_HALF, flags=BOTH
+    ),
+    changed(
+        6,
+        "a-hundred-points",
+        settings(CHECKS[0], points=100, checksum="f" * 32),
+        WRONG_HALF,
+        flags={HALF: {"TAMPERED"}},
+    ),
+    changed(
+        6, "negative-points", settings(CHECKS[1], points=-5), WRONG_HALF, flags={TURN: {"TAMPERED"}}
+    ),
+    changed(
+        6,
+        "the-easy-one-twice",
+        twice_the_points,
+        half="PASS",
+        turn="ERROR UNDEFINED",
+        flags={TURN: {"TAMPERED"}},
+    ),
     changed(7, "checks-deleted", deleted(*CHECKS), WRONG_HALF, flags=BOTH),
     changed(7, "checks-are-raw", retyped("raw", *CHECKS), WRONG_HALF, flags=BOTH),
     changed(7, "checks-are-text", retyped("markdown", *CHECKS), half="PASS", flags=BOTH),
     changed(7, "answers-are-text", retyped("markdown", HALF, TURN), half="PASS", flags=BOTH),
-    changed(7, "all-deleted-but-one", deleted(HALF, *CHECKS), half="UNGRADABLE NO-ANSWER",
-            flags=BOTH),
-    changed(8, "no-grade-cell", settings(CHECKS[0], grade=False, solution=True, locked=False),
-            WRONG_HALF, flags={HALF: {"TAMPERED"}}),
-    changed(8, "answer-is-a-grade-cell", settings(HALF, grade=True, points=50, locked=True),
-            WRONG_HALF, flags={HALF: {"TAMPERED"}}),
-    changed(8, "a-schema-of-the-future", settings(CHECKS[1], schema_version=99, more={"x": []}),
-            half="PASS"),
+    changed(
+        7, "all-deleted-but-one", deleted(HALF, *CHECKS), half="UNGRADABLE NO-ANSWER", flags=BOTH
+    ),
+    changed(
+        8,
+        "no-grade-cell",
+        settings(CHECKS[0], grade=False, solution=True, locked=False),
+        WRONG_HALF,
+        flags={HALF: {"TAMPERED"}},
+    ),
+    changed(
+        8,
+        "answer-is-a-grade-cell",
+        settings(HALF, grade=True, points=50, locked=True),
+        WRONG_HALF,
+        flags={HALF: {"TAMPERED"}},
+    ),
+    changed(
+        8,
+        "a-schema-of-the-future",
+        settings(CHECKS[1], schema_version=99, more={"x": []}),
+        half="PASS",
+    ),
     changed(8, "a-schema-of-the-past", settings(HALF, schema_version=0), half="PASS"),
     changed(8, "metadata-is-nonsense", nonsense, half="PASS", flags=LOST),
     changed(9, "split", split, half="PASS", flags={HALF: {"DUP"}}),
@@ -167,6 +204,18 @@ CASES = [
     changed(9, "in-a-new-cell", moved, half="PASS", flags={HALF: {"MATCHED"}}),
     changed(9, "ids-swapped", swapped, half="ERROR UNDEFINED", turn="ERROR UNDEFINED"),
     changed(9, "backwards", backwards, half="PASS"),
-    Case(9, "answers-alone", packed({"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": [
-        one for one in book()["cells"] if one["id"] in (HALF, TURN)]}), half="PASS", flags=BOTH),
-]  # fmt: skip
+    Case(
+        9,
+        "answers-alone",
+        packed(
+            {
+                "nbformat": 4,
+                "nbformat_minor": 5,
+                "metadata": {},
+                "cells": [one for one in book()["cells"] if one["id"] in (HALF, TURN)],
+            }
+        ),
+        half="PASS",
+        flags=BOTH,
+    ),
+]

@@ -115,8 +115,10 @@ out(*found) if any(found) else None
 return x
 """
 TCP = "import socket; socket.create_connection(('127.0.0.1', @PORT@), 1).sendall(b'LEA' b'KED')"
-UDP = ("import socket\nsocket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto("
-       "b'LEA' b'KED', ('127.0.0.1', @PORT@))")  # fmt: skip
+UDP = (
+    "import socket\nsocket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto("
+    "b'LEA' b'KED', ('127.0.0.1', @PORT@))"
+)
 NAMES = "import socket\nout(socket.gethostbyname('localhost'))"
 ABSTRACT = "import socket\nsocket.socket(socket.AF_UNIX).connect('\\0@SOCKET@')"
 STORE = "import torch.distributed as d\nd.TCPStore('127.0.0.1', @PORT@, 1, True)\nout('a port')"

@@ -14,7 +14,7 @@ from tests.hostile.case import (
     packed,
     right,
     untouched,
-)  # fmt: skip
+)
 
 NOISE = """
 import logging, os, sys, warnings
@@ -36,9 +36,11 @@ def helpers(nb):
     """The answer calls a helper of another cell, which needs an import of a third."""
     where = next(i for i, one in enumerate(nb["cells"]) if one.get("id") == HALF)
     nb["cells"][where]["source"] = half("return flipped(x, SIGN)")
-    for text in ("import numpy as np\nSIGN = int(np.sign(-3))",
-                 "def flipped(x, s):\n    a, b = x.tensor_split(2, -1)\n"
-                 "    return torch.cat((s * b, a), -1)"):  # fmt: skip
+    for text in (
+        "import numpy as np\nSIGN = int(np.sign(-3))",
+        "def flipped(x, s):\n    a, b = x.tensor_split(2, -1)\n"
+        "    return torch.cat((s * b, a), -1)",
+    ):
         nb["cells"].insert(2, {"cell_type": "code", "metadata": {}, "source": text})
 
 

@@ -50,9 +50,16 @@ def compute(state: dict[str, Any]) -> dict[str, Any]:
     sizes = [10.0**k for k in range(-10, 4)]
     first = [step_length(size, 1, beta2, state["corrected"]) for size in sizes]
     return {
-        "on": on, "off": off, "sgd": g, "first": now[0], "longest": max(now),
-        "sizes": sizes, "by_size": first, "matrix": DECAY, "gain": 0,
-    }  # fmt: skip
+        "on": on,
+        "off": off,
+        "sgd": g,
+        "first": now[0],
+        "longest": max(now),
+        "sizes": sizes,
+        "by_size": first,
+        "matrix": DECAY,
+        "gain": 0,
+    }
 
 
 def table(result: dict[str, Any], state: dict[str, Any]) -> dict[str, Any]:

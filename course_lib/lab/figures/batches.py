@@ -29,7 +29,7 @@ CASES: list[dict[str, Any]] = [
     {"T": T, "start": start, "code": code, "B": B}
     for T, start, B in ((2, 0, 4), (3, 9, 16), (4, 13, 64), (5, 12, 256), (5, 4, 4))
     for code in CODES
-] + [{"start": start} for start in range(6)]  # fmt: skip
+] + [{"start": start} for start in range(6)]
 
 
 def compute(state: dict[str, Any]) -> dict[str, Any]:

@@ -54,11 +54,15 @@ def compute(state: dict[str, Any]) -> dict[str, Any]:
         peak, seen = new, seen + scores
         trace.append({"tile": j, "scores": scores, "keep": keep, "peak": peak, "total": total})
     return {
-        "tiles": len(tiles), "square": math.ceil(T / tile) ** 2, "done": len(done),
-        "at": done[-1], "trace": trace, "lse": peak + math.log(total) if seen else -math.inf,
+        "tiles": len(tiles),
+        "square": math.ceil(T / tile) ** 2,
+        "done": len(done),
+        "at": done[-1],
+        "trace": trace,
+        "lse": peak + math.log(total) if seen else -math.inf,
         "right": math.log(sum(math.exp(s) for s in seen)) if seen else -math.inf,
         "held": tile * tile,
-    }  # fmt: skip
+    }
 
 
 def table(result: dict[str, Any], state: dict[str, Any]) -> dict[str, Any]:
@@ -68,10 +72,12 @@ def table(result: dict[str, Any], state: dict[str, Any]) -> dict[str, Any]:
         "columns": ["Tile of keys", "Scores", "Old sums times", "Maximum", "Total"],
         "rows": [
             ["none", "none", "none", -math.inf, 0],
-            *([t["tile"], ", ".join(map(str, t["scores"])), t["keep"], t["peak"], t["total"]]
-              for t in result["trace"]),
+            *(
+                [t["tile"], ", ".join(map(str, t["scores"])), t["keep"], t["peak"], t["total"]]
+                for t in result["trace"]
+            ),
         ],
-    }  # fmt: skip
+    }
 
 
 def span(n: int, tile: int) -> str:

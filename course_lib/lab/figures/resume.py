@@ -132,9 +132,19 @@ def train(at: int | None = None, forgotten: str = "nothing", steps: int = STEPS)
     while len(tokens) < 2000:
         tokens.append(int(followers[tokens[-1], draw.integers(4)]))
     config = TrainConfig(
-        model_size="tiny", seq_len=32, batch_size=BATCH, max_steps=STEPS, warmup_steps=WARMUP, lr=LR,
-        min_lr=MIN_LR, precision="fp32", device="cpu", out="memory:figure", keep=len(RESUMES), seed=0,
-    )  # fmt: skip
+        model_size="tiny",
+        seq_len=32,
+        batch_size=BATCH,
+        max_steps=STEPS,
+        warmup_steps=WARMUP,
+        lr=LR,
+        min_lr=MIN_LR,
+        precision="fp32",
+        device="cpu",
+        out="memory:figure",
+        keep=len(RESUMES),
+        seed=0,
+    )
     with torch.random.fork_rng(devices=[]):
         run = DistributedTrainer(config, np.array(tokens, dtype=np.uint16), vocab_size=64)
         fresh = {part: getattr(run, part) for part in ("optimizer", "loader")}

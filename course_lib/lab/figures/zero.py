@@ -69,13 +69,16 @@ def table(result: dict[str, Any], state: dict[str, Any]) -> dict[str, Any]:
 def summary(result: dict[str, Any], state: dict[str, Any]) -> str:
     """One sentence with the numbers, the one a screen reader hears."""
     stage, ranks = state["stage"], state["ranks"]
-    beside = ("the measure for the others", "as much as stage 0", "as much as stage 0",
-              "half as much again as stage 0")[stage]  # fmt: skip
+    beside = (
+        "the measure for the others",
+        "as much as stage 0",
+        "as much as stage 0",
+        "half as much again as stage 0",
+    )[stage]
     claimed = result["claimed"]
     said = (
-        "" if claimed is None
-        else f" The claim that stage 2 halves it would be {fmt(claimed)} GB."
-    )  # fmt: skip
+        "" if claimed is None else f" The claim that stage 2 halves it would be {fmt(claimed)} GB."
+    )
     return (
         f"{fmt(state['billions'])} billion parameters, {fmt(ranks)} rank{'s' * (ranks > 1)}, "
         f"stage {stage}: {fmt(result['total'][stage])} GB on each, {fmt(result['factor'])} times less "

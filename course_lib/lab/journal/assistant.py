@@ -69,8 +69,10 @@ def write(into: Path) -> list[Path]:
     wanted = {into / COMMAND: command(), into / HELPER: helper()}
     there = [str(path) for path in wanted if os.path.lexists(path)]
     if there:
-        raise ValueError(f"already there, and left as it is: {', '.join(there)}; nothing was "
-                         "written. Rename it, or choose another folder with --into.")  # fmt: skip
+        raise ValueError(
+            f"already there, and left as it is: {', '.join(there)}; nothing was "
+            "written. Rename it, or choose another folder with --into."
+        )
     written: list[Path] = []
     try:
         for path, text in wanted.items():
@@ -152,8 +154,11 @@ def sections() -> str:
              "own list, which may differ and then counts.", ""]  # fmt: skip
     for group, title in GROUPS.items():
         lines += [f"### {title}", ""]
-        lines += [f"- **{s.mark} {s.title}** (`{s.key}`): {s.prompt}"
-                  for s in SECTIONS if s.group == group]  # fmt: skip
+        lines += [
+            f"- **{s.mark} {s.title}** (`{s.key}`): {s.prompt}"
+            for s in SECTIONS
+            if s.group == group
+        ]
         lines.append("")
     return "\n".join(lines)
 

@@ -30,8 +30,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     exported.add_argument("--remove", action="store_true", help="take the chapter away again")
     asked = action("feedback", "four questions after an entry; they adapt the template")
     asked.add_argument("entry", nargs="?", help="an entry's name (default: the latest)")
-    for key, text in (("helped", "which sections helped"), ("missing", "what was missing"),
-                      ("change", "what should change"), ("suggest", "what to try")):  # fmt: skip
+    for key, text in (
+        ("helped", "which sections helped"),
+        ("missing", "what was missing"),
+        ("change", "what should change"),
+        ("suggest", "what to try"),
+    ):
         asked.add_argument(f"--{key}", metavar="TEXT", help=text)
     asked.add_argument("--rule", action="append", metavar="NAME", help="a change you want")
     asked.add_argument("--section", metavar="TITLE", help="add a section of your own")
@@ -70,13 +74,19 @@ def _new(args: argparse.Namespace) -> int:
     happened = events.read()
     about = subject(" ".join(args.subject) or latest(happened), own=args.own)
     opened = new(about, happened, today=_today(), again=args.again)
-    events.record("journal", item=opened.path.stem, action="new" if opened.made else "open",
-                  concepts=about.concepts)  # fmt: skip
+    events.record(
+        "journal",
+        item=opened.path.stem,
+        action="new" if opened.made else "open",
+        concepts=about.concepts,
+    )
     print(_relative(opened.path))
-    print("A new entry: write below the prompts, in any language. Then: course journal check "
-          f"{opened.path.stem}" if opened.made else
-          "Today's entry about it was there and is as you left it. --again makes a second one."
-          )  # fmt: skip
+    print(
+        "A new entry: write below the prompts, in any language. Then: course journal check "
+        f"{opened.path.stem}"
+        if opened.made
+        else "Today's entry about it was there and is as you left it. --again makes a second one."
+    )
     return 0
 
 
@@ -98,11 +108,18 @@ def _check(args: argparse.Namespace) -> int:
         for finding in found:
             print(finding.text(_relative(path)) + "\n")
         total = len(template.on(entry.day))
-        print(f"{_relative(path)}: {_findings(len(found))}, {len(written_in(entry))} of {total} "
-              "sections written")  # fmt: skip
+        print(
+            f"{_relative(path)}: {_findings(len(found))}, {len(written_in(entry))} of {total} "
+            "sections written"
+        )
         if not whole:
-            events.record("journal", item=path.stem, action="check", findings=len(found),
-                          concepts=entry.concepts)  # fmt: skip
+            events.record(
+                "journal",
+                item=path.stem,
+                action="check",
+                findings=len(found),
+                concepts=entry.concepts,
+            )
     if not paths:
         print("No entry yet. The first one: course journal new SUBJECT")
     if not whole and not count:
@@ -148,13 +165,24 @@ def _offer_feedback(slug: str) -> None:
     """After an entry without findings: the four questions, once, and only where one can answer."""
     from course_lib.lab import events
 
-    asked = any(e["kind"] == "journal" and e.get("action") == "feedback" and e.get("item") == slug
-                for e in events.read())  # fmt: skip
+    asked = any(
+        e["kind"] == "journal" and e.get("action") == "feedback" and e.get("item") == slug
+        for e in events.read()
+    )
     if asked:
         return
     if sys.stdin is not None and sys.stdin.isatty():
-        _feedback(argparse.Namespace(entry=slug, helped=None, missing=None, change=None,
-                                     suggest=None, rule=None, section=None))  # fmt: skip
+        _feedback(
+            argparse.Namespace(
+                entry=slug,
+                helped=None,
+                missing=None,
+                change=None,
+                suggest=None,
+                rule=None,
+                section=None,
+            )
+        )
     else:
         print(f"Four questions about it: course journal feedback {slug}")
 
@@ -167,8 +195,9 @@ def _search(args: argparse.Namespace) -> int:
 
     words = " ".join(args.words)
     hits = search(words, entries(templates.load()))
-    events.record("journal", item=hits[0].entry.slug if hits else None, action="search",
-                  found=len(hits))  # fmt: skip
+    events.record(
+        "journal", item=hits[0].entry.slug if hits else None, action="search", found=len(hits)
+    )
     for hit in hits[:20]:
         print(f"{_relative(hit.entry.path)}:{hit.line}  {hit.entry.name}\n    {hit.text[:100]}")
     print(f"{len(hits)} of your entries" if hits else f"no entry holds {words!r}")
@@ -197,8 +226,10 @@ def _export(args: argparse.Namespace) -> int:
     pages = export.export(entries(templates.load()))
     print(f"{_relative(export.target())}: {len(pages)} pages, ignored by git.")
     if (home() / "_toc.yml").is_file():
-        print("`course book` now builds a private site with them, apart from the public one. "
-              "`course journal export --remove` ends that.")  # fmt: skip
+        print(
+            "`course book` now builds a private site with them, apart from the public one. "
+            "`course journal export --remove` ends that."
+        )
     return 0
 
 
@@ -218,15 +249,18 @@ def _feedback(args: argparse.Namespace) -> int:
     about = {"item": path.stem, "concepts": read(path, template).concepts} if path else {}
     events.record("journal", **about, action="feedback", **said)
     found = feedback.proposed(answers, template.sections)
-    chosen += [rule for rule in (found if silent else feedback.choose(found))
-               if rule not in chosen]  # fmt: skip
+    chosen += [rule for rule in (found if silent else feedback.choose(found)) if rule not in chosen]
     changes = feedback.adapt(answers, chosen, today=_today())
     if args.section:
         changes.append(feedback.add_section(args.section, today=_today()))
     for line in changes:
         print(f"template  {line}")
-    print(f"written to {_relative(templates.file())}; `course journal template --undo` takes the "
-          "last change back" if changes else "Noted. The template stays as it is.")  # fmt: skip
+    print(
+        f"written to {_relative(templates.file())}; `course journal template --undo` takes the "
+        "last change back"
+        if changes
+        else "Noted. The template stays as it is."
+    )
     return 0
 
 
@@ -242,8 +276,10 @@ def _template(args: argparse.Namespace) -> int:
         done = "is as before" if current.sections == before else "was changed back"
         print(f"The template {done}; {_relative(templates.file())} keeps the history.")
     for section in current.sections:
-        print(f"  {'required' if section.required else '        '}  {section.key:<12} "
-              f"{section.mark} {section.title}")  # fmt: skip
+        print(
+            f"  {'required' if section.required else '        '}  {section.key:<12} "
+            f"{section.mark} {section.title}"
+        )
     for change in current.changes:
         print(f"  {change.get('on', '')}  {change.get('rule', '')}  {change.get('said', '')}")
     return 0
@@ -265,8 +301,10 @@ def _list(args: argparse.Namespace) -> int:
     found = entries(templates.load())
     for entry in reversed(found):
         print(f"{entry.slug}  {entry.name}, {len(written_in(entry))} sections written")
-    print(f"{len(found)} of your entries. The next: course journal new SUBJECT; "
-          "all commands: course journal --help")  # fmt: skip
+    print(
+        f"{len(found)} of your entries. The next: course journal new SUBJECT; "
+        "all commands: course journal --help"
+    )
     return 0
 
 

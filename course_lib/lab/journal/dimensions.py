@@ -40,10 +40,13 @@ def dimensions(entry: Entry) -> Iterator[Finding]:
             word = TENSOR.search(_plain(line)) if entry.kinds[number - 1] == "text" else None
             if word:
                 yield Finding(
-                    number, "DIMS", f"{word[0]!r} without its dimensions",
-                    "its shape in this section or above, such as (B, T, 768)", short(line),
+                    number,
+                    "DIMS",
+                    f"{word[0]!r} without its dimensions",
+                    "its shape in this section or above, such as (B, T, 768)",
+                    short(line),
                     "write what each dimension is and how long",
-                )  # fmt: skip
+                )
                 break
 
 

@@ -220,8 +220,11 @@ class Entry:
         """The sections in their order; each ends at the next one, or at a heading of its level."""
         found = [part for part in self.headings if part.key]
         for part in found:
-            after = [h.line for h in self.headings
-                     if h.line > part.line and (h.key or h.level <= part.level)]  # fmt: skip
+            after = [
+                h.line
+                for h in self.headings
+                if h.line > part.line and (h.key or h.level <= part.level)
+            ]
             part.end = (after[0] - 1) if after else len(self.lines)
         return found
 
@@ -233,8 +236,9 @@ class Entry:
         """(line, text) of what the learner wrote, in one section or in all of the entry."""
         first, last = (part.line + 1, part.end) if part else (self.body, len(self.lines))
         kinds = ("text", "code", "fence") if part else ("text", "code", "fence", "heading")
-        return [(n, self.lines[n - 1]) for n in range(first, last + 1)
-                if self.kinds[n - 1] in kinds]  # fmt: skip
+        return [
+            (n, self.lines[n - 1]) for n in range(first, last + 1) if self.kinds[n - 1] in kinds
+        ]
 
     def answered(self, part: Part) -> bool:
         """The learner wrote something under it; an empty code block is nothing."""

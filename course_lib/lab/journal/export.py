@@ -53,8 +53,9 @@ def remove() -> bool:
 
 def page(entry: Entry, entries: list[Entry]) -> str:
     """One entry as a page: title, date, the sections that were written."""
-    open_parts = {n for part in entry.parts if not _shown(entry, part)
-                  for n in range(part.line, part.end + 1)}  # fmt: skip
+    open_parts = {
+        n for part in entry.parts if not _shown(entry, part) for n in range(part.line, part.end + 1)
+    }
     title = entry.title.line if entry.title else 0
     lines = []
     for number, (line, kind) in enumerate(zip(entry.lines, entry.kinds, strict=True), 1):
@@ -110,5 +111,7 @@ def _refuse_foreign() -> None:
         text = file.read_text(encoding="utf-8", errors="replace")
         mark = MARKED.search(text)
         if mark is None or mark[1] != digest(text[: mark.start()]):
-            raise ValueError(f"{file} was edited or is your own: move it out of that folder, then "
-                             "export again; nothing was written")  # fmt: skip
+            raise ValueError(
+                f"{file} was edited or is your own: move it out of that folder, then "
+                "export again; nothing was written"
+            )

@@ -35,14 +35,18 @@ def write(entries: list[Entry], events: list[dict], template: Template, now: dat
 def table(entries: list[Entry], events: list[dict], template: Template) -> str:
     """The course's part of the index."""
     count, total = uses(events), len(template.sections)
-    rows = ["| date | entry | sections written | came back to | found |",
-            "| --- | --- | --- | --- | --- |"]  # fmt: skip
+    rows = [
+        "| date | entry | sections written | came back to | found |",
+        "| --- | --- | --- | --- | --- |",
+    ]
     for entry in reversed(entries):
         name = plain(entry.name).replace("[", "(").replace("]", ")")
         written = f"{len(written_in(entry))} of {total}"
         again, found = count["open", entry.slug], count["search", entry.slug]
-        rows.append(f"| {plain(entry.day, 10)} | [{name}](<{entry.path.name}>) | {written} "
-                    f"| {again} | {found} |")  # fmt: skip
+        rows.append(
+            f"| {plain(entry.day, 10)} | [{name}](<{entry.path.name}>) | {written} "
+            f"| {again} | {found} |"
+        )
     found = ["## Entries", "\n".join(rows) if entries else "None yet: `course journal new`."]
     if tags := _tags(entries):
         found += ["## Tags", tags]

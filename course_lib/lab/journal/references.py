@@ -31,12 +31,23 @@ def references(entry: Entry, roots: tuple[Path, ...]) -> Iterator[Finding]:
             file = _find(match[1], places)
             length = _length(file) if file else 0
             if file is None:
-                yield Finding(number, "REF", "this file is not there", "a file of the course, or "
-                              "below a folder that `roots:` at the top names", match[0],
-                              "correct the path, or add `roots: [folder of that code]`")  # fmt: skip
+                yield Finding(
+                    number,
+                    "REF",
+                    "this file is not there",
+                    "a file of the course, or below a folder that `roots:` at the top names",
+                    match[0],
+                    "correct the path, or add `roots: [folder of that code]`",
+                )
             elif not 1 <= int(match[2]) <= int(match[3] or match[2]) <= length:
-                yield Finding(number, "REF", "this line is not there", f"1 to {length}", match[0],
-                              "look the line up again: the file has changed")  # fmt: skip
+                yield Finding(
+                    number,
+                    "REF",
+                    "this line is not there",
+                    f"1 to {length}",
+                    match[0],
+                    "look the line up again: the file has changed",
+                )
 
 
 def links(entry: Entry, entries: frozenset[str], concepts: frozenset[str]) -> Iterator[Finding]:
@@ -55,9 +66,14 @@ def links(entry: Entry, entries: frozenset[str], concepts: frozenset[str]) -> It
 
 
 def _dangling(number: int, got: str, target: str) -> Finding:
-    return Finding(number, "LINK", "this link leads nowhere", "an entry or a file that exists", got,
-                   f"course journal search {Path(target).stem} finds its name; or write the entry"
-                   )  # fmt: skip
+    return Finding(
+        number,
+        "LINK",
+        "this link leads nowhere",
+        "an entry or a file that exists",
+        got,
+        f"course journal search {Path(target).stem} finds its name; or write the entry",
+    )
 
 
 def _searched(entry: Entry, *, code: bool) -> Iterator[tuple[int, str]]:

@@ -39,8 +39,10 @@ def search(words: str, entries: list[Entry]) -> list[Hit]:
 def _hit(entry: Entry, terms: list[str]) -> Hit:
     fields = _fields(entry)
     score = sum(_score(term, fields) for term in terms)
-    ranked = [(sum(_share(term, _plain(line)) for term in terms), -number, line)
-              for number, line in _lines(entry)]  # fmt: skip
+    ranked = [
+        (sum(_share(term, _plain(line)) for term in terms), -number, line)
+        for number, line in _lines(entry)
+    ]
     _, number, line = max(ranked, default=(0, -1, ""))
     return Hit(entry, round(score, 6), -number, line.strip())
 
@@ -55,8 +57,11 @@ def _fields(entry: Entry) -> list[tuple[float, str]]:
 def _lines(entry: Entry) -> list[tuple[int, str]]:
     """What the learner and the course wrote; prompts hold every word and say nothing."""
     kinds = ("text", "code", "machine", "heading")
-    return [(n, line) for n, (line, kind) in enumerate(zip(entry.lines, entry.kinds, strict=True), 1)
-            if kind in kinds and not line.startswith("<!--")]  # fmt: skip
+    return [
+        (n, line)
+        for n, (line, kind) in enumerate(zip(entry.lines, entry.kinds, strict=True), 1)
+        if kind in kinds and not line.startswith("<!--")
+    ]
 
 
 def _score(term: str, fields: list[tuple[float, str]]) -> float:

@@ -32,8 +32,15 @@ def same(text: str) -> str:
 
 def _section(group: str, mark: str, key: str, title: str, prompt: str, *aliases: str) -> Section:
     required = key in ("context", "question", "problem", "intuition", "insights")
-    return Section(key=key, title=title, prompt=prompt, mark=mark, group=group,
-                   required=required, aliases=aliases)  # fmt: skip
+    return Section(
+        key=key,
+        title=title,
+        prompt=prompt,
+        mark=mark,
+        group=group,
+        required=required,
+        aliases=aliases,
+    )
 
 
 SECTIONS = (

@@ -53,8 +53,10 @@ def subject(text: str, *, own: bool = False) -> Subject:
     known = [*exercises(), *_concepts(), *lessons()]
     close = difflib.get_close_matches(wanted, known, n=1, cutoff=0.8)
     if close and not own:
-        raise ValueError(f"nothing in the course is called {title!r}: did you mean {close[0]!r}? "
-                         "With --own it is a subject of your own.")  # fmt: skip
+        raise ValueError(
+            f"nothing in the course is called {title!r}: did you mean {close[0]!r}? "
+            "With --own it is a subject of your own."
+        )
     return Subject(wanted, title)
 
 
@@ -64,8 +66,10 @@ def latest(events: list[dict]) -> str:
         item = str(event.get("item"))  # of a record edited by hand, anything
         if event["kind"] in ("check", "hint", "solution") and item in exercises():
             return item
-    raise ValueError("what about? Name an exercise, a concept, a lesson or a subject of your own, "
-                     "as in: course journal new rmsnorm")  # fmt: skip
+    raise ValueError(
+        "what about? Name an exercise, a concept, a lesson or a subject of your own, "
+        "as in: course journal new rmsnorm"
+    )
 
 
 def definition(card: Exercise) -> str:

@@ -58,10 +58,13 @@ def sums(entry: Entry) -> Iterator[Finding]:
                 if wrong:
                     name = header[column] if column < len(header) else f"column {column + 1}"
                     yield Finding(
-                        number, "SUM", f"the total of {short(name, 30)!r} is not its rows' sum",
-                        wrong, row[column].strip(),
+                        number,
+                        "SUM",
+                        f"the total of {short(name, 30)!r} is not its rows' sum",
+                        wrong,
+                        row[column].strip(),
                         "correct a row or the total; mark numbers that are rounded with ~",
-                    )  # fmt: skip
+                    )
 
 
 def _tables(entry: Entry) -> Iterator[list[tuple[int, str]]]:
@@ -108,10 +111,16 @@ def _wrong(rows: list, at: int, column: int) -> str | None:
 
 def _parts(rows: list, at: int) -> list[list[int]]:
     """The rows that a total may be of: all above, those since the last total, or all below it."""
-    plain = [i for i, (_, row) in enumerate(rows)
-             if row and not _is(TOTAL, row[0]) and not _is(SUBTOTAL, row[0])]  # fmt: skip
-    totals = [i for i, (_, row) in enumerate(rows[:at])
-              if row and (_is(TOTAL, row[0]) or _is(SUBTOTAL, row[0]))]  # fmt: skip
+    plain = [
+        i
+        for i, (_, row) in enumerate(rows)
+        if row and not _is(TOTAL, row[0]) and not _is(SUBTOTAL, row[0])
+    ]
+    totals = [
+        i
+        for i, (_, row) in enumerate(rows[:at])
+        if row and (_is(TOTAL, row[0]) or _is(SUBTOTAL, row[0]))
+    ]
     above = [i for i in plain if i < at]
     since = [i for i in above if i > totals[-1]] if totals else above
     return [above, since] if above else [[i for i in plain if i > at]]

@@ -133,26 +133,37 @@ def parse(text: str) -> Template:
 
 def _data(text: str) -> dict:
     if line := _conflict(text):
-        raise ValueError(f"{file()}, line {line}: git left conflict markers; keep the lines of "
-                         "both sides, delete the three markers, run this again")  # fmt: skip
+        raise ValueError(
+            f"{file()}, line {line}: git left conflict markers; keep the lines of "
+            "both sides, delete the three markers, run this again"
+        )
     try:
         data = yaml.load(text, Loader=yaml.BaseLoader) or {}  # every value is text
     except (yaml.YAMLError, RecursionError) as problem:
         mark = getattr(problem, "problem_mark", None)
         where = f", line {mark.line + 1}" if mark else ""
-        raise ValueError(f"{file()}{where}: {getattr(problem, 'problem', problem)}; correct it, "
-                         "or rename the file to begin with the default one") from None  # fmt: skip
+        raise ValueError(
+            f"{file()}{where}: {getattr(problem, 'problem', problem)}; correct it, "
+            "or rename the file to begin with the default one"
+        ) from None
     if not isinstance(data, dict):
         raise ValueError(f"{file()} must begin with `v: {VERSION}`, as a table of YAML")
     if data.get("v", str(VERSION)) != str(VERSION):
-        raise ValueError(f"{file()} is of version {data['v']}, this course reads {VERSION}: "
-                         "update the course")  # fmt: skip
+        raise ValueError(
+            f"{file()} is of version {data['v']}, this course reads {VERSION}: update the course"
+        )
     return data
 
 
 def _conflict(text: str) -> int | None:
-    return next((number for number, line in enumerate(text.splitlines(), 1)
-                 if line.startswith(("<<<<<<< ", ">>>>>>> "))), None)  # fmt: skip
+    return next(
+        (
+            number
+            for number, line in enumerate(text.splitlines(), 1)
+            if line.startswith(("<<<<<<< ", ">>>>>>> "))
+        ),
+        None,
+    )
 
 
 def _overridden(chosen: dict) -> tuple[Section, ...]:
@@ -200,8 +211,10 @@ def add(change: dict, *, today: date) -> Template:
     except ValueError:
         changed = None
     if changed is None or changed.changes != (*current.changes, change):
-        raise ValueError(f"{file()}: no line can be added at its end; make `changes:` the last of "
-                         f"the file, with one line per change, or add there: {line}")  # fmt: skip
+        raise ValueError(
+            f"{file()}: no line can be added at its end; make `changes:` the last of "
+            f"the file, with one line per change, or add there: {line}"
+        )
     os.makedirs(folder(), exist_ok=True)
     write_whole(file(), text)
     return changed

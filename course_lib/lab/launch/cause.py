@@ -65,8 +65,13 @@ class Cause:
         return [*said, f"  log    {folder}/{log}"]
 
 
-def find(views: Sequence[RankView], agent_log: str, places: Sequence[Place] = (),
-         killed: Collection[int] = (), status: int = 1) -> Cause:  # fmt: skip
+def find(
+    views: Sequence[RankView],
+    agent_log: str,
+    places: Sequence[Place] = (),
+    killed: Collection[int] = (),
+    status: int = 1,
+) -> Cause:
     """The cause of a run that has ended badly, from what ranks and torchrun have written.
 
     `places`: where the ranks stood when nothing happened any more, where that was asked; `killed`:
@@ -88,10 +93,13 @@ def find(views: Sequence[RankView], agent_log: str, places: Sequence[Place] = ()
     if not means and not view.error:  # native code says its last words to the log alone
         means = translated(*list(view.log.lines)[-20:])
     return Cause(
-        root, text, means,
-        frames=(error or {}).get("frames", []), names=(error or {}).get("names", {}),
+        root,
+        text,
+        means,
+        frames=(error or {}).get("frames", []),
+        names=(error or {}).get("names", {}),
         others=tuple(_others(ends, root)) + tuple(_behind(views)),
-    )  # fmt: skip
+    )
 
 
 def translated(*texts: str) -> str:
@@ -137,8 +145,9 @@ def _end(view: RankView, code: int, pid: int, forced: set[int]) -> End:
     if code < 0:
         return End(view.rank, f"killed by {signal.Signals(-code).name}", when)
     last = view.log.last()
-    return End(view.rank, f"exit status {code}" + (f": {last}" if last else ""), when,
-               _is_victims(last))  # fmt: skip
+    return End(
+        view.rank, f"exit status {code}" + (f": {last}" if last else ""), when, _is_victims(last)
+    )
 
 
 def _root(ends: Sequence[End], places: Sequence[Place]) -> tuple[int, str, str]:
@@ -153,13 +162,21 @@ def _root(ends: Sequence[End], places: Sequence[Place]) -> tuple[int, str, str]:
     groups = stacks.grouped(places)
     if len(groups) > 1:
         where = "; ".join(f"{ranks_text([p.rank for p in g])} {g[0].text}" for g in groups)
-        return groups[-1][0].rank, where, ("the ranks are in different collectives: look for a "
-                                           "branch, or an order of calls, that only some take.")  # fmt: skip
+        return (
+            groups[-1][0].rank,
+            where,
+            (
+                "the ranks are in different collectives: look for a "
+                "branch, or an order of calls, that only some take."
+            ),
+        )
     gone = [end for end in ends if end.fine and end.when < NEVER]
     if gone:
         first = min(gone, key=lambda end: end.when)
-        means = (f"{_waited(ends, first.rank)} Look for a collective that this rank does not make, "
-                 "or a loop that is shorter on it.")  # fmt: skip
+        means = (
+            f"{_waited(ends, first.rank)} Look for a collective that this rank does not make, "
+            "or a loop that is shorter on it."
+        )
         return first.rank, "it ended, without an error, while others still needed it", means
     silent = [end for end in ends if end.text == "stopped by torchrun"]
     if silent and len(silent) < len(ends):
@@ -193,8 +210,10 @@ def _behind(views: Sequence[RankView]) -> list[str]:
         return []
     least, most = min(found.values()), max(found.values())
     late = [rank for rank, (number, _) in found.items() if number == least[0]]
-    return [f"behind {ranks_text(late)}: in {least[1]}, number {least[0]}, while others are in "
-            f"{most[1]}, number {most[0]}"]  # fmt: skip
+    return [
+        f"behind {ranks_text(late)}: in {least[1]}, number {least[0]}, while others are in "
+        f"{most[1]}, number {most[0]}"
+    ]
 
 
 def _script_frames(frames: list) -> list:

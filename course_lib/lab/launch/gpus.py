@@ -129,8 +129,11 @@ def _asked(pynvml, handle) -> Gpu:
 
 def _by_program() -> list[Gpu]:
     """What nvidia-smi says, if it says it soon."""
-    ask = ["nvidia-smi", "--query-gpu=name,memory.total,memory.used",
-           "--format=csv,noheader,nounits"]  # fmt: skip
+    ask = [
+        "nvidia-smi",
+        "--query-gpu=name,memory.total,memory.used",
+        "--format=csv,noheader,nounits",
+    ]
     try:
         done = subprocess.run(ask, capture_output=True, text=True, timeout=PATIENCE_S, check=True)
     except (OSError, subprocess.SubprocessError):

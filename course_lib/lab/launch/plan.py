@@ -103,8 +103,9 @@ def read(words: Sequence[str]) -> Asked:
     return asked
 
 
-def decide(asked: Asked, *, gpus: int, why_none: str = "", cores: int = 2,
-           free_gb: float | None = None) -> Plan:  # fmt: skip
+def decide(
+    asked: Asked, *, gpus: int, why_none: str = "", cores: int = 2, free_gb: float | None = None
+) -> Plan:
     """The plan for a machine with that many usable GPUs (else `why_none`), cores and free memory.
 
     NCCL takes one GPU per rank, never two ranks on one: with fewer GPUs than ranks there are fewer
@@ -121,11 +122,15 @@ def decide(asked: Asked, *, gpus: int, why_none: str = "", cores: int = 2,
         return Plan(asked, ranks, "nccl", place, notes=(note,) if ranks < wanted else ())
     notes = []
     if gpus == 1 and asked.ranks != "cpu":
-        notes.append(f"{wanted} ranks and 1 GPU: NCCL needs a GPU for each, so they run on the CPU. "
-                     "For timings launch 1 rank")  # fmt: skip
+        notes.append(
+            f"{wanted} ranks and 1 GPU: NCCL needs a GPU for each, so they run on the CPU. "
+            "For timings launch 1 rank"
+        )
     if free_gb is not None and wanted * RANK_GB > free_gb:
-        notes.append(f"{wanted} ranks hold about {wanted * RANK_GB:.1f} GB, and {free_gb:.1f} GB of "
-                     "memory are free")  # fmt: skip
+        notes.append(
+            f"{wanted} ranks hold about {wanted * RANK_GB:.1f} GB, and {free_gb:.1f} GB of "
+            "memory are free"
+        )
     why = "as asked" if asked.ranks == "cpu" else f"{gpus} GPU" if gpus else why_none
     return Plan(asked, wanted, "gloo", f"CPU ({why})", hide_gpus=hidden, notes=tuple(notes))
 

@@ -60,8 +60,10 @@ def _missing_names(found: Script, names: Mapping) -> list[str]:
             f"define {'it' if len(here) == 1 else 'them'} in the script, or import there"
         )
     if others := [name for name in missing if name not in names]:
-        said.append(f"{found.name} uses {_listed(others)} and nowhere defines "
-                    f"{'it' if len(others) == 1 else 'them'}")  # fmt: skip
+        said.append(
+            f"{found.name} uses {_listed(others)} and nowhere defines "
+            f"{'it' if len(others) == 1 else 'them'}"
+        )
     return said
 
 
@@ -70,8 +72,10 @@ def _held_gpus(there: list[gpus.Gpu]) -> list[str]:
     said = [] if gpus.gauges() else ["no GPU gauges: they need the package nvidia-ml-py"]
     for number, gpu in enumerate(there):
         if gpu.holders:
-            who = [("this notebook" if pid == os.getpid() else
-                    f"{processes.name_of(pid)} ({pid})") for pid in gpu.holders]  # fmt: skip
+            who = [
+                ("this notebook" if pid == os.getpid() else f"{processes.name_of(pid)} ({pid})")
+                for pid in gpu.holders
+            ]
             said.append(f"GPU {number}: {gpu.text()}, held by {', '.join(who[:4])}")
     return said
 

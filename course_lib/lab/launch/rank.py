@@ -72,8 +72,9 @@ def _record(kind: type[BaseException], error: BaseException, trace) -> None:
     """
     if not issubclass(kind, KeyboardInterrupt):
         frames, last = _frames(trace)
-        heartbeat.say("error", type=kind.__name__, text=str(error)[:2000], frames=frames,
-                      names=_names(last))  # fmt: skip
+        heartbeat.say(
+            "error", type=kind.__name__, text=str(error)[:2000], frames=frames, names=_names(last)
+        )
         _tell_torchrun(kind, error, trace)
     sys.__excepthook__(kind, error, trace)
 

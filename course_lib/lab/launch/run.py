@@ -51,8 +51,14 @@ class LaunchStopped(KeyboardInterrupt):
         return ["interrupted: no rank is left"]
 
 
-def launch(asked: Asked, view: View, *, names: Mapping | None = None, limit_s: float | None = None,
-           quiet_s: float = QUIET_S) -> Run:  # fmt: skip
+def launch(
+    asked: Asked,
+    view: View,
+    *,
+    names: Mapping | None = None,
+    limit_s: float | None = None,
+    quiet_s: float = QUIET_S,
+) -> Run:
     """Run the script on several ranks, to its end; what is left of it in the run's folder.
 
     Raises Refused before anything has started, LaunchFailed after a rank has failed or `limit_s`
@@ -64,8 +70,15 @@ def launch(asked: Asked, view: View, *, names: Mapping | None = None, limit_s: f
 
 
 class _Launch:
-    def __init__(self, plan: Plan, source: str, place: Path, view: View, limit_s: float | None,
-                 quiet_s: float):  # fmt: skip
+    def __init__(
+        self,
+        plan: Plan,
+        source: str,
+        place: Path,
+        view: View,
+        limit_s: float | None,
+        quiet_s: float,
+    ):
         self.plan, self.source, self.place, self.view = plan, source, place, view
         self.limit_s, self.quiet_s = limit_s, quiet_s
         self.watch = Watch(place, plan.ranks)
@@ -160,8 +173,9 @@ class _Launch:
         for view in self.watch.ranks:
             view.state = "failed" if view.error else "stopped"
         hard = f", {killed} processes by force" if killed else ""
-        return (f"stopped {before} of {self.plan.ranks} ranks in "
-                f"{time.monotonic() - began:.1f} s{hard}")  # fmt: skip
+        return (
+            f"stopped {before} of {self.plan.ranks} ranks in {time.monotonic() - began:.1f} s{hard}"
+        )
 
     def _finish(self, outcome: str, lines: list[str]) -> Run:
         """Write down and show how it ended."""
@@ -184,8 +198,9 @@ class _Launch:
 
     def _done_line(self) -> str:
         rows = [view for view in self.watch.ranks if view.step is not None]
-        parts = [f"{self.plan.ranks} rank{'s' * (self.plan.ranks > 1)} done in "
-                 f"{self._seconds():.1f} s"]  # fmt: skip
+        parts = [
+            f"{self.plan.ranks} rank{'s' * (self.plan.ranks > 1)} done in {self._seconds():.1f} s"
+        ]
         if rows:
             parts.append(f"step {rows[0].step}")
             if isinstance(rows[0].loss, float):  # a script may tell its steps alone
@@ -195,18 +210,35 @@ class _Launch:
     def _plan_json(self, agent: Agent) -> dict:
         plan = self.plan
         return {
-            "command": plan.command, "script": plan.asked.script, "ranks": plan.ranks,
-            "arguments": list(plan.asked.arguments), "backend": plan.backend, "place": plan.place,
-            "notes": list(plan.notes), "torchrun_pid": agent.pid, "started": time.time(),
-        }  # fmt: skip
+            "command": plan.command,
+            "script": plan.asked.script,
+            "ranks": plan.ranks,
+            "arguments": list(plan.asked.arguments),
+            "backend": plan.backend,
+            "place": plan.place,
+            "notes": list(plan.notes),
+            "torchrun_pid": agent.pid,
+            "started": time.time(),
+        }
 
     def _summary(self, outcome: str, lines: list[str]) -> dict:
         views = self.watch.ranks
         return {
-            "outcome": outcome, "seconds": round(self._seconds(), 2), "text": "\n".join(lines),
-            "ranks": [{"rank": v.rank, "state": v.state, "step": v.step, "loss": v.loss,
-                       "tokens_per_s": v.tokens_per_s, "memory_mb": v.memory_mb} for v in views],
-        }  # fmt: skip
+            "outcome": outcome,
+            "seconds": round(self._seconds(), 2),
+            "text": "\n".join(lines),
+            "ranks": [
+                {
+                    "rank": v.rank,
+                    "state": v.state,
+                    "step": v.step,
+                    "loss": v.loss,
+                    "tokens_per_s": v.tokens_per_s,
+                    "memory_mb": v.memory_mb,
+                }
+                for v in views
+            ],
+        }
 
     def _seconds(self) -> float:
         return time.monotonic() - self.began

@@ -63,11 +63,16 @@ def undefined(script: Script) -> list[str]:
     defined = {s.get_name() for s in top.get_symbols() if s.is_assigned() or s.is_imported()}
     tables = list(_all_tables(top))
     for table in tables[1:]:  # `global x` inside a function defines it too
-        defined |= {s.get_name() for s in table.get_symbols()
-                    if s.is_declared_global() and s.is_assigned()}  # fmt: skip
+        defined |= {
+            s.get_name() for s in table.get_symbols() if s.is_declared_global() and s.is_assigned()
+        }
         defined |= {table.get_name()}
-    used = {s.get_name() for table in tables for s in table.get_symbols()
-            if s.is_referenced() and (s.is_global() or table is top)}  # fmt: skip
+    used = {
+        s.get_name()
+        for table in tables
+        for s in table.get_symbols()
+        if s.is_referenced() and (s.is_global() or table is top)
+    }
     return sorted(name for name in used - defined - BUILTINS if not name.startswith("__"))
 
 
@@ -91,8 +96,10 @@ def _module_file(name: str) -> Path:
         for found in (file.with_suffix(".py"), file / "__main__.py"):
             if found.is_file():
                 return found
-    raise Refused(f"there is no module {name} that can be run: `-m` takes a module's name, such as "
-                  "course_lib.training.ddp_trainer; a file is given without it")  # fmt: skip
+    raise Refused(
+        f"there is no module {name} that can be run: `-m` takes a module's name, such as "
+        "course_lib.training.ddp_trainer; a file is given without it"
+    )
 
 
 def _missing(name: str) -> str:

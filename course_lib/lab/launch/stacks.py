@@ -120,8 +120,10 @@ def report(places: Sequence[Place], quiet_s: float) -> list[str]:
     if odd:
         lines.append(f"The others wait for {ranks_text([p.rank for p in odd])}.")
     elif len(groups) > 1:
-        lines.append("They wait in different places for one another: look for a branch, or an "
-                     "order of calls, that only some ranks take.")  # fmt: skip
+        lines.append(
+            "They wait in different places for one another: look for a branch, or an "
+            "order of calls, that only some ranks take."
+        )
     return lines
 
 

@@ -37,10 +37,14 @@ class Agent:
         try:
             with (folder / "torchrun.log").open("wb") as log:
                 self._process = subprocess.Popen(
-                    [*_torchrun(), *plan.arguments], env=_environment(plan, folder, ours),
-                    stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=(ours,),
+                    [*_torchrun(), *plan.arguments],
+                    env=_environment(plan, folder, ours),
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    pass_fds=(ours,),
                     start_new_session=True,  # Ctrl-C and the kernel's interrupts come to us alone
-                )  # fmt: skip
+                )
         finally:
             os.close(ours)
 
@@ -92,8 +96,11 @@ def _torchrun() -> list[str]:
 
 def _environment(plan: Plan, folder: Path, watch: int) -> dict[str, str]:
     """This process's environment, without what belongs to it alone."""
-    own = {k: v for k, v in os.environ.items()
-           if k not in FOREIGN and not k.startswith("TORCHELASTIC_")}  # fmt: skip
+    own = {
+        k: v
+        for k, v in os.environ.items()
+        if k not in FOREIGN and not k.startswith("TORCHELASTIC_")
+    }
     if "matplotlib_inline" in own.get("MPLBACKEND", ""):
         del own["MPLBACKEND"]  # it draws into a notebook, and the ranks have none
     inside = str(Path(__file__).parent / "inside")

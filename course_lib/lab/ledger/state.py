@@ -75,8 +75,10 @@ def derive(events: list[dict], now: datetime) -> State:
 def next_exercise(state: State) -> registry.Exercise | None:
     """The first open exercise after the one passed last, else the first of all; None when done."""
     cards = list(registry.exercises().values())
-    first = max(((_passed(state, e.id), n + 1) for n, e in enumerate(cards)
-                 if _passed(state, e.id)), default=(None, 0))[1]  # fmt: skip
+    first = max(
+        ((_passed(state, e.id), n + 1) for n, e in enumerate(cards) if _passed(state, e.id)),
+        default=(None, 0),
+    )[1]
     return next((e for e in cards[first:] + cards[:first] if not _passed(state, e.id)), None)
 
 

@@ -53,10 +53,13 @@ def html(state: State) -> str:
 
 def _progress(state: State) -> str:
     rows = [
-        (goal.title, f"{goal.passed} of {goal.total}",
-         f"{goal.reached:%Y-%m-%d}" if goal.reached else "not yet")
+        (
+            goal.title,
+            f"{goal.passed} of {goal.total}",
+            f"{goal.reached:%Y-%m-%d}" if goal.reached else "not yet",
+        )
         for goal in state.milestones
-    ]  # fmt: skip
+    ]
     card = next_exercise(state)
     following = f"<p>Next: {escape(f'{card.number} {card.title}')}.</p>" if card else ""
     caption = f"{count(len(passed(state)), 'exercise')} passed"

@@ -13,10 +13,21 @@ from collections.abc import Mapping
 
 Value = int | float | str
 FUNCTIONS = {
-    "abs": abs, "ceil": math.ceil, "cos": math.cos, "exp": math.exp, "floor": math.floor,
-    "int": int, "log": math.log, "log2": math.log2, "max": max, "min": min, "round": round,
-    "sin": math.sin, "sqrt": math.sqrt, "capital": lambda text: str(text)[:1].upper() + str(text)[1:],
-}  # fmt: skip
+    "abs": abs,
+    "ceil": math.ceil,
+    "cos": math.cos,
+    "exp": math.exp,
+    "floor": math.floor,
+    "int": int,
+    "log": math.log,
+    "log2": math.log2,
+    "max": max,
+    "min": min,
+    "round": round,
+    "sin": math.sin,
+    "sqrt": math.sqrt,
+    "capital": lambda text: str(text)[:1].upper() + str(text)[1:],
+}
 CONSTANTS = {"pi": math.pi}
 OPERATIONS = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,

@@ -50,8 +50,10 @@ def ask(sitting: Sitting) -> int:
     code = 0
     if sitting.due:
         count = len(sitting.due)
-        print(f"{count} review{'s' * (count > 1)}, 90 seconds each at most. "
-              "? shows the answer, s leaves it for later, Ctrl-C stops.")  # fmt: skip
+        print(
+            f"{count} review{'s' * (count > 1)}, 90 seconds each at most. "
+            "? shows the answer, s leaves it for later, Ctrl-C stops."
+        )
     try:
         while question := sitting.question():
             _one(sitting, question)

@@ -15,8 +15,10 @@ def listing(found: list[dict], now: datetime, levels: Levels) -> list[str]:
     """The lines of `course review --list`: today's questions, the counts after that, notes."""
     all_of_it = schedule(found, now)
     if not all_of_it:
-        return ["No review yet: passing an exercise creates its reviews, due two days later.",
-                *set_aside(found, now)]  # fmt: skip
+        return [
+            "No review yet: passing an exercise creates its reviews, due two days later.",
+            *set_aside(found, now),
+        ]
     left = queue.left_today(found, now)
     asked = queue.waiting(found, now, levels)
     lines = [f"Due now: {len(asked)}. Left for today: {left} of {queue.A_DAY}."]
