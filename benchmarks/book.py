@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 from benchmarks.record import record
-from grader.cli import ROOT
+from grader.course import ROOT
 
 
 def run() -> dict:

@@ -19,7 +19,7 @@ ROUNDS = 30
 def run() -> dict:
     """p50 and p95 in ms by exercise, and over all of them."""
     from course_lib.lab import registry, terminal
-    from grader.cli import ROOT
+    from grader.course import ROOT
     from grader.lesson import lessons
 
     figures, everything = {}, []

@@ -19,7 +19,7 @@ from pathlib import Path
 from nbgrader.api import Gradebook
 
 from benchmarks.record import record
-from grader.cli import ROOT
+from grader.course import ROOT
 from grader.judge import batch
 from grader.judge.hand import Options
 from grader.judge.store import Store

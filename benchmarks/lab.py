@@ -10,7 +10,7 @@ import subprocess
 import sys
 
 from benchmarks.record import record
-from grader.cli import ROOT
+from grader.course import ROOT
 
 
 def main() -> None:

@@ -16,7 +16,7 @@ from nbformat import NotebookNode
 from course_lib.lab.home import LESSON, find_lesson, home
 from grader import carry, views
 from grader.carry import LOOSE, Old, Row
-from grader.cli import ROOT
+from grader.course import ROOT
 
 
 def run_reset(args) -> int:

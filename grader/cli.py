@@ -7,7 +7,7 @@ from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
+from grader.course import ROOT
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -4,7 +4,7 @@ import re
 import subprocess
 import sys
 
-from grader.cli import ROOT
+from grader.course import ROOT
 
 
 def test_the_demo_trains_and_compares(tmp_path):

@@ -10,7 +10,7 @@ from course_lib import checks
 from course_lib.checks.report import MAX_LINES, WIDTH
 from course_lib.checks.subject import LocalSubject
 from course_lib.lab import checking, registry, terminal
-from grader.cli import ROOT
+from grader.course import ROOT
 from grader.lesson import lessons
 from tests.answers import Answer, answers
 from tests.soak import campaign, fewer, times

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from course_lib import gpt
-from grader.cli import ROOT
+from grader.course import ROOT
 from grader.judge import confine
 from tests.answers import answers
 from tests.confined import grade, nursery, probe, processes, variant

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from grader.cli import ROOT, main
+from grader.course import ROOT, main
 from grader.judge import batch, cluster, store
 from grader.judge.grade import grade, of_json
 from grader.judge.hand import Options

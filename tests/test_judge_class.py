@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from grader.cli import ROOT
+from grader.course import ROOT
 from tests.answers import answers
 
 HOSTILE = (

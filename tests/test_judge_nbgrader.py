@@ -12,7 +12,7 @@ from nbgrader.apps.api import NbGraderAPI
 from nbgrader.utils import compute_checksum
 from traitlets.config import PyFileConfigLoader
 
-from grader.cli import ROOT
+from grader.course import ROOT
 from grader.judge import preprocessor
 from grader.judge.hand import Options
 from grader.judge.prose import harmless

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from course_lib.lab.registry import exercises
-from grader.cli import ROOT
+from grader.course import ROOT
 from grader.judge.submission import Submission, read
 
 CARDS = exercises()

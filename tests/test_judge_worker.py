@@ -12,7 +12,7 @@ import pytest
 
 from course_lib import checks
 from course_lib.lab import registry
-from grader.cli import ROOT
+from grader.course import ROOT
 from grader.judge import landlock
 from grader.judge.judge import Judge
 from grader.judge.nursery import Nursery, NurseryError

@@ -14,7 +14,7 @@ import torch
 from course_lib.checks.report import MAX_LINES, WIDTH
 from course_lib.lab import checking, events, hinting, mine, prediction, registry, source, terminal
 from course_lib.runs import run_log
-from grader.cli import ROOT, main
+from grader.course import ROOT, main
 from tests.answers import answers
 
 RIGHT = answers("rmsnorm")[0].text

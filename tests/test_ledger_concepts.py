@@ -7,7 +7,7 @@ import yaml
 
 from course_lib.lab import registry
 from grader import concepts
-from grader.cli import ROOT
+from grader.course import ROOT
 from grader.lesson import LessonError, lessons
 
 LESSONS = lessons(ROOT)

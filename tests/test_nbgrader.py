@@ -11,7 +11,7 @@ from nbgrader.api import Gradebook
 from nbgrader.apps.api import NbGraderAPI
 from traitlets.config import PyFileConfigLoader
 
-from grader.cli import ROOT
+from grader.course import ROOT
 from grader.lesson import lessons
 from tests.outside import loads
 

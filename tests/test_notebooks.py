@@ -11,7 +11,7 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
-from grader.cli import ROOT
+from grader.course import ROOT
 from grader.lesson import lessons
 from tests.kernels import execute
 from tests.soak import campaign, times

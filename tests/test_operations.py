@@ -13,7 +13,7 @@ from course_lib.checks.suite import Draw
 from course_lib.gpt import GPT, GPTConfig
 from course_lib.measure.operations import Operations, in_memory, tensors
 from course_lib.probes.operations import PROGRAMS
-from grader.cli import ROOT
+from grader.course import ROOT
 
 
 def counted(function) -> Operations:

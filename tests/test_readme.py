@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from grader.cli import ROOT
+from grader.course import ROOT
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 COMMANDS = [

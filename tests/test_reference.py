@@ -17,7 +17,7 @@ import yaml
 from course_lib.lab.registry import exercises
 from course_lib.training.train_config import TrainConfig
 from grader.book import toc_files
-from grader.cli import ROOT, parser
+from grader.course import ROOT, parser
 
 BOOK = ROOT / "book"
 PAGES = sorted((BOOK / "reference").glob("*.md"))

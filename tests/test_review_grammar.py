@@ -7,7 +7,7 @@ import pytest
 from course_lib.lab.review import answers, arithmetic, grammar
 from course_lib.lab.review.answers import Unreadable, accept
 from course_lib.lab.review.items import items
-from grader.cli import ROOT
+from grader.course import ROOT
 from grader.lesson import Lesson, LessonError, lessons
 from grader.views import book_view
 from tests.test_views import GOOD

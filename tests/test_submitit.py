@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 
-from grader.cli import ROOT
+from grader.course import ROOT
 from grader.lesson import lessons
 
 LIMIT_S = 120  # on a busy machine; a quiet one needs 5

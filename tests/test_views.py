@@ -9,7 +9,7 @@ import nbformat
 import pytest
 
 from grader import cli, views
-from grader.cli import ROOT
+from grader.course import ROOT
 from grader.lesson import BEGIN, STUB, Lesson, LessonError, lessons
 from grader.plain import plain_markdown
 

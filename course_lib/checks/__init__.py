@@ -1,7 +1,8 @@
-"""Check suites: a module per lesson, or per exercise when they are long.
+"""What a right answer does: a suite of checks per exercise, a module per lesson or exercise.
 
-Each has `SUITES`, a tuple of `Suite`.
-`suite("rmsnorm")` imports only the module it needs.
+What is not here: what runs an answer (probes/ and `subject`), and what shows a verdict (lab/).
+Begin with `rmsnorm`, a short suite, then `suite` and `report`. Each module has `SUITES`, a tuple of
+`Suite`; `suite("rmsnorm")` imports only the module it needs.
 """
 
 from importlib import import_module

@@ -1,8 +1,9 @@
 """What a notebook uses: `check`, `hint`, `solution`, `predict`, `reveal`, `figure`, `review`,
 `end_session`, and `mine`.
 
-Each name is imported when it is first asked for, so that `course lab` and `course doctor`, which
-need none of them, do not wait for torch.
+What is not here: what a right answer does (checks/). Begin with `checking`, which judges a cell,
+and `mine`, which keeps what has passed. Each name is imported when it is first asked for, so that
+`course lab` and `course doctor`, which need none of them, do not wait for torch.
 """
 
 import sys

@@ -2,7 +2,7 @@
 
 What it is: rank and world size from the environment that torchrun sets, one process group, and the
 few collectives that a trainer needs beside its gradients. What it leaves out: meshes and sub-groups
-(mesh.py), collectives by hand (collectives.py).
+(`fsdp_trainer.py` makes them), collectives by hand (collectives.py).
 
 Without torchrun the world has one process, no group, and every method returns at once: the same
 code trains on a laptop.

@@ -12,29 +12,18 @@ import sys
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from tqdm import tqdm
 
 from grader.judge import notebook
+from grader.judge.cluster import grade_on_cluster
 from grader.judge.grade import UNGRADABLE, Result, of_json
 from grader.judge.hand import STUCK_S, Hand, HandDied, Options
+from grader.judge.job import TRIES, Job, given_up
 from grader.judge.prose import one_line
 from grader.judge.store import Store, key
-
-TRIES = 2
-
-
-@dataclass(frozen=True)
-class Job:
-    """One notebook to be graded."""
-
-    name: str
-    data: bytes
-    key: str
-    lesson: str | None = None
-    tries: int = 0
 
 
 def run(args: argparse.Namespace) -> int:
@@ -62,8 +51,6 @@ def run(args: argparse.Namespace) -> int:
 
 def _graded(jobs, store: Store, options: Options, args) -> Iterator[Result]:
     if args.dask or args.scheduler:
-        from grader.judge.cluster import grade_on_cluster
-
         return grade_on_cluster(jobs, store, options, args.scheduler, args.workers)
     return grade_all(jobs, store, options, workers=args.workers or os.cpu_count() or 1)
 
@@ -130,12 +117,6 @@ def grade_all(
             result = of_json(values) if values else given_up(job, store.seed)
             store.add(job.key, result)
             yield result
-
-
-def given_up(job: Job, seed: int) -> Result:
-    """The row of a notebook on which judges died."""
-    reason = f"the judge's process died {TRIES} times on it; a person must look"
-    return Result(job.name, UNGRADABLE, reason=reason, seed=seed, failed=True)
 
 
 class _Crew:

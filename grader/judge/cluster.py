@@ -14,6 +14,7 @@ from typing import Any
 
 from grader.judge.grade import Result, of_json
 from grader.judge.hand import Hand, HandDied, Options
+from grader.judge.job import given_up
 from grader.judge.store import Store, environment
 
 AHEAD = 2  # notebooks in flight for each thread of the cluster: enough to keep it busy
@@ -42,8 +43,6 @@ def grade_on_cluster(
 
 
 def _stream(dask, client, jobs: Iterator, store: Store, options: Options) -> Iterator[Result]:
-    from grader.judge.batch import given_up
-
     def send(job):
         future = client.submit(
             judge_there,

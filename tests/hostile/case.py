@@ -10,7 +10,7 @@ import json
 import textwrap
 from dataclasses import dataclass, field
 
-from grader.cli import ROOT
+from grader.course import ROOT
 from tests.answers import answers
 
 LESSON = "02_rope"

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from nbgrader.api import Gradebook
 
-from grader.cli import ROOT
+from grader.course import ROOT
 from tests.confined import descendants
 from tests.hostile import CASES, spread
 from tests.hostile.case import (
