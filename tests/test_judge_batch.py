@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from grader.course import ROOT, main
+from grader.cli import main
+from grader.course import ROOT
 from grader.judge import batch, cluster, store
 from grader.judge.grade import grade, of_json
 from grader.judge.hand import Options

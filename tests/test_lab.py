@@ -14,7 +14,8 @@ import torch
 from course_lib.checks.report import MAX_LINES, WIDTH
 from course_lib.lab import checking, events, hinting, mine, prediction, registry, source, terminal
 from course_lib.runs import run_log
-from grader.course import ROOT, main
+from grader.cli import main
+from grader.course import ROOT
 from tests.answers import answers
 
 RIGHT = answers("rmsnorm")[0].text

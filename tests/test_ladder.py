@@ -19,7 +19,8 @@ from course_lib.ladder.report import table
 from course_lib.ladder.rung_data import SlowEncoder, WindowedText
 from course_lib.ladder.rungs import BESIDE, LADDER, SHAPES, Bench, Rungs, float32_products, not_here
 from course_lib.measure.step_memory import peak_bytes
-from grader.course import ROOT, main
+from grader.cli import main
+from grader.course import ROOT
 
 CPU = torch.device("cpu")
 ODD = "x = 1\n\n\n\t  if a:\n\n    it's  ok   \n é 漢字 \U0001f600 ''' \r\n end"

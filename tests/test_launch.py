@@ -24,7 +24,8 @@ from course_lib.lab.launch import run as run_module
 from course_lib.lab.launch.folder import Run
 from course_lib.lab.launch.run import LaunchFailed, LaunchStopped, launch
 from course_lib.lab.launch.script import Refused
-from grader.course import ROOT, main
+from grader.cli import main
+from grader.course import ROOT
 from tests.kernels import execute
 from tests.soak import campaign, times
 
