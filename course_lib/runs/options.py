@@ -60,7 +60,10 @@ def _add(parser: argparse.ArgumentParser, field: dataclasses.Field, kind, words:
         )
         return
     parser.add_argument(
-        name, type=_plain(kind), default=field.default, help=help_text,
+        name,
+        type=_plain(kind),
+        default=field.default,
+        help=help_text,
         metavar=_plain(kind).__name__.upper(),
     )
 

@@ -19,8 +19,14 @@ class RunLog:
     """The log of one run. On ranks other than the first, and with `folder` None, it does nothing."""
 
     def __init__(
-        self, folder: Path | None, *, total: int, done: int = 0, tensorboard: bool = False,
-        wandb: bool = False, settings: dict | None = None,
+        self,
+        folder: Path | None,
+        *,
+        total: int,
+        done: int = 0,
+        tensorboard: bool = False,
+        wandb: bool = False,
+        settings: dict | None = None,
     ):
         """`done`: the step a resumed run starts from; later rows of an earlier try are dropped.
 
