@@ -11,6 +11,8 @@ import platform
 import sys
 from pathlib import Path
 
+from course_lib.runs.machine import usable_cores
+
 RESULTS = Path(__file__).parent / "results"
 PACKAGES = ("torch", "numpy", "tiktoken", "triton")
 
@@ -41,7 +43,7 @@ def machine() -> dict:
     """Processor, cores this process may use, memory, system; devices if torch is loaded."""
     facts = {
         "cpu": _cpu_model(),
-        "cores": _usable_cores(),
+        "cores": usable_cores(),
         "memory_gib": _memory_gib(),
         "system": f"{platform.system()} {platform.machine()}",
     }
@@ -76,12 +78,6 @@ def _cpu_model() -> str:
         return next(line.split(":")[1].strip() for line in lines if line.startswith("model name"))
     except (OSError, StopIteration):  # no Linux, or a processor that gives no name
         return platform.processor() or "unknown"
-
-
-def _usable_cores() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def _memory_gib() -> float | None:

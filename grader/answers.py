@@ -5,7 +5,6 @@ what is kept there.
 """
 
 import json
-import os
 import sys
 from datetime import datetime
 from pathlib import Path
@@ -14,6 +13,7 @@ import nbformat
 from nbformat import NotebookNode
 
 from course_lib.lab.home import LESSON, find_lesson, home
+from course_lib.runs.atomic import write_whole
 from grader import carry, views
 from grader.carry import LOOSE, Old, Row
 from grader.course import ROOT
@@ -218,13 +218,11 @@ def _replace(books: dict[str, NotebookNode], here: Path) -> None:
 
 def _write(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_suffix(".part")
     try:
         data = text.encode()
     except UnicodeEncodeError:  # half a surrogate pair in an answer: written as an escape
         data = json.dumps(json.loads(text), indent=1, sort_keys=True).encode() + b"\n"
-    part.write_bytes(data)
-    os.replace(part, path)
+    write_whole(path, data, sync=True)
 
 
 def _short(path: Path) -> str:

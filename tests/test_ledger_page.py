@@ -1,5 +1,6 @@
 """The page is the learner's: parts are rebuilt, every other byte stays, edits are never dropped."""
 
+import os
 import random
 import re
 import subprocess
@@ -216,11 +217,11 @@ def test_a_full_disk_leaves_the_old_page(learner, monkeypatch):
     page.write(learner.state(at(1)))
     old = page.path().read_bytes()
 
-    def full(self, data):
+    def full(descriptor):
         raise OSError(28, "No space left on device")
 
     learner.check(at(2), "swiglu")
-    monkeypatch.setattr(page.Path, "write_bytes", full)
+    monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="No space"):
         page.write(learner.state(at(2)))
     assert page.path().read_bytes() == old

@@ -10,6 +10,8 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+from course_lib.runs.atomic import replace_file
+
 
 class CheckpointError(ValueError):
     """A checkpoint is missing, cut short, changed or of something else; the message says which."""
@@ -20,18 +22,12 @@ def write_file(path: Path, fill: Callable) -> str:
 
     `fill(stream)` writes. OSError when the disk is full; nothing is left of the file then.
     """
-    temporary = path.with_name(path.name + ".part")
-    stream = temporary.open("wb")
-    hashing = _Hashing(stream)
-    try:
-        with stream:
+    with replace_file(path, sync=True) as stream:
+        hashing = _Hashing(stream)
+        try:
             fill(hashing)
-            stream.flush()
-            os.fsync(stream.fileno())
-        temporary.replace(path)
-    except BaseException as error:
-        temporary.unlink(missing_ok=True)  # a full disk gets its space back
-        raise hashing.failed or error from None
+        except Exception as error:
+            raise hashing.failed or error from None
     return hashing.digest.hexdigest()
 
 

@@ -12,6 +12,8 @@ import tempfile
 import threading
 from pathlib import Path
 
+from course_lib.runs.atomic import write_whole
+
 MERGES_URL = "https://openaipublic.blob.core.windows.net/gpt-2/encodings/main/vocab.bpe"
 MERGES_SHA256 = "1ce1664773c50f3e0cc8842619a93edc4624525b728b188a9e0be33b7726adc5"
 
@@ -103,8 +105,6 @@ def _save(path: Path, data: bytes) -> None:
     """Put the table where tiktoken looks, whole or not at all; a read-only folder is no error."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
-        partial.write_bytes(data)
-        partial.replace(path)
+        write_whole(path, data, sync=False)  # its hash is compared whenever it is read
     except OSError:
         pass

@@ -14,7 +14,6 @@ Each shard records the group at which the next one begins. A run that was killed
 
 import errno
 import json
-import os
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -29,8 +28,11 @@ from course_lib.data.corpus import BLOCK_BYTES, Corpus
 from course_lib.data.documents import CorpusDocuments, Documents, Group, groups
 from course_lib.data.token_file import TokenFileWriter, map_tokens, read_header
 from course_lib.data.tokenizer import MAX_VOCAB_SIZE, Tokenizer
+from course_lib.runs.atomic import SUFFIX, write_whole
+from course_lib.runs.machine import usable_cores
 
 SHARD_TOKENS = 100_000_000  # 200 MB a file
+LEFTOVERS = (".tmp", SUFFIX)  # of a process that was killed: files of tokens, the plan
 FORMAT = 1
 PLAN, INDEX = "plan.json", "index.json"
 
@@ -71,7 +73,7 @@ def pretokenize(
     holds tokens of another text or vocabulary; OSError when the disk is full.
     """
     source = CorpusDocuments(corpus) if isinstance(corpus, Corpus) else corpus
-    threads = _cores() if threads is None else threads
+    threads = usable_cores() if threads is None else threads
     if shard_tokens < 1 or threads < 1:
         raise ValueError(
             f"shard_tokens and threads must be at least 1, got {shard_tokens} and {threads}"
@@ -236,12 +238,6 @@ def _same_vocabulary(path: Path, header, tokenizer: Tokenizer) -> None:
         )
 
 
-def _cores() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
 def _vocabulary(tokenizer: Tokenizer) -> dict:
     return dict(
         vocab_size=tokenizer.vocab_size,
@@ -264,7 +260,7 @@ def _agree(folder: Path, plan: dict) -> None:
     """Write the plan into a new folder; ValueError when the folder was begun with another one."""
     path = folder / PLAN
     if not path.exists():
-        if strange := sorted(p.name for p in folder.iterdir() if p.suffix != ".tmp"):
+        if strange := sorted(p.name for p in folder.iterdir() if p.suffix not in LEFTOVERS):
             raise ValueError(
                 f"expected an empty or a new folder, {folder} holds {strange[0]} and "
                 f"no {PLAN}: choose another folder"
@@ -310,9 +306,7 @@ def _read_json(path: Path) -> dict:
 
 
 def _write_json(path: Path, content: dict) -> None:
-    temporary = path.with_name(path.name + ".tmp")
-    temporary.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
-    temporary.replace(path)
+    write_whole(path, json.dumps(content, indent=2) + "\n", sync=True)
 
 
 def _path(folder: Path, number: int) -> Path:

@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from course_lib.lab.home import home, lessons
+from course_lib.runs.machine import usable_cores
 
 TORCH_RANGE = ((2, 11), (2, 14))
 PATIENCE = 60  # seconds for a first import of torch from a cold disk
@@ -131,13 +132,10 @@ def _torch_findings(asked: dict | None, problem: str) -> list[Finding]:
 
 
 def _machine() -> Finding:
-    cores = (
-        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    )
     memory = _memory_gib()
     at = home() if home().exists() else Path.home()
     disk = shutil.disk_usage(at).free / 2**30
-    text = f"{_cpu()}, {cores} cores, {memory:.0f} GiB memory, {disk:.0f} GiB free on disk"
+    text = f"{_cpu()}, {usable_cores()} cores, {memory:.0f} GiB memory, {disk:.0f} GiB free on disk"
     if memory < 4 or disk < 2:
         return Finding("machine", "warn", text, "4 GiB of memory and 2 GiB of disk are comfortable")
     return Finding("machine", "ok", text)

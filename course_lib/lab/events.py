@@ -24,6 +24,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from course_lib.lab.home import home
+from course_lib.runs.atomic import write_whole
 
 VERSION = 1
 CLOCK = "%Y-%m-%dT%H:%M:%SZ"
@@ -122,14 +123,7 @@ def prune(keep: Callable[[dict], dict | None]) -> int:
     """
     found = [event for _, event in _without_copies(_parsed(_lines()), newer=True)]
     kept = [event for event in map(keep, found) if event is not None]
-    lines = [json.dumps(event).encode("ascii") + b"\n" for event in kept]
-    target = path().resolve()  # it may be a link into a synchronised folder
-    temporary = target.with_suffix(".tmp")
-    try:
-        temporary.write_bytes(b"".join(lines))
-        os.replace(temporary, target)
-    finally:
-        temporary.unlink(missing_ok=True)
+    write_whole(path(), "".join(json.dumps(event) + "\n" for event in kept), sync=True)
     return len(found) - len(kept)
 
 

@@ -16,6 +16,7 @@ from typing import Any
 from course_lib.lab import source
 from course_lib.lab.home import home
 from course_lib.lab.registry import Exercise, exercises
+from course_lib.runs.atomic import write_whole
 
 
 def folder() -> Path:
@@ -42,11 +43,7 @@ def save(card: Exercise, text: str | None, scope: dict) -> str:
         )
     file_of(card).parent.mkdir(parents=True, exist_ok=True)
     body = "\n".join(imports) + "\n\n\n" + text.strip() + "\n"
-    temporary = file_of(card).with_suffix(".tmp")
-    temporary.write_text(
-        f'"""{card.number} {card.title}, your own."""\n\n' + body, encoding="utf-8"
-    )
-    temporary.replace(file_of(card))
+    write_whole(file_of(card), f'"""{card.number} {card.title}, your own."""\n\n' + body, sync=True)
     return f"mine/{file_of(card).name}"
 
 

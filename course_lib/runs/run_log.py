@@ -11,6 +11,8 @@ from pathlib import Path
 
 from tqdm import tqdm
 
+from course_lib.runs.atomic import write_whole
+
 COLUMNS = ("step", "loss", "valid_loss", "lr", "grad_norm", "tokens", "tokens_per_s", "mfu",
            "memory_mb")  # fmt: skip
 
@@ -115,9 +117,7 @@ def _keep_rows(path: Path, done: int) -> None:
     kept = [
         line for line in rows if line.split(",")[0].isdigit() and int(line.split(",")[0]) <= done
     ]
-    temporary = path.with_suffix(".part")
-    temporary.write_text("".join(head + kept), encoding="utf-8")
-    temporary.replace(path)
+    write_whole(path, "".join(head + kept), sync=False)
 
 
 def _tensorboard(folder: Path, done: int):

@@ -4,7 +4,6 @@ Read with patience, since a learner edits it by hand: whatever is missing or bro
 the rest is still understood. Nothing here changes an entry.
 """
 
-import os
 import re
 import unicodedata
 from collections.abc import Iterable
@@ -46,20 +45,6 @@ def slug(text: str) -> str:
     if not short:
         raise ValueError(f"{text!r} has no letter or digit to name a file by")
     return short
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Replace a file at once or not at all: a full disk leaves the old one."""
-    path = path.resolve()  # a link stays a link
-    temporary = path.with_name(f".{path.name}.tmp")
-    try:
-        with open(temporary, "w", encoding="utf-8", newline="") as handle:
-            handle.write(text)
-            handle.flush()
-            os.fsync(handle.fileno())  # or a power cut leaves the new name on an empty file
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 @dataclass

@@ -7,10 +7,11 @@ builds into a folder of its own, so that the public site can never hold it. Code
 import re
 from pathlib import Path
 
-from course_lib.lab.journal.entry import NAME, Entry, folder, write_whole
+from course_lib.lab.journal.entry import NAME, Entry, folder
 from course_lib.lab.journal.facts import plain
 from course_lib.lab.journal.references import ADDRESS, LINK, WIKI
 from course_lib.lab.ledger.parts import digest
+from course_lib.runs.atomic import write_whole
 
 MARK = "<!-- written by `course journal export` {0}; change the entry, not this page -->"
 MARKED = re.compile(r"\n<!-- written by `course journal export` (\w+);.*-->\s*$")
@@ -27,12 +28,12 @@ def export(entries: list[Entry]) -> list[Path]:
     _refuse_foreign()
     wanted = {"index.md": _contents(entries)} | {e.path.name: page(e, entries) for e in entries}
     target().mkdir(parents=True, exist_ok=True)
-    write_whole(target() / ".gitignore", "*\n")
+    write_whole(target() / ".gitignore", "*\n", sync=False)
     for name, text in wanted.items():
         marked = f"{text.rstrip()}\n\n{MARK.format(digest(text))}\n"
         path = target() / name
         if not path.exists() or path.read_text(encoding="utf-8") != marked:
-            write_whole(path, marked)
+            write_whole(path, marked, sync=False)
     for file in target().glob("*.md"):
         if file.name not in wanted:
             file.unlink()

@@ -7,10 +7,11 @@ from collections import Counter
 from datetime import datetime
 from pathlib import Path
 
-from course_lib.lab.journal.entry import Entry, folder, write_whole
+from course_lib.lab.journal.entry import Entry, folder
 from course_lib.lab.journal.facts import plain
 from course_lib.lab.journal.template import Template
 from course_lib.lab.ledger import parts
+from course_lib.runs.atomic import write_whole
 
 HEAD = "# My journal\n\nWrite here what you like.\n"
 
@@ -28,7 +29,7 @@ def write(entries: list[Entry], events: list[dict], template: Template, now: dat
     changed = parts.put(text, "index", table(entries, events, template), heading="", now=now)
     folder().mkdir(parents=True, exist_ok=True)
     if changed != text or not file.exists():
-        write_whole(file, changed)
+        write_whole(file, changed, sync=True)
     return file
 
 

@@ -16,8 +16,9 @@ from pathlib import Path
 import yaml
 
 from course_lib.lab.journal import rules
-from course_lib.lab.journal.entry import folder, slug, write_whole
+from course_lib.lab.journal.entry import folder, slug
 from course_lib.lab.journal.sections import SECTIONS, Section, same
+from course_lib.runs.atomic import write_whole
 
 VERSION = 1
 HEAD = """\
@@ -216,5 +217,5 @@ def add(change: dict, *, today: date) -> Template:
             f"the file, with one line per change, or add there: {line}"
         )
     os.makedirs(folder(), exist_ok=True)
-    write_whole(file(), text)
+    write_whole(file(), text, sync=True)
     return changed

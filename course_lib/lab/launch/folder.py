@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from course_lib.lab.home import home
+from course_lib.runs.atomic import write_whole
 from course_lib.runs.heartbeat import FILE
 
 KEPT = 20  # newest runs
@@ -130,10 +131,8 @@ def prune(keep: int) -> None:
 
 def write_json(file: Path, content: dict) -> None:
     """Write it whole or not at all; a full disk costs the file."""
-    part = file.with_suffix(".part")
     with contextlib.suppress(OSError):
-        part.write_text(json.dumps(content, indent=1, default=str) + "\n", encoding="utf-8")
-        part.replace(file)
+        write_whole(file, json.dumps(content, indent=1, default=str) + "\n", sync=False)
 
 
 def parsed(line: bytes) -> dict | None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from course_lib.lab.launch import folder, gpus, plan, processes, script
 from course_lib.lab.launch.plan import Asked, Plan
 from course_lib.lab.launch.script import Refused, Script
+from course_lib.runs.machine import usable_cores
 
 
 def look(asked: Asked, names: Mapping | None = None) -> tuple[Plan, Script]:
@@ -26,7 +27,7 @@ def look(asked: Asked, names: Mapping | None = None) -> tuple[Plan, Script]:
     left = _end_leftovers()
     there, why_none = gpus.usable()
     chosen = plan.decide(
-        asked, gpus=len(there), why_none=why_none, cores=_cores(), free_gb=free_memory_gb()
+        asked, gpus=len(there), why_none=why_none, cores=usable_cores(), free_gb=free_memory_gb()
     )
     notes = [*chosen.notes, *_missing_names(found, names or {}), *left]
     if chosen.backend == "nccl":
@@ -41,12 +42,6 @@ def free_memory_gb() -> float | None:
         return next(float(x.split()[1]) * 1024 / 1e9 for x in lines if x.startswith("MemAvailable"))
     except (OSError, StopIteration):
         return None
-
-
-def _cores() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def _missing_names(found: Script, names: Mapping) -> list[str]:

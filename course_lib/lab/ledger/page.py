@@ -1,7 +1,6 @@
 """`learning/learning_ledger.md`: the learner's page, with parts that are rebuilt from the record."""
 
 import codecs
-import os
 from datetime import datetime
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from course_lib.lab.ledger.levels import NAMES
 from course_lib.lab.ledger.sessions import Session
 from course_lib.lab.ledger.state import State, passed
 from course_lib.lab.ledger.summary import count
+from course_lib.runs.atomic import write_whole
 
 PICTURE = "concepts.svg"
 START = """# Learning ledger
@@ -151,15 +151,6 @@ def _concepts(state: State) -> str:
 
 
 def _replace(file: Path, data: bytes) -> None:
-    """Write whole or not at all. A link is followed: the page may live in a folder of notes."""
-    target = file.resolve()
-    if target.exists() and target.read_bytes() == data:
-        return
-    temporary = target.with_name(f".{target.name}.tmp")
-    try:
-        temporary.write_bytes(data)
-        if target.exists():
-            os.chmod(temporary, target.stat().st_mode & 0o777)
-        os.replace(temporary, target)
-    finally:
-        temporary.unlink(missing_ok=True)
+    """Write a file that would differ."""
+    if not file.exists() or file.read_bytes() != data:
+        write_whole(file, data, sync=True)
