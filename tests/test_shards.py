@@ -134,7 +134,7 @@ def dying(self, ids):
     return write(self, ids)
 
 TokenFileWriter.write = dying
-shards.groups = lambda pieces: groups(pieces, block_chars=200)
+token_store.groups = lambda pieces: groups(pieces, block_chars=200)
 token_store.pretokenize(Corpus.folder(sys.argv[1]), Tokenizer.course(), sys.argv[2], shard_tokens=150,
                    progress=False)
 """
