@@ -39,19 +39,53 @@ def one_thread():
     torch.set_num_threads(before)
 
 
-FIRST = ("test_house", "test_views", "test_site.py")  # fast ones; then the longest: two workers
-LAST = ("test_notebooks", "test_nbgrader", "test_readme", "browser")
+MOST_WORKERS = 8  # each holds torch and starts ranks, kernels and servers of its own
+FIRST = ("test_house", "test_views")  # what breaks most often is said in the first minute
+LONG = (  # then the longest, so that no worker is left alone with one of them at the end
+    "test_site.py", "test_notebooks", "test_nbgrader", "test_readme", "test_launch", "test_fsdp",
+    "test_trainer", "browser",
+)  # fmt: skip
+BY_EXERCISE = ("test_exercises", "test_judge_worker")
+ONE_BY_ONE = ("test_notebooks", "test_readme")  # each test starts all that it needs
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """A worker for each core that this process may use, up to MOST_WORKERS."""
+    try:
+        cores = len(os.sched_getaffinity(0))
+    except AttributeError:  # not on Linux
+        cores = os.cpu_count() or 1
+    return min(cores, MOST_WORKERS)
+
+
+@pytest.hookimpl(tryfirst=True)  # xdist reads the groups in this hook too
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Fast checks first: what breaks most often is said in the first minute."""
+    """Orders the tests, and says which ones share a worker."""
 
-    def place(item: pytest.Item) -> int:
-        first = [i for i, name in enumerate(FIRST) if name in item.nodeid]
-        last = [i for i, name in enumerate(LAST) if name in item.nodeid]
-        return first[0] - len(FIRST) if first else 1 + last[-1] if last else 0
+    def find_place(item: pytest.Item) -> int:
+        order = (*FIRST, *LONG)
+        return next((i for i, name in enumerate(order) if name in item.nodeid), len(order))
 
-    items.sort(key=place)
+    items.sort(key=find_place)
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        for item in items:
+            if (group := find_group(item)) is not None:
+                item.add_marker(pytest.mark.xdist_group(group))
+
+
+def find_group(item: pytest.Item) -> str | None:
+    """The exercise of a test of one exercise, else the file; None where each test may go alone.
+
+    One worker takes a group: verdicts on an answer and fixtures of a file serve several tests.
+    """
+    if item.path.stem in ONE_BY_ONE:
+        return None
+    if item.path.stem in BY_EXERCISE:
+        asked = getattr(item, "callspec", None) and item.callspec.params
+        if asked and (about := asked.get("exercise") or asked.get("answer")):
+            return getattr(about, "exercise", about)
+    return item.nodeid.partition("::")[0]
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -1,6 +1,7 @@
 """Who imports whom in `course_lib` and `grader`: import statements and string addresses."""
 
 import ast
+import functools
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -29,6 +30,13 @@ def find_imports(modules: Mapping[str, str]) -> dict[str, set[str]]:
 
 
 def _imports_of(source: str, modules: Mapping[str, str]) -> set[str]:
+    known = _names_imported(source) & modules.keys()
+    # importing a.b.c runs a and a.b too, but a package's own file is no part of a circle below it
+    return {m for m in known if not any(other.startswith(m + ".") for other in known)}
+
+
+@functools.cache
+def _names_imported(source: str) -> frozenset[str]:
     tree = ast.parse(source)
     programs = [n for n in tree.body if isinstance(n, ast.If) and "__main__" in ast.dump(n.test)]
     skipped = {id(n) for program in programs for n in ast.walk(program)}
@@ -43,9 +51,7 @@ def _imports_of(source: str, modules: Mapping[str, str]) -> set[str]:
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
             if address := ADDRESS.fullmatch(node.value):
                 found.add(address[1])
-    known = found & modules.keys()
-    # importing a.b.c runs a and a.b too, but a package's own file is no part of a circle below it
-    return {m for m in known if not any(other.startswith(m + ".") for other in known)}
+    return frozenset(found)
 
 
 def find_circles(imports: Mapping[str, set[str]]) -> list[list[str]]:

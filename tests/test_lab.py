@@ -17,6 +17,7 @@ from course_lib.runs import run_log
 from grader.cli import main
 from grader.course import ROOT
 from tests.answers import answers
+from tests.course import lessons
 
 RIGHT = answers("rmsnorm")[0].text
 
@@ -215,9 +216,7 @@ def test_the_model_says_which_exercise_is_open(learner):
 
 def test_every_solution_saved_makes_the_model_the_learners(learner):
     """All references saved as if they were the learner's: the program gives the same loss."""
-    from grader.lesson import lessons
-
-    for lesson in lessons(ROOT):
+    for lesson in lessons():
         for exercise in lesson.exercises.values():
             card, scope = registry.exercise(exercise.id), {"__name__": "__main__"}
             exec(card.setup, scope)

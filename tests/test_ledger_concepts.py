@@ -8,9 +8,10 @@ import yaml
 from course_lib.lab import registry
 from grader import concepts
 from grader.course import ROOT
-from grader.lesson import LessonError, lessons
+from grader.lesson import LessonError
+from tests.course import lessons
 
-LESSONS = lessons(ROOT)
+LESSONS = lessons()
 
 
 @pytest.fixture

@@ -12,10 +12,10 @@ from nbgrader.apps.api import NbGraderAPI
 from traitlets.config import PyFileConfigLoader
 
 from grader.course import ROOT
-from grader.lesson import lessons
+from tests.course import lessons
 from tests.outside import loads
 
-LESSONS = lessons(ROOT)
+LESSONS = lessons()
 NAMES = [lesson.name for lesson in LESSONS]
 SECRET = ("fresh=True", "HIDDEN TESTS", "BEGIN SOLUTION")
 

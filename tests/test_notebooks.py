@@ -12,11 +12,11 @@ import pytest
 from nbclient import NotebookClient
 
 from grader.course import ROOT
-from grader.lesson import lessons
+from tests.course import lessons
 from tests.kernels import execute
 from tests.soak import campaign, times
 
-NAMES = [lesson.name for lesson in lessons(ROOT)]
+NAMES = [lesson.name for lesson in lessons()]
 MINUTE_S = times(240, 60)  # a timing, so it is held to by `make soak`, on a quiet machine
 
 

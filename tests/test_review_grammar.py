@@ -7,9 +7,9 @@ import pytest
 from course_lib.lab.review import answers, arithmetic, grammar
 from course_lib.lab.review.answers import Unreadable, accept
 from course_lib.lab.review.items import items
-from grader.course import ROOT
 from grader.lesson import Lesson, LessonError, lessons
 from grader.views import book_view
+from tests import course
 from tests.test_views import GOOD
 
 ITEM = """
@@ -115,7 +115,7 @@ def test_an_item_that_cannot_vary_says_why():
 
 
 def test_the_file_of_the_lab_holds_the_items_of_the_lessons():
-    found = [item for one in lessons(ROOT) for item in one.reviews.values()]
+    found = [item for one in course.lessons() for item in one.reviews.values()]
     assert found == list(items().values())
 
 

@@ -12,8 +12,9 @@ from grader import cli, views
 from grader.course import ROOT
 from grader.lesson import BEGIN, STUB, Lesson, LessonError, lessons
 from grader.plain import plain_markdown
+from tests import course
 
-LESSONS = lessons(ROOT)
+LESSONS = course.lessons()
 CELL = """```{{code-cell}} ipython3
 ---
 exercise: x
@@ -53,14 +54,21 @@ def test_nothing_is_stale(capsys):
     assert code == 0, capsys.readouterr().err
 
 
-def test_two_builds_are_byte_identical(tmp_path):
-    shutil.copytree(ROOT / "book", tmp_path / "book", ignore=shutil.ignore_patterns("web"))
-    (tmp_path / "course_lib/lab").mkdir(parents=True)
-    first = {p: t for p, t in views.outputs(tmp_path)}
-    assert views.build(tmp_path) and not views.build(tmp_path)
-    assert first == {p: p.read_text(encoding="utf-8") for p in first}
-    for path in first:
-        committed = ROOT / path.relative_to(tmp_path)
+@pytest.fixture(scope="module")
+def built(tmp_path_factory) -> Path:
+    """A folder with the book and what one build of it writes; tests that write there copy it."""
+    root = tmp_path_factory.mktemp("built")
+    shutil.copytree(ROOT / "book", root / "book", ignore=shutil.ignore_patterns("web"))
+    (root / "course_lib/lab").mkdir(parents=True)
+    assert views.build(root)
+    return root
+
+
+def test_two_builds_are_byte_identical(built):
+    """And those of another folder are the files of this one."""
+    assert not views.build(built)
+    for path in (path for path in built.rglob("*") if path.is_file()):
+        committed = ROOT / path.relative_to(built)
         assert path.read_bytes() == committed.read_bytes(), f"{committed} differs"
 
 
@@ -150,10 +158,8 @@ def test_one_id_in_two_lessons_is_refused(tmp_path):
         lessons(tmp_path)
 
 
-def test_check_names_what_is_stale(tmp_path):
-    shutil.copytree(ROOT / "book", tmp_path / "book", ignore=shutil.ignore_patterns("web"))
-    (tmp_path / "course_lib/lab").mkdir(parents=True)
-    views.build(tmp_path)
+def test_check_names_what_is_stale(built, tmp_path):
+    shutil.copytree(built, tmp_path, dirs_exist_ok=True)
     changed = tmp_path / "notebooks" / f"{LESSONS[0].name}.ipynb"
     changed.write_text(changed.read_text() + " ")
     orphan = tmp_path / "solutions/99_gone.ipynb"
@@ -188,11 +194,9 @@ def test_generated_notebooks_are_valid():
         nbformat.validate(nbformat.read(path, 4))
 
 
-def test_a_build_keeps_a_copy_of_a_notebook_with_answers(tmp_path, monkeypatch, capsys):
-    shutil.copytree(ROOT / "book", tmp_path / "book", ignore=shutil.ignore_patterns("web"))
-    (tmp_path / "course_lib/lab").mkdir(parents=True)
+def test_a_build_keeps_a_copy_of_a_notebook_with_answers(built, tmp_path, monkeypatch, capsys):
+    shutil.copytree(built, tmp_path, dirs_exist_ok=True)
     monkeypatch.setenv("COURSE_HOME", str(tmp_path))
-    views.build(tmp_path)
     path = tmp_path / "notebooks/01_rmsnorm.ipynb"
     book = nbformat.read(path, 4)
     next(c for c in book.cells if c.id == "rmsnorm").source += "\n# an evening's work"
