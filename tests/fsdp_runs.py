@@ -13,7 +13,7 @@ from course_lib.ranks import local_ranks
 from course_lib.ranks.world import World
 from course_lib.training.ddp_trainer import DistributedTrainer
 from course_lib.training.fsdp_config import FSDPConfig
-from course_lib.training.fsdp_trainer import FSDPTrainer, whole
+from course_lib.training.fsdp_trainer import FSDPTrainer, full_tensor
 
 V = 97
 TOKENS = np.random.default_rng(0).integers(0, V, 4000).astype(np.uint16)
@@ -85,7 +85,7 @@ def state_of(trainer: DistributedTrainer) -> dict[str, torch.Tensor]:
     kept = trainer.optimizer.state_dict()["state"]  # empty before the first update
     state = {names[number]: moments for number, moments in kept.items()}
     parts = dict(trainer.plain_model.named_parameters()) | flatten(state)
-    return {name: whole(t).cpu().clone() for name, t in parts.items()}
+    return {name: full_tensor(t).cpu().clone() for name, t in parts.items()}
 
 
 def same(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> bool:

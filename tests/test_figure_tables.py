@@ -7,7 +7,7 @@ import torch
 from torch.utils.checkpoint import checkpoint
 
 from course_lib.fast.flash import add_tile
-from course_lib.fast.recompute import selective
+from course_lib.fast.recompute import selective_contexts
 from course_lib.gpt import GPT, GPTConfig
 from course_lib.lab import figures
 from course_lib.measure.activations import activation_bytes
@@ -149,7 +149,7 @@ def test_activations_with_the_products_kept_are_what_a_block_holds():
     block, x = GPT(config).blocks[0], torch.randn(2, 64, 384, requires_grad=True) + 0
     args = block.attention_norm.weight.new_zeros(2, 64, 64).unbind()
     with Held() as held:
-        out = checkpoint(block, x, *args, use_reentrant=False, context_fn=selective)
+        out = checkpoint(block, x, *args, use_reentrant=False, context_fn=selective_contexts)
         alive = held.bytes() - out.nbytes  # the input was there before
     bar = activations.compute({"T": 64, "B": 2, "V": 8192})["kept"][2]
     _, attention, square, mlp, _, _ = (1e9 * v / activations.LAYERS for v in bar)

@@ -5,7 +5,14 @@ import math
 import pytest
 import torch
 
-from course_lib.measure.formats import FORMATS, bit_string, named, rounded, stored, weight_bytes
+from course_lib.measure.formats import (
+    FORMATS,
+    bit_string,
+    fake_quantize,
+    find_format,
+    round_to_format,
+    weight_bytes,
+)
 
 DTYPES = {
     "fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16,
@@ -34,8 +41,8 @@ def test_formats_that_torch_only_stores():
     four = FORMATS["mxfp4"]
     assert (four.largest, four.smallest_normal, four.smallest, four.eps) == (6, 1, 0.5, 0.5)
     numbers = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6])  # all that e2m1 has
-    assert torch.equal(rounded(numbers, "mxfp4"), numbers)
-    assert rounded(torch.linspace(-9, 9, 999), "mxfp4").unique().numel() == 15
+    assert torch.equal(round_to_format(numbers, "mxfp4"), numbers)
+    assert round_to_format(torch.linspace(-9, 9, 999), "mxfp4").unique().numel() == 15
     assert FORMATS["int8"].largest == torch.iinfo(torch.int8).max
     assert FORMATS["tf32"].largest == pytest.approx(FORMATS["fp32"].largest, rel=1e-3)
 
@@ -48,35 +55,42 @@ def test_rounding_is_that_of_torch(name):
     ties = torch.tensor([1 + f.eps / 2, 1 + 1.5 * f.eps, f.smallest / 2, 1.5 * f.smallest, 0.0])
     x = torch.cat([size, ties])
     x = x[x.abs() <= f.largest]  # beyond, torch before 2.13 gives nan where later ones stop
-    assert torch.equal(rounded(x, name), x.to(DTYPES[name]).float())
+    assert torch.equal(round_to_format(x, name), x.to(DTYPES[name]).float())
 
 
 def test_what_is_too_large_or_no_number():
     x = torch.tensor([1e30, -1e30, math.nan, math.inf])
-    assert rounded(x, "fp16")[:2].tolist() == [math.inf, -math.inf]
-    assert rounded(x, "e4m3")[:2].tolist() == [448, -448] == rounded(x, "mxfp8")[:2].tolist()
-    assert all(rounded(x, name)[2].isnan() for name in FORMATS)
-    assert rounded(x, "bf16")[3] == math.inf and rounded(x, "mxfp4")[3] == 6
+    assert round_to_format(x, "fp16")[:2].tolist() == [math.inf, -math.inf]
+    assert (
+        round_to_format(x, "e4m3")[:2].tolist()
+        == [448, -448]
+        == round_to_format(x, "mxfp8")[:2].tolist()
+    )
+    assert all(round_to_format(x, name)[2].isnan() for name in FORMATS)
+    assert round_to_format(x, "bf16")[3] == math.inf and round_to_format(x, "mxfp4")[3] == 6
 
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_what_comes_back_is_near(name):
     torch.manual_seed(0)
     x = 0.02 * torch.randn(64, 128)
-    error = ((stored(x, name) - x).norm() / x.norm()).item()
+    error = ((fake_quantize(x, name) - x).norm() / x.norm()).item()
     f = FORMATS[name]
     most = 0.02 if name == "int8" else f.eps / 2 * (1.3 if f.bits == 4 else 1)
     assert error <= most, "relative error is at most half a step, a little more where 6 is the end"
-    assert torch.equal(stored(torch.zeros(2, 64), name), torch.zeros(2, 64))
-    assert stored(x, name).shape == x.shape
+    assert torch.equal(fake_quantize(torch.zeros(2, 64), name), torch.zeros(2, 64))
+    assert fake_quantize(x, name).shape == x.shape
 
 
 def test_a_scale_a_block_saves_the_small_rows():
     x = torch.cat([torch.full((1, 32), 1e-6), torch.full((1, 32), 100.0)])
-    assert (stored(x, "mxfp8")[0] / x[0] - 1).abs().max() < 0.07
-    assert stored(x, "e4m3")[0].abs().max() == 0 and stored(x, "int8")[0].abs().max() == 0
+    assert (fake_quantize(x, "mxfp8")[0] / x[0] - 1).abs().max() < 0.07
+    assert (
+        fake_quantize(x, "e4m3")[0].abs().max() == 0
+        and fake_quantize(x, "int8")[0].abs().max() == 0
+    )
     with pytest.raises(ValueError, match="blocks of 32"):
-        stored(torch.zeros(2, 40), "mxfp4")
+        fake_quantize(torch.zeros(2, 40), "mxfp4")
 
 
 @pytest.mark.parametrize("name", DTYPES)
@@ -110,7 +124,7 @@ def test_bits_of_known_numbers():
 
 def test_unknown_names_list_the_known():
     with pytest.raises(ValueError, match="fp32, tf32, bf16"):
-        named("fp12")
+        find_format("fp12")
     with pytest.raises(ValueError, match="fp12"):
         weight_bytes([(1,)], "fp12")
     with pytest.raises(ValueError, match="mxfp4"):

@@ -27,7 +27,7 @@ def test_rounding_keeps_half_a_step_of_each_number(dtype, eps, size):
 def test_forward_and_gradients_are_products_of_the_rounded_numbers():
     torch.manual_seed(0)
     plain = nn.Linear(48, 32, bias=False)
-    layer, x, grad = Fp8Linear.of(plain), torch.randn(2, 16, 48), torch.randn(2, 16, 32)
+    layer, x, grad = Fp8Linear.from_linear(plain), torch.randn(2, 16, 48), torch.randn(2, 16, 32)
     assert layer.weight is plain.weight
     out = layer(x.requires_grad_())
     dx, dw = torch.autograd.grad(out, (x, layer.weight), grad)
@@ -73,8 +73,8 @@ def test_where_it_cannot_run_it_is_said():
     with pytest.raises(ValueError, match="capability 8.9 or later.*emulate=True"):
         use_fp8(GPT(config))
     with pytest.raises(ValueError, match="without a bias"):
-        Fp8Linear.of(nn.Linear(16, 16))
+        Fp8Linear.from_linear(nn.Linear(16, 16))
     with pytest.raises(ValueError, match="multiples of 16"):
-        Fp8Linear.of(nn.Linear(16, 24, bias=False))
+        Fp8Linear.from_linear(nn.Linear(16, 24, bias=False))
     with pytest.raises(ValueError, match="a multiple of 16 rows, got 5"):
-        Fp8Linear.of(nn.Linear(16, 16, bias=False))(torch.randn(5, 16))
+        Fp8Linear.from_linear(nn.Linear(16, 16, bias=False))(torch.randn(5, 16))

@@ -16,7 +16,7 @@ from course_lib.ranks.traffic import Traffic
 from course_lib.runs.options import parse
 from course_lib.training.ddp_trainer import DistributedTrainer
 from course_lib.training.fsdp_config import FSDPConfig
-from course_lib.training.fsdp_trainer import FSDPTrainer, whole
+from course_lib.training.fsdp_trainer import FSDPTrainer, full_tensor
 from tests.fsdp_runs import GLOBAL_BATCH, REL, V, make, on_ranks, settings, single, steps, values
 from tests.soak import campaign, times
 
@@ -96,7 +96,7 @@ def observed(config) -> dict:
 
 
 def all_cases(cases: list) -> tuple[list[dict], list[dict]]:
-    """`observed` for each case, and DDP's rows."""
+    """`run_steps` for each case, and DDP's rows."""
     found = [
         observed(settings(sharding=strategy, shard_size=size, precision=dtype))
         for strategy, size, dtype in cases
@@ -246,7 +246,7 @@ def frozen() -> tuple[bool, int]:
     trainer = make(settings(), Frozen)
     steps(trainer, 2)
     gain = trainer.plain_model.blocks[0].mlp_norm.weight
-    return whole(gain).eq(1).all().item(), len(trainer.optimizer.state)
+    return full_tensor(gain).eq(1).all().item(), len(trainer.optimizer.state)
 
 
 def unequal() -> dict:

@@ -252,7 +252,7 @@ def newest(config) -> tuple[int, list[str]]:
     trainer = make(config)
     names = [name for group in trainer.optimizer_groups() for name in group["names"]]
     try:
-        return trainer.checkpoints.newest(names, said.append).plain["step"], said
+        return trainer.checkpoints.open_newest(names, said.append).plain["step"], said
     except CheckpointError as error:
         return -1, [*said, str(error)]
 

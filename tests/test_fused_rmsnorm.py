@@ -59,7 +59,7 @@ def test_rows_that_lie_apart():
 
 def test_each_number_crosses_memory_once():
     norm, x = pair((3, 5), torch.float32)
-    with tl.counted() as launches:
+    with tl.count_launches() as launches:
         out = fused_rmsnorm(x, norm.weight)
         torch.autograd.grad(out, x, torch.ones_like(out))
     forward, backward = launches
@@ -156,7 +156,7 @@ def test_the_copy_for_another_language_reads_that_one():
     class Loud:
         constexpr = tl.constexpr
 
-    spoken = rmsnorm_kernel.speaking(Loud)
+    spoken = rmsnorm_kernel.with_language(Loud)
     assert spoken.__globals__["tl"] is Loud and rmsnorm_kernel.function.__globals__["tl"] is tl
     assert spoken.__code__ is rmsnorm_kernel.function.__code__
 

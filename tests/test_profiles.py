@@ -8,7 +8,7 @@ import torch
 
 from course_lib.measure import nsys
 from course_lib.measure.snapshot import memory_snapshot
-from course_lib.measure.trace import chrome_trace, marked
+from course_lib.measure.trace import chrome_trace, mark_range
 
 HEAD = "Generating SQLite file step.sqlite from step.nsys-rep\nProcessing [step.sqlite] with [x.py]...\n"
 KERNELS = HEAD + (
@@ -79,7 +79,7 @@ def test_nsys_is_asked_and_its_words_come_through(tmp_path, monkeypatch):
 @pytest.mark.parametrize("name", ["step.json", "below/step.json.gz"])
 def test_a_trace_holds_the_ranges(tmp_path, name):
     def work():
-        with marked("outer"), marked("inner"):
+        with mark_range("outer"), mark_range("inner"):
             torch.ones(3) + 1
 
     path = chrome_trace(work, tmp_path / name)
@@ -90,7 +90,7 @@ def test_a_trace_holds_the_ranges(tmp_path, name):
 
 
 def test_a_range_without_a_profile_changes_nothing():
-    with pytest.raises(KeyError), marked("ours"):
+    with pytest.raises(KeyError), mark_range("ours"):
         raise KeyError
     assert not torch.autograd._profiler_enabled()
 

@@ -8,7 +8,7 @@ import torch
 from torch.utils.checkpoint import checkpoint, set_checkpoint_early_stop
 from torch.utils.flop_counter import FlopCounterMode
 
-from course_lib.fast.recompute import half_blocks, loss_by_plan, recompute_plan, selective
+from course_lib.fast.recompute import half_blocks, loss_by_plan, recompute_plan, selective_contexts
 from course_lib.gpt import GPT, GPTConfig
 from course_lib.measure.held import Held
 from course_lib.measure.memory import saved_bytes
@@ -94,7 +94,11 @@ def test_selective_recomputes_no_product_and_keeps_less(run):
     model, idx, _ = run
     block, leaf = model.blocks[0], torch.randn(2, 24, 32, requires_grad=True)
     found = {}
-    for name, way in (("none", None), ("whole", {}), ("selective", dict(context_fn=selective))):
+    for name, way in (
+        ("none", None),
+        ("whole", {}),
+        ("selective", dict(context_fn=selective_contexts)),
+    ):
         args = leaf + 0, model.cos_TK[:24], model.sin_TK[:24]
         with Held() as held, FlopCounterMode(display=False) as counter:
             out = (

@@ -85,7 +85,7 @@ def train(wrap, steps: int = 2, **options):
         with Traffic() as traffic, Held() as held:
             logits, loss = model(idx, targets)
             traffic.mark("forward has ended")
-            after_forward = held.settled()
+            after_forward = held.settled_bytes()
             loss.backward()
         grads = grads or gradients(model)
         optimizer.step()

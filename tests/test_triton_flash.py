@@ -167,7 +167,7 @@ def compiled(K: int) -> list[int]:
     from triton.compiler import ASTSource, compile
 
     options = triton_flash._options(
-        q := torch.empty(1, 1, 1, K, dtype=torch.bfloat16), True, Tiles.fitting(q)
+        q := torch.empty(1, 1, 1, K, dtype=torch.bfloat16), True, Tiles.choose_for(q)
     )
     launch = {name: options.pop(name) for name in ("num_warps", "num_stages")}
     kinds = {"num_keys": "*i32", "lse": "*fp32", "dots": "*fp32", "scale": "fp32"}

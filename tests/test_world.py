@@ -38,12 +38,12 @@ def test_a_later_attempt_meets_under_a_name_of_its_own(monkeypatch):
             "TORCHELASTIC_USE_AGENT_STORE": "True", "TORCHELASTIC_RESTART_COUNT": "0"}  # fmt: skip
     for name, text in told.items():
         monkeypatch.setenv(name, text)
-    assert world._meeting(0, 1) == {"rank": 0, "world_size": 1}
+    assert world._rendezvous(0, 1) == {"rank": 0, "world_size": 1}
     monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
     server.set("address", "of a process that is gone")
-    store = world._meeting(0, 1)["store"]
+    store = world._rendezvous(0, 1)["store"]
     assert not store.check(["address"])
     store.set("address", "mine")
     assert server.get("attempt1/address") == b"mine"
     monkeypatch.setenv("GROUP_WORLD_SIZE", "2")  # machines may count attempts differently
-    assert "store" not in world._meeting(0, 1)
+    assert "store" not in world._rendezvous(0, 1)

@@ -32,7 +32,7 @@ def publish(part: Path, target: Path, files: dict[str, dict], **facts) -> None:
 
     `files` is what `describe` returned for all of them, and `facts` plain values to keep with it.
     A kill at any moment leaves `target` as it was or as it will be; where it is replaced, the old
-    one may be left as `target`.old, which `published` finds. OSError when the disk is full.
+    one may be left as `target`.old, which `find_published` finds. OSError when the disk is full.
     """
     record = json.dumps(facts | {"files": files}, indent=1).encode()
     write_file(part / NAME, lambda stream: stream.write(record))
@@ -46,7 +46,7 @@ def publish(part: Path, target: Path, files: dict[str, dict], **facts) -> None:
     shutil.rmtree(old, ignore_errors=True)
 
 
-def published(folder: Path, pattern: str) -> list[Path]:
+def find_published(folder: Path, pattern: str) -> list[Path]:
     """The published folders whose name matches, the last name first; whole is not yet good."""
     found = [p.parent for p in Path(folder).glob(f"{pattern}/{NAME}") if p.parent.suffix != PART]
     return sorted(found, key=lambda p: (p.stem, p.suffix != OLD), reverse=True)

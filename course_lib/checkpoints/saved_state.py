@@ -35,7 +35,7 @@ class SavedState:
     """Fills tensors, by path, in place."""
 
     @classmethod
-    def of(
+    def from_state(
         cls, state: dict[str, Any], names: list[str], path: Path = Path("memory")
     ) -> "SavedState":
         """From a whole state in memory, as `DistributedTrainer` saves it.
@@ -45,7 +45,7 @@ class SavedState:
         """
         parts = {
             "model": plain_names(state["model"]),
-            "optimizer": named(state["optimizer"], names),
+            "optimizer": name_parameters(state["optimizer"], names),
         }
         tensors = flatten(parts)
         shapes = {name: torch.empty_like(t, device="meta") for name, t in tensors.items()}
@@ -64,7 +64,7 @@ class SavedState:
             raise CheckpointError(
                 f"expected a training checkpoint, {path.name} lacks {', '.join(sorted(missing))}"
             )
-        return cls.of(state, names, path)
+        return cls.from_state(state, names, path)
 
     def refuse_other(self, model: dict[str, Tensor]) -> None:
         """CheckpointError unless the model that was saved has these names and shapes."""
@@ -86,7 +86,7 @@ class SavedState:
         self.read(self.path, known)
         for name in tensors.keys() - known.keys():
             tensors[name].zero_()
-        return nested({name: self.plain[name] for name in state}, tensors)
+        return unflatten({name: self.plain[name] for name in state}, tensors)
 
 
 def flatten(state: dict[str, Any], prefix: str = "") -> dict[str, Tensor]:
@@ -109,9 +109,9 @@ def without_tensors(state: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def nested(plain: dict[str, Any], tensors: dict[str, Tensor]) -> dict[str, Any]:
+def unflatten(plain: dict[str, Any], tensors: dict[str, Tensor]) -> dict[str, Any]:
     """What `flatten` and `without_tensors` took apart."""
-    whole = {k: nested(v, {}) if isinstance(v, dict) else v for k, v in plain.items()}
+    whole = {k: unflatten(v, {}) if isinstance(v, dict) else v for k, v in plain.items()}
     for path, tensor in tensors.items():
         *keys, last = path.split("/")
         place = whole
@@ -133,13 +133,13 @@ def copy_parts(whole: dict[str, Tensor], targets: dict[str, Tensor]) -> None:
         target.copy_(source)
 
 
-def numbered(optimizer: dict[str, Any]) -> dict[str, Any]:
+def number_parameters(optimizer: dict[str, Any]) -> dict[str, Any]:
     """An optimizer's state by name of parameter, as `Optimizer.state_dict` writes it: by number."""
     names = [name for group in optimizer["param_groups"] for name in group["params"]]
-    return _renamed(optimizer, {name: number for number, name in enumerate(names)})
+    return _rename_parameters(optimizer, {name: number for number, name in enumerate(names)})
 
 
-def named(optimizer: dict[str, Any], names: list[str]) -> dict[str, Any]:
+def name_parameters(optimizer: dict[str, Any], names: list[str]) -> dict[str, Any]:
     """The reverse: `names` is that of each parameter, in the order of the groups.
 
     CheckpointError when there are more or fewer parameters than names.
@@ -150,10 +150,10 @@ def named(optimizer: dict[str, Any], names: list[str]) -> dict[str, Any]:
             f"the checkpoint is of another model: its optimizer has {count} parameters, this one "
             f"{len(names)}"
         )
-    return _renamed(optimizer, dict(enumerate(names)))
+    return _rename_parameters(optimizer, dict(enumerate(names)))
 
 
-def _renamed(optimizer: dict[str, Any], to: dict) -> dict[str, Any]:
+def _rename_parameters(optimizer: dict[str, Any], to: dict) -> dict[str, Any]:
     groups = [
         group | {"params": [to[p] for p in group["params"]]} for group in optimizer["param_groups"]
     ]

@@ -94,7 +94,7 @@ class ShardedCheckpoints:
         if pending is not None:
             pending.result()
 
-    def newest(self, names: list[str], say: Callable = print) -> SavedState | None:
+    def open_newest(self, names: list[str], say: Callable = print) -> SavedState | None:
         """The newest good checkpoint of the run, shards or one file; None when there is none at all.
 
         `names`: as for `open`. A bad one is named through `say` and passed over. CheckpointError
@@ -179,7 +179,7 @@ class ShardedCheckpoints:
         except OSError:
             shutil.rmtree(part, ignore_errors=True)  # a full disk gets its space back
             raise
-        for old in manifest.published(self.folder, "step_*")[self.keep :]:
+        for old in manifest.find_published(self.folder, "step_*")[self.keep :]:
             manifest.remove(old)
 
     def _first_does(self, work: Callable[[], None]) -> None:
@@ -197,7 +197,7 @@ class ShardedCheckpoints:
 def candidates(folder: Path) -> list[Path]:
     """Published checkpoints in a run's folder, shards and files, newest first; not yet checked."""
     files = [Path(folder) / f"step_{step:08d}.pt" for step in single_file.steps(folder)]
-    found = manifest.published(folder, "step_*") + files
+    found = manifest.find_published(folder, "step_*") + files
     return sorted(found, key=lambda path: path.stem, reverse=True)
 
 

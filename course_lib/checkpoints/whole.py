@@ -18,7 +18,7 @@ import torch.distributed.checkpoint as dcp
 from course_lib.checkpoints import manifest, single_file
 from course_lib.checkpoints.dcp_index import read_index
 from course_lib.checkpoints.files import CheckpointError, write_file
-from course_lib.checkpoints.saved_state import nested, numbered
+from course_lib.checkpoints.saved_state import number_parameters, unflatten
 from course_lib.checkpoints.sharded import INDEX, PLAIN
 
 
@@ -45,8 +45,8 @@ def whole_state(path: str | Path) -> dict:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "torch.distributed is disabled")  # as it should be
         dcp.load(tensors, storage_reader=dcp.FileSystemReader(path), no_dist=True)
-    state = nested(single_file.load(path / PLAIN), tensors)
-    return state | {"optimizer": numbered(state["optimizer"])}
+    state = unflatten(single_file.load(path / PLAIN), tensors)
+    return state | {"optimizer": number_parameters(state["optimizer"])}
 
 
 def main(argv: Iterable[str]) -> None:

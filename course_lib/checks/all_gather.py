@@ -32,7 +32,7 @@ def order(subject: Subject, draw: Draw) -> None:
         _one_tensor(d.value, (R * ROWS,), torch.float32, tried)
     for rank, d in enumerate(done):
         if not torch.equal(d.value, torch.cat(shards)):
-            raise _named(d, rank, shards, tried)
+            raise _describe_mistake(d, rank, shards, tried)
     ring.refuse_changed(done, tried)
 
 
@@ -63,7 +63,7 @@ def _one_tensor(value: object, shape: tuple[int, ...], dtype: torch.dtype, tried
         expect.tensor(value, shape=shape, dtype=dtype, tried=tried)
 
 
-def _named(done: Done, rank: int, shards: Sequence[Tensor], tried: str) -> Wrong:
+def _describe_mistake(done: Done, rank: int, shards: Sequence[Tensor], tried: str) -> Wrong:
     R, places = len(shards), done.value.view(len(shards), ROWS)
     whose = [next((r for r, s in enumerate(shards) if torch.equal(p, s)), None) for p in places]
     facts = dict(
@@ -167,7 +167,7 @@ def groups(subject: Subject, draw: Draw) -> None:
         ring.refuse_other_group(d, right, rank, tried)
 
 
-def alone(subject: Subject, draw: Draw) -> None:
+def one_rank(subject: Subject, draw: Draw) -> None:
     """One rank: a copy of its shard, and no message."""
     x = draw.randn(4)
     (done,) = ring.on_ranks(subject, [[x]])
@@ -186,7 +186,7 @@ def alone(subject: Subject, draw: Draw) -> None:
 def refusal(subject: Subject, draw: Draw) -> None:
     """A single number has no dim 0 to stand behind another."""
 
-    def wrong(got: str) -> Wrong:
+    def not_refused(got: str) -> Wrong:
         return Wrong(
             "GATHER-NUMBER",
             "a single number is not refused with ValueError",
@@ -196,13 +196,13 @@ def refusal(subject: Subject, draw: Draw) -> None:
             look="the last sentence of the docstring.",
         )
 
-    ring.refuses(subject, [torch.tensor(1.0)], wrong)
+    ring.refuses(subject, [torch.tensor(1.0)], not_refused)
 
 
 SUITES = (
     Suite(
         "ring-all-gather",
-        (order, cost, numbers, groups, alone, refusal),
+        (order, cost, numbers, groups, one_rank, refusal),
         proved="1, 2, 3 and 4 ranks hold all shards in the order of the ranks, to the bit,\n"
         "from R - 1 messages of one shard to the next rank.",
         remember="what arrives in step s = 0, 1, ... on rank r is the shard of rank r - 1 - s.",

@@ -29,7 +29,7 @@ def array(out: Any, *, shape: tuple[int, ...] | None, tried: str = "") -> np.nda
             f"the answer returned a {type(out).__name__}",
             tried=tried,
             expected="a NumPy array",
-            got=named(out),
+            got=value_line(out),
             look="what stands after `return`.",
         )
     if out.ndim != 1 or (shape is not None and out.shape != shape):
@@ -56,7 +56,7 @@ def compare(out: Any, reference: list[int], known: list[Known], *, tried: str) -
     raise Wrong("OTHER", "the ids differ", look="one document at a time.", **facts)
 
 
-def refused(
+def expect_refusal(
     call: Callable[[], Any], code: str, finding: str, *, tried: str, fits: str, look: str
 ) -> None:
     """The call raises ValueError; `code`, or `code`-ERROR when it raises something else."""
@@ -67,17 +67,17 @@ def refused(
         if isinstance(failure.error, ValueError):
             return
         raise Wrong(
-            f"{code}-ERROR", "refused with another error", got=said(failure), **facts
+            f"{code}-ERROR", "refused with another error", got=error_line(failure), **facts
         ) from None
-    raise Wrong(code, finding, got=named(out), fits=fits, **facts)
+    raise Wrong(code, finding, got=value_line(out), fits=fits, **facts)
 
 
-def said(failure: AnswerError) -> str:
+def error_line(failure: AnswerError) -> str:
     """What the answer raised, in one line."""
     return f"{type(failure.error).__name__}: {failure.error}"[:70]
 
 
-def named(out: Any) -> str:
+def value_line(out: Any) -> str:
     """A value in one line: kind, shape and first numbers of an array."""
     if isinstance(out, np.ndarray):
         return f"{out.dtype} of shape {out.shape}: {row(out)}" if out.ndim == 1 else str(out.shape)

@@ -14,15 +14,15 @@ from course_lib.checks.attention_precision import gradient, large_scores, low_pr
 from course_lib.checks.expect import Pattern
 from course_lib.checks.masks import (
     K,
+    are_close,
     attention,
+    draw_small,
     grid,
     leak,
     name_nan_rows,
     outputs,
-    same,
     scores_of,
     slope,
-    small,
     weights_of,
 )
 from course_lib.checks.report import Wrong, number, vector
@@ -73,10 +73,10 @@ def runs(subject: Subject, draw: Draw) -> None:
         )
 
 
-def causal(subject: Subject, draw: Draw) -> None:
+def causality(subject: Subject, draw: Draw) -> None:
     """Output i changes when token j does, for j <= i, and only then."""
     T = draw.size(5, 6, 7)
-    q, k, fresh_k = (small(draw, 1, 2, T) for _ in range(3))
+    q, k, fresh_k = (draw_small(draw, 1, 2, T) for _ in range(3))
     v, fresh_v = draw.randn(1, 2, T, K), draw.randn(1, 2, T, K)
     before = outputs(subject, q, k, v)
     change = torch.zeros(T, T)
@@ -123,7 +123,7 @@ def averages(subject: Subject, draw: Draw) -> None:
     lower = torch.ones(T, T, dtype=torch.bool).tril()
     masked = scores.masked_fill(~lower, -math.inf)
     ratio = sums.mean().item()
-    if same(sums, torch.full_like(sums, ratio)):
+    if are_close(sums, torch.full_like(sums, ratio)):
         raise Wrong(
             "ATT-SCALE-LATE",
             f"the weights of a row sum to {number(ratio)}, not 1",
@@ -134,8 +134,8 @@ def averages(subject: Subject, draw: Draw) -> None:
             **facts,
         )
     columns = weights.sum(-2)
-    if same(columns, torch.ones_like(columns)) or any(
-        same(weights, (c * scores).softmax(-2).tril()) for c in (1.0, K**-0.5)
+    if are_close(columns, torch.ones_like(columns)) or any(
+        are_close(weights, (c * scores).softmax(-2).tril()) for c in (1.0, K**-0.5)
     ):
         raise Wrong(
             "MASK-AXIS",
@@ -144,7 +144,7 @@ def averages(subject: Subject, draw: Draw) -> None:
             look="the `dim` of softmax.",
             **facts,
         )
-    if any(same(weights, (c * scores).softmax(1).tril()) for c in (1.0, K**-0.5)):
+    if any(are_close(weights, (c * scores).softmax(1).tril()) for c in (1.0, K**-0.5)):
         raise Wrong(
             "MASK-AXIS",
             "the weights are shared out between heads, not keys",
@@ -304,7 +304,7 @@ def values(subject: Subject, draw: Draw) -> None:
 SUITES = (
     Suite(
         "attention",
-        (runs, causal, averages, scale, values, large_scores, low_precision, gradient),
+        (runs, causality, averages, scale, values, large_scores, low_precision, gradient),
         proved="no output reads the future; equal to softmax(q k^T / sqrt(K)) v, with its\n"
         "gradients, for one token and many, scores of +-200, float32 and bfloat16.",
         remember="without 1/sqrt(K) the scores of random q and k have variance K.",

@@ -37,11 +37,11 @@ def two_tensors(subject: Subject, draw: Draw) -> None:
             "not two tensors",
             tried=tried,
             expected="idx, targets",
-            got=arrays.named(out),
+            got=arrays.value_line(out),
             look="what stands after `return`.",
         )
     for name, tensor in zip(("idx", "targets"), out, strict=True):
-        _shaped(tensor, name, len(starts), T, tried)
+        _expect_shape(tensor, name, len(starts), T, tried)
 
 
 def one_later(subject: Subject, draw: Draw) -> None:
@@ -195,12 +195,12 @@ def last_window(subject: Subject, draw: Draw) -> None:
             raise Wrong(
                 "BATCH-LAST-WINDOW",
                 "the last window is out of reach",
-                got=arrays.said(failure),
+                got=arrays.error_line(failure),
                 fits="one window fewer than there are.",
                 **facts,
             ) from None
         _, targets = (
-            _shaped(t, n, len(starts), T, tried)
+            _expect_shape(t, n, len(starts), T, tried)
             for n, t in zip(("idx", "targets"), out, strict=True)
         )
         if targets[0, -1] != N - 1:
@@ -319,7 +319,7 @@ def shared_out(subject: Subject, draw: Draw) -> None:
         )
 
 
-def alone(subject: Subject, draw: Draw) -> None:
+def one_rank(subject: Subject, draw: Draw) -> None:
     """One rank gets everything."""
     out = subject.call(np.arange(5), rank=0, world_size=1)
     arrays.array(out, shape=(5,), tried="5 starts, rank 0 of 1")
@@ -328,7 +328,7 @@ def alone(subject: Subject, draw: Draw) -> None:
 def refuses_uneven(subject: Subject, draw: Draw) -> None:
     """Seven windows for two ranks are a ValueError, on every rank."""
     for rank in (0, 1):
-        arrays.refused(
+        arrays.expect_refusal(
             lambda rank=rank: subject.call(np.arange(7), rank=rank, world_size=2),
             "RANK-UNEVEN",
             "a batch that cannot be shared out is accepted",
@@ -341,7 +341,7 @@ def refuses_uneven(subject: Subject, draw: Draw) -> None:
 def refuses_ranks(subject: Subject, draw: Draw) -> None:
     """Rank 2 of 2 does not exist, nor does rank -1."""
     for rank in (2, -1):
-        arrays.refused(
+        arrays.expect_refusal(
             lambda rank=rank: subject.call(np.arange(8), rank=rank, world_size=2),
             "RANK-NOBODY",
             "a rank that does not exist gets an answer",
@@ -351,7 +351,7 @@ def refuses_ranks(subject: Subject, draw: Draw) -> None:
         )
 
 
-def _shaped(out: Any, name: str, B: int, T: int, tried: str) -> Tensor:
+def _expect_shape(out: Any, name: str, B: int, T: int, tried: str) -> Tensor:
     """`out`, if it is (B, T) int64; lengths that come of known mistakes are named."""
     shape = tuple(out.shape) if isinstance(out, Tensor) else None
     facts = dict(tried=tried, expected=f"{name} of shape {(B, T)}", got=f"shape {shape}")
@@ -400,12 +400,13 @@ def _pair(subject: Subject, tokens: np.ndarray, starts: np.ndarray, T: int) -> l
             "BATCH-PAIR",
             "not two tensors",
             expected="idx, targets",
-            got=arrays.named(out),
+            got=arrays.value_line(out),
             look="what stands after `return`.",
         )
     tried = f"{len(tokens)} tokens, {len(starts)} starts, seq_len {T}"
     return [
-        _shaped(t, n, len(starts), T, tried) for n, t in zip(("idx", "targets"), out, strict=True)
+        _expect_shape(t, n, len(starts), T, tried)
+        for n, t in zip(("idx", "targets"), out, strict=True)
     ]
 
 
@@ -425,7 +426,7 @@ SUITES = (
     ),
     Suite(
         "shard-batch",
-        (own_part, shared_out, alone, refuses_uneven, refuses_ranks),
+        (own_part, shared_out, one_rank, refuses_uneven, refuses_ranks),
         proved="the ranks' parts, joined by rank, are the batch that one rank would draw.",
         remember="all ranks draw the same starts and keep their own part: no message is sent.",
         next_step="BatchLoader with world_size 2, both ranks in one process, side by side.",

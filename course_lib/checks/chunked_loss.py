@@ -48,9 +48,9 @@ class Case:
         loss = F.cross_entropy(exact[0] @ exact[1].T, self.targets)
         self.loss, self.gradients = loss.item(), torch.autograd.grad(loss, exact)
         out = subject.module(chunk).method("loss_and_gradients", self.x, self.weight, self.targets)
-        self.found = self._three(out)
+        self.found = self._expect_three(out)
 
-    def _three(self, out: Any) -> list[Tensor]:
+    def _expect_three(self, out: Any) -> list[Tensor]:
         if not isinstance(out, (tuple, list)) or len(out) != 3:
             got = f"{len(out)} values" if isinstance(out, (tuple, list)) else type(out).__name__
             raise Wrong(
@@ -67,14 +67,14 @@ class Case:
             shape, dtype = (like.shape, like.dtype) if like is not None else ((), torch.float32)
             empty = isinstance(x, Tensor) and x.isnan().any()
             if empty and tuple(x.shape) == tuple(shape) and bool((~self.counts).any()):
-                raise self._empty(name)
+                raise self._empty_chunk(name)
             # rows of a gradient that nobody wrote hold anything, nan too: the loss comes first
             expect.tensor(
                 x, shape=shape, dtype=dtype, tried=f"{name}: {self.tried}", finite=name == "loss"
             )
         return list(out)
 
-    def _empty(self, name: str) -> Wrong:
+    def _empty_chunk(self, name: str) -> Wrong:
         return Wrong(
             "CHUNK-EMPTY",
             f"{name} is nan: one chunk counts no target",
@@ -282,7 +282,7 @@ def gradients(subject: Subject, draw: Draw) -> None:
     c.expect_gradients(patterns)
 
 
-def ignored(subject: Subject, draw: Draw) -> None:
+def ignored_targets(subject: Subject, draw: Draw) -> None:
     """Targets of -100, some in each chunk; then a whole chunk of them."""
     for rows in ([1, 4, 7, 10, 11], [5, 6, 7, 8, 9]):
         c = Case(subject, draw, 5, ignored=[rows])
@@ -455,7 +455,7 @@ SUITES = (
             one_chunk,
             any_chunk,
             gradients,
-            ignored,
+            ignored_targets,
             sixteen_bits,
             sum_over_chunks,
             one_chunk_of_logits,

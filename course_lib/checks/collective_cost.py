@@ -25,7 +25,7 @@ def _ring(name: str, num_bytes: int, R: int, latency_s: float, bytes_per_s: floa
     return found
 
 
-def _asked(subject: Subject, name: str, num_bytes: int, R: int, **link) -> tuple[dict, str]:
+def _ask_cost(subject: Subject, name: str, num_bytes: int, R: int, **link) -> tuple[dict, str]:
     """What the answer says, three finite numbers by name; and what it was asked."""
     given = "".join(f", {key}={value:g}" for key, value in link.items())
     tried = f'"{name}", {num_bytes:,} bytes, {R} rank{"s" * (R != 1)}{given}'
@@ -87,21 +87,25 @@ def _compare(
     """`found[key]` is `right`; else the first of `ways` (number, code, finding, fits), or OTHER."""
     if math.isclose(found[key], right, rel_tol=1e-9, abs_tol=1e-15):
         return
-    facts = dict(tried=tried, expected=f"{key}: {_said(right)}", got=f"{key}: {_said(found[key])}")
+    facts = dict(
+        tried=tried,
+        expected=f"{key}: {_format_number(right)}",
+        got=f"{key}: {_format_number(found[key])}",
+    )
     for value, code, finding, fits in ways:
         if math.isclose(found[key], value, rel_tol=1e-9):
             raise Wrong(code, finding, fits=fits, look=look, **facts)
     raise Wrong("OTHER", f"{key} is another number", look=look, **facts)
 
 
-def _said(value: float) -> str:
+def _format_number(value: float) -> str:
     return f"{value:,.0f}" if value >= 1000 else number(value)
 
 
 def form(subject: Subject, draw: Draw) -> None:
     """Three finite numbers by name, messages a whole one."""
     for name in NAMES:
-        _asked(subject, name, 1000 * draw.size(8, 6, 10), 2)
+        _ask_cost(subject, name, 1000 * draw.size(8, 6, 10), 2)
 
 
 def one_ring(subject: Subject, draw: Draw) -> None:
@@ -109,7 +113,7 @@ def one_ring(subject: Subject, draw: Draw) -> None:
     R = draw.size(4, 5, 8)
     N = 1000 * R
     for name in ("reduce_scatter", "all_gather"):
-        found, tried = _asked(subject, name, N, R)
+        found, tried = _ask_cost(subject, name, N, R)
         right = _ring(name, N, R, 0.0, math.inf)
         _compare(
             "bytes",
@@ -161,7 +165,7 @@ def both_rings(subject: Subject, draw: Draw) -> None:
     """An all-reduce is both rings, one after the other."""
     R = draw.size(4, 5, 8)
     N = 1000 * R
-    found, tried = _asked(subject, "all_reduce", N, R)
+    found, tried = _ask_cost(subject, "all_reduce", N, R)
     right = _ring("all_reduce", N, R, 0.0, math.inf)
     _compare(
         "bytes",
@@ -192,7 +196,7 @@ def seconds(subject: Subject, draw: Draw) -> None:
     """Each message pays the latency and its own bytes; by default neither costs anything."""
     R, N, latency, rate = draw.size(4, 5, 8), 2_000_000, 1e-3, 1e9
     for name in NAMES:
-        found, tried = _asked(subject, name, N, R, latency_s=latency, bytes_per_s=rate)
+        found, tried = _ask_cost(subject, name, N, R, latency_s=latency, bytes_per_s=rate)
         right = _ring(name, N, R, latency, rate)
         m, sent = right["messages"], right["bytes"]
         _compare(
@@ -226,31 +230,31 @@ def seconds(subject: Subject, draw: Draw) -> None:
             ),
             "the time of one message, and how many there are.",
         )
-    found, tried = _asked(subject, "all_reduce", N, R)
+    found, tried = _ask_cost(subject, "all_reduce", N, R)
     _compare("seconds", found, 0.0, tried, (), "what latency_s and bytes_per_s are by default.")
 
 
-def alone(subject: Subject, draw: Draw) -> None:
+def one_rank(subject: Subject, draw: Draw) -> None:
     """One rank sends nothing, in no time."""
     for name in NAMES:
-        found, tried = _asked(subject, name, 1000, 1, latency_s=1.0, bytes_per_s=10.0)
+        found, tried = _ask_cost(subject, name, 1000, 1, latency_s=1.0, bytes_per_s=10.0)
         if any(found[key] != 0 for key in KEYS):
             raise Wrong(
                 "COST-ALONE",
                 "one rank alone is charged",
                 tried=tried,
                 expected="messages 0, bytes 0, seconds 0",
-                got=", ".join(f"{key} {_said(found[key])}" for key in KEYS),
+                got=", ".join(f"{key} {_format_number(found[key])}" for key in KEYS),
                 hides="programs run on one rank too, without a group.",
                 look="how many others there are to send to.",
             )
 
 
-def many(subject: Subject, draw: Draw) -> None:
+def many_ranks(subject: Subject, draw: Draw) -> None:
     """Bytes that the ranks do not divide, and 1,000 ranks."""
     N = draw.size(1001, 778, 1234)
     for name, R in (("reduce_scatter", 3), ("all_gather", 9), ("all_reduce", 1000)):
-        found, tried = _asked(subject, name, N, R)
+        found, tried = _ask_cost(subject, name, N, R)
         right = _ring(name, N, R, 0.0, math.inf)
         m = right["messages"]
         _compare(
@@ -295,7 +299,7 @@ def refusals(subject: Subject, draw: Draw) -> None:
 SUITES = (
     Suite(
         "collective-cost",
-        (form, one_ring, both_rings, seconds, alone, many, refusals),
+        (form, one_ring, both_rings, seconds, one_rank, many_ranks, refusals),
         proved="messages, bytes and seconds are those of a ring, counted step by step.",
         remember="an all-reduce sends 2 (R - 1) / R times the tensor: never more than twice.",
         next_step="500 MB on 8 ranks at 25 GB/s: at which latency do the messages cost as much?",

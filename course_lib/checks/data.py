@@ -67,7 +67,7 @@ def sixteen_bits(subject: Subject, draw: Draw) -> None:
     )
 
 
-def ends(subject: Subject, draw: Draw) -> None:
+def document_ends(subject: Subject, draw: Draw) -> None:
     """Each document is followed by one end of text: counted, then compared."""
     texts = ["abc", "de", "fghi", "j"][: draw.size(3, 4)]
     end = SMALL.end_of_text
@@ -155,7 +155,7 @@ def ends(subject: Subject, draw: Draw) -> None:
     )
 
 
-def empty(subject: Subject, draw: Draw) -> None:
+def empty_documents(subject: Subject, draw: Draw) -> None:
     """A document without text is its end alone; no documents are an empty row."""
     out, reference = subject.call(["", "a", ""], SMALL), _ids(["", "a", ""], SMALL)
     arrays.compare(
@@ -185,7 +185,7 @@ def empty(subject: Subject, draw: Draw) -> None:
         raise Wrong(
             "TOK-NO-DOCUMENTS",
             "no documents are an error",
-            got=arrays.said(failure),
+            got=arrays.error_line(failure),
             fits="`np.concatenate` or `max` of an empty list.",
             **facts,
         ) from None
@@ -193,7 +193,7 @@ def empty(subject: Subject, draw: Draw) -> None:
         raise Wrong(
             "TOK-NO-DOCUMENTS",
             "no documents are no row of uint16",
-            got=arrays.named(out),
+            got=arrays.value_line(out),
             fits="an array made from an empty list: float64.",
             **facts,
         )
@@ -208,14 +208,14 @@ def refuses_wide(subject: Subject, draw: Draw) -> None:
         raise Wrong(
             "TOK-TOO-STRICT",
             "a vocabulary that fits is refused",
-            got=arrays.said(failure),
+            got=arrays.error_line(failure),
             tried="vocab_size 65,536: ids 0..65,535",
             expected=arrays.row(_ids(["ab"], full)),
             look="the comparison with 65,536.",
         ) from None
     arrays.compare(out, _ids(["ab"], full), [], tried="vocab_size 65,536: ids 0..65,535")
     wide = CharTokenizer(vocab_size=100_277, first=70_000)
-    arrays.refused(
+    arrays.expect_refusal(
         lambda: subject.call(["ab"], wide),
         "TOK-WRAPS",
         "ids beyond 65,535 wrapped around",
@@ -233,7 +233,7 @@ def _ids(texts: list[str], tokenizer: CharTokenizer, *, end: bool = True) -> lis
 SUITES = (
     Suite(
         "pretokenize",
-        (one_row, sixteen_bits, ends, empty, refuses_wide),
+        (one_row, sixteen_bits, document_ends, empty_documents, refuses_wide),
         proved="each document and its end, in 2 bytes an id; nothing wraps, nothing is lost,\n"
         "and no documents are an empty row.",
         remember="uint16 holds 65,536 ids; int16 turns every id from 32,768 on negative.",

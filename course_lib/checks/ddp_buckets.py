@@ -31,7 +31,7 @@ def two_ranks(subject: Subject, draw: Draw) -> None:
         _traffic(first["seen"], tried)
         _gradients(first, expected[0], tried, 2)
         if gradients_differ(second["grads"], expected[1]):
-            raise _stale(tried, "the second update's gradients are others")
+            raise _stale_bucket(tried, "the second update's gradients are others")
         _overlap(first["seen"], tried)
         if rank["kept"] > 64:
             raise Wrong(
@@ -44,14 +44,14 @@ def two_ranks(subject: Subject, draw: Draw) -> None:
             )
 
 
-def nobody(subject: Subject, draw: Draw) -> None:
+def layer_of_nobody(subject: Subject, draw: Draw) -> None:
     """Three ranks; a layer that none of them uses, then all."""
     plans = [[["right"], [ALL]]] * 3
     tried = "3 ranks; the layer `left` is used by none of them"
     facts, expected = _rehearse(subject, draw, plans, CAP, tried)
     for rank in facts:
         for update, grads in zip(rank["updates"], expected, strict=True):
-            _unused(update, grads, tried)
+            _expect_unused_averaged(update, grads, tried)
 
 
 def one_of_two(subject: Subject, draw: Draw) -> None:
@@ -74,10 +74,10 @@ def one_of_two(subject: Subject, draw: Draw) -> None:
                 )
 
 
-def accumulated(subject: Subject, draw: Draw) -> None:
+def accumulation(subject: Subject, draw: Draw) -> None:
     """Four ranks, three micro-batches: nothing leaves inside no_sync."""
     tried = "4 ranks, 3 micro-batches, two of them in no_sync()"
-    whole = _whole()
+    whole = _gradient_bytes()
     try:
         facts, expected = _rehearse(subject, draw, [[[ALL] * 3]] * 4, CAP, tried)
     except Wrong as wrong:
@@ -133,9 +133,9 @@ def _rehearse(
         ranks = subject.run_ranks([(seed, cap, plan) for plan in plans], probe=PROBE + probe)
     except AnswerError as failure:
         if "finish" in str(failure.error):
-            raise _stale(tried, str(failure.error)[:76]) from None
+            raise _stale_bucket(tried, str(failure.error)[:76]) from None
         raise
-    expected, model = ddp_twin.alone(seed, plans)
+    expected, model = ddp_twin.train_alone(seed, plans)
     zeros = {n: torch.zeros_like(p) for n, p in model.named_parameters() if p.requires_grad}
     return [rank.value for rank in ranks], [zeros | grads for grads in expected]
 
@@ -221,7 +221,7 @@ def _gradients(update: dict, expected: dict[str, Tensor], tried: str, world_size
     )
 
 
-def _unused(update: dict, expected: dict[str, Tensor], tried: str) -> None:
+def _expect_unused_averaged(update: dict, expected: dict[str, Tensor], tried: str) -> None:
     found = gradients_differ(update["grads"], expected)
     if not found:
         return
@@ -276,7 +276,7 @@ def _overlap(seen: list[tuple[str, int]], tried: str) -> None:
         )
 
 
-def _stale(tried: str, got: str) -> Wrong:
+def _stale_bucket(tried: str, got: str) -> Wrong:
     return Wrong(
         "BUCKETS-STALE",
         "an update leaves something over for the next",
@@ -298,8 +298,8 @@ def _not_synced(tried: str, got: str) -> Wrong:
     )
 
 
-def _whole() -> int:
-    return sum(p.nbytes for p in ddp_twin.made(0).parameters() if p.requires_grad)
+def _gradient_bytes() -> int:
+    return sum(p.nbytes for p in ddp_twin.make_toy(0).parameters() if p.requires_grad)
 
 
 def all_reduces(seen: list[tuple[str, int]]) -> list[int]:
@@ -328,7 +328,7 @@ def gradients_differ(found: dict, expected: dict[str, Tensor]) -> tuple[str, str
 SUITES = (
     Suite(
         "ddp-buckets",
-        (layout, two_ranks, nobody, one_of_two, accumulated, one_rank),
+        (layout, two_ranks, layer_of_nobody, one_of_two, accumulation, one_rank),
         proved="1 to 4 ranks have the gradients of one process with the whole batch, and\n"
         "the first bucket leaves while most of backward is still to come.",
         remember="last layer first: the order of buckets is that of backward.",

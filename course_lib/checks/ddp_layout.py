@@ -1,13 +1,13 @@
 """Checks of lesson 18: which parameters share a bucket of DataParallel, and in which order.
 
-Oracle: `filled`, the buckets of the contract, by numbers.
+Oracle: `expected_layout`, the buckets of the contract, by numbers.
 """
 
 from course_lib.checks.report import Wrong
 from course_lib.checks.subject import AnswerError, Subject
 from course_lib.checks.suite import Draw
 
-PROBE = "course_lib.probes.ddp:filled"
+PROBE = "course_lib.probes.ddp:fill_buckets"
 Layout = list[list[int]]
 
 
@@ -28,7 +28,7 @@ def layout(subject: Subject, draw: Draw) -> None:
             got=str(failure.error)[:76],
             look="which parameters `fill_buckets` takes: `p.requires_grad`.",
         ) from None
-    found, wanted = rank.value, filled(shapes, cap)
+    found, wanted = rank.value, expected_layout(shapes, cap)
     if found == wanted:
         return
     used = [i for i, (_, kind) in enumerate(shapes) if kind != "frozen"]
@@ -99,7 +99,7 @@ def layout(subject: Subject, draw: Draw) -> None:
     raise Wrong("OTHER", "the buckets are others", **facts, look="the docstring of fill_buckets.")
 
 
-def filled(shapes: list[tuple[int, str]], cap: int) -> Layout:
+def expected_layout(shapes: list[tuple[int, str]], cap: int) -> Layout:
     """The buckets of the contract, by numbers."""
     found: Layout = []
     for i in reversed(range(len(shapes))):

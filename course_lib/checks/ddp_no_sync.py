@@ -105,9 +105,9 @@ def _updates(subject: Subject, draw: Draw, plans: Sequence[ddp_twin.Plan]) -> No
             got=str(failure.error)[:76],
             look="everything in no_sync but `self.syncing`.",
         ) from None
-    expected, _ = ddp_twin.alone(seed, plans)
+    expected, _ = ddp_twin.train_alone(seed, plans)
     due = all_reduces(ranks[0].value["updates"][-1]["seen"])
-    whole = sum(p.nbytes for p in ddp_twin.made(seed).parameters() if p.requires_grad)
+    whole = sum(p.nbytes for p in ddp_twin.make_toy(seed).parameters() if p.requires_grad)
     for number, grads in enumerate(expected):
         for rank in ranks:
             update = rank.value["updates"][number]

@@ -18,7 +18,7 @@ SHAPES = [(2, 3), (4,), (3,), (3,)]
 Grads = list[Tensor | None]
 
 
-def alone(subject: Subject, draw: Draw) -> None:
+def one_process(subject: Subject, draw: Draw) -> None:
     """One process, no group: copies, and zeros for a parameter that was not used."""
     params, (grads,) = _gradients(draw, 1)
     tried = "one process without a group"
@@ -41,10 +41,10 @@ def alone(subject: Subject, draw: Draw) -> None:
 
 def two_ranks(subject: Subject, draw: Draw) -> None:
     """Values and arguments on two ranks; each has used every parameter."""
-    _several(subject, draw, 2)
+    _check_ranks(subject, draw, 2)
 
 
-def unused(subject: Subject, draw: Draw) -> None:
+def unused_parameters(subject: Subject, draw: Draw) -> None:
     """Each of two ranks has not used a parameter, each another one; one is used by nobody."""
     params, by_rank = _gradients(draw, 2)
     for rank, grads in enumerate(by_rank):
@@ -54,18 +54,18 @@ def unused(subject: Subject, draw: Draw) -> None:
     expected = _means(params, by_rank)
     for rank, found in enumerate(facts):
         means = found["means"]
-        if not _same(means, expected):
-            _unused(means, expected, rank, tried)
+        if not _are_equal(means, expected):
+            _refuse_unused(means, expected, rank, tried)
 
 
 def more_ranks(subject: Subject, draw: Draw) -> None:
     """Three and four ranks: R is not 2 everywhere. What they send."""
     for world_size in (3, 4):
-        for found in _several(subject, draw, world_size):
-            _sent(found["seen"], [torch.empty(s) for s in SHAPES], f"{world_size} ranks")
+        for found in _check_ranks(subject, draw, world_size):
+            _check_traffic(found["seen"], [torch.empty(s) for s in SHAPES], f"{world_size} ranks")
 
 
-def half(subject: Subject, draw: Draw) -> None:
+def half_precision(subject: Subject, draw: Draw) -> None:
     """bfloat16 stays bfloat16, on the way too."""
     params, by_rank = _gradients(draw, 2)
     params[1] = params[1].bfloat16()
@@ -75,10 +75,10 @@ def half(subject: Subject, draw: Draw) -> None:
     for found in _run(subject, params, by_rank):
         _tensors(found["means"], params, tried)
         _values(found["means"], _means(params, by_rank), tried)
-        _sent(found["seen"], params, tried)
+        _check_traffic(found["seen"], params, tried)
 
 
-def _several(subject: Subject, draw: Draw, world_size: int) -> list[dict]:
+def _check_ranks(subject: Subject, draw: Draw, world_size: int) -> list[dict]:
     params, by_rank = _gradients(draw, world_size)
     tried = f"{world_size} ranks, {len(params)} parameters"
     expected = _means(params, by_rank)
@@ -113,7 +113,7 @@ def _several(subject: Subject, draw: Draw, world_size: int) -> list[dict]:
                     "a broadcast.",
                     "the collective: one of them adds.",
                 ),
-                *_own(found["seen"], own, world_size),
+                *_means_of_nobody(found["seen"], own, world_size),
             ],
         )
         if not found["kept"]:
@@ -128,7 +128,7 @@ def _several(subject: Subject, draw: Draw, world_size: int) -> list[dict]:
     return facts
 
 
-def _own(seen: list, own: Grads, world_size: int) -> list[tuple]:
+def _means_of_nobody(seen: list, own: Grads, world_size: int) -> list[tuple]:
     """What a rank that hears nothing returns."""
     if any(name == "allreduce" for name, _ in seen):
         code, fits = "SYNC-NO-WAIT", "a result that is read before it has arrived."
@@ -145,10 +145,12 @@ def _own(seen: list, own: Grads, world_size: int) -> list[tuple]:
 def _gradients(draw: Draw, world_size: int) -> tuple[list[Tensor], list[Grads]]:
     """Parameters, and by rank their gradients: whole numbers from -9 to 9, none of them 0."""
 
-    def whole(shape) -> Tensor:
+    def whole_numbers(shape) -> Tensor:
         return (draw.randint(1, 10, shape) * (2 * draw.randint(0, 2, shape) - 1)).float()
 
-    return [torch.zeros(s) for s in SHAPES], [[whole(s) for s in SHAPES] for _ in range(world_size)]
+    return [torch.zeros(s) for s in SHAPES], [
+        [whole_numbers(s) for s in SHAPES] for _ in range(world_size)
+    ]
 
 
 def _run(subject: Subject, params: list[Tensor], by_rank: list[Grads]) -> list[dict]:
@@ -183,7 +185,7 @@ def _tensors(means, params: list[Tensor], tried: str) -> None:
             got=str(means)[:60],
             look="what stands after `return`.",
         )
-    if not _complete(means, len(params)):
+    if not _is_complete(means, len(params)):
         raise _left_out(tried, f"{sum(m is not None for m in means)} tensors")
     for i, (mean, p) in enumerate(zip(means, params, strict=False)):
         if not isinstance(mean, Tensor):
@@ -218,31 +220,31 @@ def _tensors(means, params: list[Tensor], tried: str) -> None:
 
 def _values(means: list[Tensor], expected: list[Tensor], tried: str, patterns=()) -> None:
     """`means` are `expected`; else `Wrong` with the first of `patterns` that fits."""
-    if _same(means, expected):
+    if _are_equal(means, expected):
         return
-    i = next(i for i, (m, e) in enumerate(zip(means, expected, strict=True)) if not _near(m, e))
+    i = next(i for i, (m, e) in enumerate(zip(means, expected, strict=True)) if not _is_near(m, e))
     facts = dict(
         tried=tried,
         expected=f"gradient {i}: {vector(expected[i].view(-1))}",
         got=f"gradient {i}: {vector(means[i].view(-1))}",
     )
     for code, finding, value, fits, look in patterns:
-        if _same(means, value):
+        if _are_equal(means, value):
             raise Wrong(code, finding, fits=fits, look=look, **facts)
     raise Wrong("OTHER", "the mean differs", look="one parameter at a time.", **facts)
 
 
-def _unused(means, expected: list[Tensor], rank: int, tried: str) -> None:
+def _refuse_unused(means, expected: list[Tensor], rank: int, tried: str) -> None:
     """Says what became of a parameter that a rank has not used."""
-    if not isinstance(means, (list, tuple)) or not _complete(means, len(expected)):
+    if not isinstance(means, (list, tuple)) or not _is_complete(means, len(expected)):
         raise _left_out(tried, f"{len(means or ())} gradients on rank {rank}, some missing")
-    i = next(i for i, (m, e) in enumerate(zip(means, expected, strict=True)) if not _near(m, e))
+    i = next(i for i, (m, e) in enumerate(zip(means, expected, strict=True)) if not _is_near(m, e))
     facts = dict(
         tried=tried,
         expected=f"gradient {i}: {vector(expected[i].view(-1))}",
         got=f"gradient {i}: {vector(means[i].view(-1))}",
     )
-    if _near(means[i], 2 * expected[i]):
+    if _is_near(means[i], 2 * expected[i]):
         raise Wrong(
             "SYNC-USERS",
             "divided by the ranks that used the parameter",
@@ -273,7 +275,7 @@ def _left_out(tried: str, got: str) -> Wrong:
     )
 
 
-def _sent(seen: list[tuple[str, int]], params: list[Tensor], tried: str) -> None:
+def _check_traffic(seen: list[tuple[str, int]], params: list[Tensor], tried: str) -> None:
     """All-reduces of the gradients' own bytes, and nothing else."""
     seen = [(name, b) for name, b in seen if name != "waits"]
     total, due = sum(b for _, b in seen), sum(p.nbytes for p in params)
@@ -302,15 +304,15 @@ def _sent(seen: list[tuple[str, int]], params: list[Tensor], tried: str) -> None
         )
 
 
-def _complete(means: Sequence, num_params: int) -> bool:
+def _is_complete(means: Sequence, num_params: int) -> bool:
     return len(means) >= num_params and all(mean is not None for mean in means)
 
 
-def _same(means: list[Tensor], expected: list[Tensor]) -> bool:
-    return len(means) == len(expected) and all(map(_near, means, expected))
+def _are_equal(means: list[Tensor], expected: list[Tensor]) -> bool:
+    return len(means) == len(expected) and all(map(_is_near, means, expected))
 
 
-def _near(a: Tensor, b: Tensor) -> bool:
+def _is_near(a: Tensor, b: Tensor) -> bool:
     # sums of whole numbers are exact; a division rounds once, in the dtype of the gradient
     step = 2 * torch.finfo(b.dtype).eps
     return a.shape == b.shape and torch.allclose(a.to(b.dtype), b, rtol=step, atol=step)
@@ -319,7 +321,7 @@ def _near(a: Tensor, b: Tensor) -> bool:
 SUITES = (
     Suite(
         "ddp-sync",
-        (alone, two_ranks, unused, more_ranks, half),
+        (one_process, two_ranks, unused_parameters, more_ranks, half_precision),
         proved="1 to 4 ranks end with one gradient, that of the whole batch, whatever\n"
         "each of them used, and send each byte of it once.",
         remember="a collective that one rank leaves out meets the next one of the others.",

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from course_lib.checks import expect
 from course_lib.checks.expect import Pattern
-from course_lib.checks.flash_forward import TILE, everyone, explicit, three
+from course_lib.checks.flash_forward import TILE, draw_qkv, explicit_attention, full_mask
 from course_lib.checks.report import Wrong, number, vector
 from course_lib.checks.subject import Subject
 from course_lib.checks.suite import Draw, Suite
@@ -21,10 +21,10 @@ NAMES = ("dq", "dk", "dv")
 CLOSE = dict(rtol=1e-4, atol=2e-5)
 
 
-def given(draw: Draw, T: int, may: Tensor, **options) -> list[Tensor]:
+def draw_tensors(draw: Draw, T: int, may: Tensor, **options) -> list[Tensor]:
     """grad, q, k, v, out, lse, as a training step would hand them over."""
-    q, k, v = three(draw, T, **options)
-    out, lse = explicit(q, k, v, may)
+    q, k, v = draw_qkv(draw, T, **options)
+    out, lse = explicit_attention(q, k, v, may)
     accurate = torch.promote_types(q.dtype, torch.float32)
     grad = draw.randn(*q.shape, dtype=q.dtype)
     return [grad, q, k, v, out.to(q.dtype), lse.to(accurate)]
@@ -93,10 +93,10 @@ def _values(name: str, got: Tensor, right: Tensor, patterns: list[Pattern], trie
 def triple(subject: Subject, draw: Draw) -> None:
     """Three gradients, each as the tensor it belongs to."""
     for dtype in (torch.float32, torch.float64):
-        tensors = given(draw, TILE, everyone(TILE), B=2, H=3, dtype=dtype)
+        tensors = draw_tensors(draw, TILE, full_mask(TILE), B=2, H=3, dtype=dtype)
         tried = f"q, k, v (2, 3, 4, 4), {str(dtype)[6:]}, one tile, causal=False"
         found = _answer(subject, tensors, tried, tile=TILE, causal=False)
-    right = gradients(tensors, everyone(TILE))
+    right = gradients(tensors, full_mask(TILE))
     for order in ((1, 0, 2), (2, 0, 1), (2, 1, 0), (0, 2, 1), (1, 2, 0)):
         if all(torch.allclose(found[i], right[n], **CLOSE) for i, n in enumerate(order)):
             raise Wrong(
@@ -111,8 +111,8 @@ def triple(subject: Subject, draw: Draw) -> None:
 
 def values_first(subject: Subject, draw: Draw) -> None:
     """dv: each value gets the gradients of its readers, times the weights they gave it."""
-    may = everyone(TILE)
-    tensors = given(draw, TILE, may)
+    may = full_mask(TILE)
+    tensors = draw_tensors(draw, TILE, may)
     grad, q, k, _, _, lse = tensors
     tried = f"T = {TILE} in one tile, causal=False; dv"
     found = _answer(subject, tensors, tried, tile=TILE, causal=False)[2]
@@ -142,8 +142,8 @@ def values_first(subject: Subject, draw: Draw) -> None:
 
 def queries_and_keys(subject: Subject, draw: Draw) -> None:
     """dq and dk: weight * (dp - row sum) * scale, times the keys, or the queries."""
-    may = everyone(TILE)
-    tensors = given(draw, TILE, may)
+    may = full_mask(TILE)
+    tensors = draw_tensors(draw, TILE, may)
     _, q, k, *_ = tensors
     found = _answer(subject, tensors, "T = 4 in one tile", tile=TILE, causal=False)
     right = gradients(tensors, may)
@@ -181,8 +181,8 @@ def queries_and_keys(subject: Subject, draw: Draw) -> None:
 def many_tiles(subject: Subject, draw: Draw) -> None:
     """Each tile adds to what the others gave: dq over keys, dk and dv over queries."""
     T = TILE * draw.size(2, 3)
-    may, token = everyone(T), torch.arange(T) // TILE
-    tensors = given(draw, T, may)
+    may, token = full_mask(T), torch.arange(T) // TILE
+    tensors = draw_tensors(draw, T, may)
     tried = f"T = {T}, tile = {TILE}, causal=False"
     found = _answer(subject, tensors, tried, tile=TILE, causal=False)
     right = gradients(tensors, may)
@@ -205,11 +205,11 @@ def many_tiles(subject: Subject, draw: Draw) -> None:
         _values(name, found[n], right[n], patterns, f"{tried}; {name}")
 
 
-def masked(subject: Subject, draw: Draw) -> None:
+def causal_mask(subject: Subject, draw: Draw) -> None:
     """causal, with tiles that do not divide T."""
     T, cut = draw.size(10, 9, 11), 8
-    may, token = everyone(T).tril(), torch.arange(T)
-    tensors = given(draw, T, may)
+    may, token = full_mask(T).tril(), torch.arange(T)
+    tensors = draw_tensors(draw, T, may)
     tried = f"T = {T}, tile = {TILE}, causal=True: the last tile has {T - cut} tokens"
     found, right = _answer(subject, tensors, tried, tile=TILE), gradients(tensors, may)
     q, k, lse = tensors[1], tensors[2], tensors[5]
@@ -234,11 +234,11 @@ def masked(subject: Subject, draw: Draw) -> None:
         _values(name, found[n], right[n], patterns, f"{tried}; {name}")
 
 
-def above(subject: Subject, draw: Draw) -> None:
+def tiles_above_diagonal(subject: Subject, draw: Draw) -> None:
     """Tiles above the diagonal are not computed: 0 times infinity would show it."""
     T = TILE * draw.size(2, 3)
-    may = everyone(T).tril()
-    tensors = given(draw, T, may)
+    may = full_mask(T).tril()
+    tensors = draw_tensors(draw, T, may)
     right = gradients(tensors, may)[0]
     tensors[3][:, :, -2] = math.inf
     tried = f"T = {T}, tile = {TILE}, causal=True; v of token {T - 2} is infinite; dq"
@@ -259,9 +259,9 @@ def above(subject: Subject, draw: Draw) -> None:
 
 def large_scores(subject: Subject, draw: Draw) -> None:
     """Scores of several hundreds: exp(score) and exp(lse) alone are infinite."""
-    grad, q, k, v, _, _ = given(draw, 6, everyone(6))
+    grad, q, k, v, _, _ = draw_tensors(draw, 6, full_mask(6))
     q, k = 15 * q.clamp(-3, 3), 15 * k.clamp(-3, 3)
-    out, lse = explicit(q, k, v, everyone(6).tril())
+    out, lse = explicit_attention(q, k, v, full_mask(6).tril())
     tensors = [grad, q, k, v, out.float(), lse.float()]
     tried = f"scores up to {number((q @ k.mT).abs().max() / 2)}, T = 6, tile = {TILE}"
     found = _answer(subject, tensors, tried, tile=TILE)
@@ -276,7 +276,7 @@ def large_scores(subject: Subject, draw: Draw) -> None:
             look="every exp: is its argument at most 0?",
         )
     # float32 scores of 500 are rounded at 3e-5, and so are the weights, beside q and k of 15
-    for name, got, right in zip(NAMES, found, gradients(tensors, everyone(6).tril()), strict=True):
+    for name, got, right in zip(NAMES, found, gradients(tensors, full_mask(6).tril()), strict=True):
         expect.values(
             got,
             right.float(),
@@ -293,7 +293,7 @@ def padding(subject: Subject, draw: Draw) -> None:
     T, some = draw.size(6, 7, 5), draw.size(3, 2)
     num_keys = torch.tensor([0, some])
     may = torch.arange(T) < num_keys.view(-1, 1, 1, 1)
-    tensors = given(draw, T, may.expand(2, 1, T, T), B=2)
+    tensors = draw_tensors(draw, T, may.expand(2, 1, T, T), B=2)
     tried = f"T = {T}, tile = {TILE}, causal=False, num_keys = [0, {some}]; sequence 0 has lse -inf"
     found = _answer(subject, tensors, tried, tile=TILE, causal=False, num_keys=num_keys)
     facts = dict(
@@ -325,10 +325,10 @@ def padding(subject: Subject, draw: Draw) -> None:
 def sixteen_bits(subject: Subject, draw: Draw) -> None:
     """bfloat16 goes in and comes out; in between, sums are float32."""
     T = draw.size(160, 144)
-    may = everyone(T)
-    grad, q, k, v, _, _ = given(draw, T, may, H=1)
+    may = full_mask(T)
+    grad, q, k, v, _, _ = draw_tensors(draw, T, may, H=1)
     grad, q, k, v = grad.abs().bfloat16(), q.bfloat16(), k.bfloat16(), v.bfloat16()
-    out, lse = explicit(q, k, v, may)
+    out, lse = explicit_attention(q, k, v, may)
     tensors = [grad, q, k, v, out.bfloat16(), lse.float()]
     tried = f"bfloat16, T = {T} in {T // 8} tiles of 8, causal=False; dv"
     found = _answer(subject, tensors, tried, tile=8, causal=False)[2]
@@ -355,8 +355,8 @@ SUITES = (
             values_first,
             queries_and_keys,
             many_tiles,
-            masked,
-            above,
+            causal_mask,
+            tiles_above_diagonal,
             large_scores,
             padding,
             sixteen_bits,

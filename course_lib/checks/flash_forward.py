@@ -22,7 +22,7 @@ TILE = 4
 CLOSE = dict(rtol=1e-4, atol=1e-5)
 
 
-def explicit(
+def explicit_attention(
     q: Tensor, k: Tensor, v: Tensor, may: Tensor, *, scale: float | None = None
 ) -> tuple[Tensor, Tensor]:
     """(out, logsumexp) in float64; `may` (..., T, T) says who reads whom. Empty rows: 0 and -inf."""
@@ -34,12 +34,12 @@ def explicit(
     return weights @ v, lse
 
 
-def everyone(T: int) -> Tensor:
+def full_mask(T: int) -> Tensor:
     """Each token reads all."""
     return torch.ones(T, T, dtype=torch.bool)
 
 
-def three(
+def draw_qkv(
     draw: Draw, T: int, *, B: int = 1, H: int = 2, dtype: torch.dtype = torch.float32
 ) -> list:
     """q, k, v."""
@@ -96,21 +96,21 @@ def _answer(subject: Subject, qkv: list, tried: str, **options) -> tuple[Tensor,
 def pair(subject: Subject, draw: Draw) -> None:
     """out as q, logsumexp one number a row; the same twice."""
     for dtype in (torch.float32, torch.float64):
-        qkv = three(draw, TILE, B=2, H=3, dtype=dtype)
+        qkv = draw_qkv(draw, TILE, B=2, H=3, dtype=dtype)
         tried = f"q, k, v (2, 3, 4, 4), {str(dtype)[6:]}, one tile, causal=False"
         _answer(subject, qkv, tried, tile=TILE, causal=False)
 
 
 def one_tile(subject: Subject, draw: Draw) -> None:
     """All in one tile: softmax(q k^T / sqrt(K)) v."""
-    q, k, v = qkv = three(draw, TILE)
+    q, k, v = qkv = draw_qkv(draw, TILE)
     tried = f"T = {TILE} in one tile, causal=False"
     out, _ = _answer(subject, qkv, tried, tile=TILE, causal=False)
-    may = everyone(TILE)
-    (right, lse), top = explicit(q, k, v, may), (q @ k.mT / math.sqrt(K)).amax(-1)
+    may = full_mask(TILE)
+    (right, lse), top = explicit_attention(q, k, v, may), (q @ k.mT / math.sqrt(K)).amax(-1)
 
-    def scaled(by: float) -> Tensor:
-        return explicit(q, k, v, may, scale=by)[0]
+    def with_scale(by: float) -> Tensor:
+        return explicit_attention(q, k, v, may, scale=by)[0]
 
     expect.values(
         out,
@@ -118,14 +118,14 @@ def one_tile(subject: Subject, draw: Draw) -> None:
         [
             Pattern(
                 code="FLASH-NO-SCALE",
-                value=scaled(1.0),
+                value=with_scale(1.0),
                 finding="the scores are not scaled",
                 fits="softmax(q k^T) v.",
                 look="what happens to the scores before add_tile.",
             ),
             Pattern(
                 code="FLASH-SCALE-TWICE",
-                value=scaled(1 / K),
+                value=with_scale(1 / K),
                 finding="the scores are scaled twice",
                 fits=f"scores over {K} = sqrt({K}) ** 2.",
                 look="tile_scores scales: who else does?",
@@ -148,11 +148,11 @@ def one_tile(subject: Subject, draw: Draw) -> None:
 def many_tiles(subject: Subject, draw: Draw) -> None:
     """Each tile of queries goes through all tiles of keys, and begins anew."""
     T = TILE * draw.size(2, 3)
-    q, k, v = qkv = three(draw, T)
+    q, k, v = qkv = draw_qkv(draw, T)
     tried = f"T = {T}, tile = {TILE}, causal=False"
     out, _ = _answer(subject, qkv, tried, tile=TILE, causal=False)
-    may, key = everyone(T), torch.arange(T)
-    parts = [explicit(q, k, v, may & (key // TILE == n))[0] for n in range(T // TILE)]
+    may, key = full_mask(T), torch.arange(T)
+    parts = [explicit_attention(q, k, v, may & (key // TILE == n))[0] for n in range(T // TILE)]
     carried = []
     for n in range(T // TILE):
         queries = torch.cat([q[:, :, m * TILE : (m + 1) * TILE] @ k.mT for m in range(n + 1)], -1)
@@ -164,7 +164,7 @@ def many_tiles(subject: Subject, draw: Draw) -> None:
     )
     expect.values(
         out,
-        explicit(q, k, v, may)[0].float(),
+        explicit_attention(q, k, v, may)[0].float(),
         [
             Pattern(
                 code="FLASH-LAST-TILE",
@@ -200,11 +200,11 @@ def many_tiles(subject: Subject, draw: Draw) -> None:
 def short_tiles(subject: Subject, draw: Draw) -> None:
     """Tiles need not divide T, and T may be less than one."""
     T, cut = draw.size(10, 9, 11), 8
-    q, k, v = qkv = three(draw, T)
+    q, k, v = qkv = draw_qkv(draw, T)
     tried = f"T = {T}, tile = {TILE}, causal=False: the last tile has {T - cut} tokens"
     out, _ = _answer(subject, qkv, tried, tile=TILE, causal=False)
-    right = explicit(q, k, v, everyone(T))[0].float()
-    dropped = explicit(q, k, v, everyone(T) & (torch.arange(T) < cut))[0].float()
+    right = explicit_attention(q, k, v, full_mask(T))[0].float()
+    dropped = explicit_attention(q, k, v, full_mask(T) & (torch.arange(T) < cut))[0].float()
     whole = torch.allclose(out[:, :, :cut], right[:, :, :cut], **CLOSE)
     fewer = torch.allclose(out[:, :, :cut], dropped[:, :, :cut], **CLOSE)
     if fewer or (whole and not torch.allclose(out, right, **CLOSE)):
@@ -230,11 +230,11 @@ def short_tiles(subject: Subject, draw: Draw) -> None:
         finding="the output differs",
         look="the numbers of the last, short tile.",
     )
-    qkv = three(draw, 3)
+    qkv = draw_qkv(draw, 3)
     out, _ = _answer(subject, qkv, "T = 3, tile = 64", tile=64, causal=False)
     expect.values(
         out,
-        explicit(*qkv, everyone(3))[0].float(),
+        explicit_attention(*qkv, full_mask(3))[0].float(),
         **CLOSE,
         tried="T = 3, tile = 64",
         finding="a sequence shorter than a tile differs",
@@ -242,60 +242,64 @@ def short_tiles(subject: Subject, draw: Draw) -> None:
     )
 
 
-def masked(subject: Subject, draw: Draw) -> None:
+def causal_mask(subject: Subject, draw: Draw) -> None:
     """causal: token t reads tokens 0 to t, in tiles that the diagonal crosses and in short ones."""
     T = draw.size(10, 9, 11)
-    q, k, v = qkv = three(draw, T)
+    q, k, v = qkv = draw_qkv(draw, T)
     tried = f"T = {T}, tile = {TILE}, causal=True"
     out, _ = _answer(subject, qkv, tried, tile=TILE)
     s, t = torch.arange(T), torch.arange(T).unsqueeze(-1)
     first, row, size = t // TILE * TILE, t % TILE, (T - t // TILE * TILE).clamp(max=TILE)
     look = "which numbers of queries and keys the mask compares."
 
-    def when(code: str, may: Tensor, finding: str, fits: str) -> Pattern:
+    def mask_pattern(code: str, may: Tensor, finding: str, fits: str) -> Pattern:
         return Pattern(
-            code=code, value=explicit(q, k, v, may)[0], finding=finding, fits=fits, look=look
+            code=code,
+            value=explicit_attention(q, k, v, may)[0],
+            finding=finding,
+            fits=fits,
+            look=look,
         )
 
-    right = explicit(q, k, v, s <= t)[0].float()
+    right = explicit_attention(q, k, v, s <= t)[0].float()
     expect.values(
         out.nan_to_num(0.0),
         right,
         [
-            when(
-                "FLASH-MASK-NONE", everyone(T), "every token reads every token", "no mask at all."
+            mask_pattern(
+                "FLASH-MASK-NONE", full_mask(T), "every token reads every token", "no mask at all."
             ),
-            when(
+            mask_pattern(
                 "FLASH-MASK-TILE",
                 s < first + TILE,
                 "a token reads on to the end of its tile",
                 "no mask in the tile that the diagonal crosses.",
             ),
-            when(
+            mask_pattern(
                 "FLASH-MASK-SELF",
                 s < t,
                 "a token does not read itself",
                 "keys before the query, without it.",
             ),
-            when(
+            mask_pattern(
                 "FLASH-DIAGONAL-SKIPPED",
                 s < first,
                 "a token reads the tiles before its own, not its own",
                 "a loop that ends before the tile of the diagonal.",
             ),
-            when(
+            mask_pattern(
                 "FLASH-MASK-SIDE",
                 (s < first) | ((s >= t) & (s < first + TILE)),
                 "in its own tile a token reads the future",
                 "the mask upside down.",
             ),
-            when(
+            mask_pattern(
                 "FLASH-MASK-LOCAL",
                 (s % TILE <= row) & (s < first + TILE),
                 "part of the past is hidden",
                 "numbers within the tile, in tiles left of the diagonal too.",
             ),
-            when(
+            mask_pattern(
                 "FLASH-MASK-SHORT",
                 s <= first // TILE * size + row,
                 "the last, short tile is masked too far left",
@@ -310,11 +314,11 @@ def masked(subject: Subject, draw: Draw) -> None:
     expect.not_finite(out, tried=tried)
 
 
-def above(subject: Subject, draw: Draw) -> None:
+def tiles_above_diagonal(subject: Subject, draw: Draw) -> None:
     """Tiles above the diagonal are not computed: 0 times infinity would show it."""
     T = TILE * draw.size(2, 3)
-    q, k, v = three(draw, T)
-    right = explicit(q, k, v, everyone(T).tril())[0].float()
+    q, k, v = draw_qkv(draw, T)
+    right = explicit_attention(q, k, v, full_mask(T).tril())[0].float()
     v[:, :, -2] = math.inf
     tried = f"T = {T}, tile = {TILE}, causal=True; v of token {T - 2} is infinite"
     out, _ = _answer(subject, [q, k, v], tried, tile=TILE)
@@ -343,10 +347,10 @@ def above(subject: Subject, draw: Draw) -> None:
 def logsumexp(subject: Subject, draw: Draw) -> None:
     """ln of the sum of exp(score), for each row."""
     T = draw.size(6, 7, 5)
-    q, k, v = qkv = three(draw, T)
+    q, k, v = qkv = draw_qkv(draw, T)
     tried = f"T = {T}, tile = {TILE}, causal=False"
     _, lse = _answer(subject, qkv, tried, tile=TILE, causal=False)
-    right = explicit(q, k, v, everyone(T))[1]
+    right = explicit_attention(q, k, v, full_mask(T))[1]
     peak = (q.double() @ k.double().mT / math.sqrt(K)).amax(-1)
     log, look = right - peak, "the sum was taken of exp(score - peak)."
     expect.values(
@@ -405,9 +409,9 @@ def logsumexp(subject: Subject, draw: Draw) -> None:
 
 def large_scores(subject: Subject, draw: Draw) -> None:
     """Scores of several hundreds: no exp is taken of them as they are."""
-    q, k, v = three(draw, 6)
+    q, k, v = draw_qkv(draw, 6)
     q, k = 15 * q.clamp(-3, 3), 15 * k.clamp(-3, 3)
-    right, rows = explicit(q, k, v, everyone(6).tril())
+    right, rows = explicit_attention(q, k, v, full_mask(6).tril())
     tried = f"scores up to {number((q @ k.mT).abs().max() / 2)}, T = 6, tile = {TILE}"
     out, lse = _answer(subject, [q, k, v], tried, tile=TILE)
     if not (out.isfinite().all() and lse.isfinite().all()):
@@ -444,17 +448,17 @@ def large_scores(subject: Subject, draw: Draw) -> None:
 def padding(subject: Subject, draw: Draw) -> None:
     """num_keys hides padding; a row that reads nothing gives 0 and -inf."""
     T, some = draw.size(6, 7, 5), draw.size(3, 2)
-    q, k, v = qkv = three(draw, T, B=2)
+    q, k, v = qkv = draw_qkv(draw, T, B=2)
     num_keys = torch.tensor([0, some])
     tried = f"T = {T}, tile = {TILE}, causal=False, num_keys = [0, {some}]"
     out, lse = _answer(subject, qkv, tried, tile=TILE, causal=False, num_keys=num_keys)
-    right = explicit(q, k, v, (torch.arange(T) < num_keys.view(-1, 1, 1, 1)))
+    right = explicit_attention(q, k, v, (torch.arange(T) < num_keys.view(-1, 1, 1, 1)))
     facts = dict(
         tried=tried,
         expected="for sequence 0, which reads nothing: out 0, logsumexp -inf",
         got=f"out {vector(out[0, 0, 0])}, logsumexp {number(lse[0, 0, 0])}",
     )
-    if torch.allclose(out[1:], explicit(q, k, v, everyone(T))[0][1:].float(), **CLOSE):
+    if torch.allclose(out[1:], explicit_attention(q, k, v, full_mask(T))[0][1:].float(), **CLOSE):
         raise Wrong(
             "FLASH-PADDING",
             "padding is read",
@@ -499,11 +503,11 @@ def padding(subject: Subject, draw: Draw) -> None:
 def sixteen_bits(subject: Subject, draw: Draw) -> None:
     """bfloat16 goes in and comes out; in between, sums are float32."""
     T = draw.size(160, 144)
-    q, k, v = (x.bfloat16() for x in three(draw, T, H=1))
+    q, k, v = (x.bfloat16() for x in draw_qkv(draw, T, H=1))
     v = (v.float().abs() + 0.5).bfloat16()
     tried = f"bfloat16, T = {T} in {T // 8} tiles of 8, causal=False"
     out, lse = _answer(subject, [q, k, v], tried, tile=8, causal=False)
-    right, rows = explicit(q, k, v, everyone(T))
+    right, rows = explicit_attention(q, k, v, full_mask(T))
     off = ((out.double() - right).abs() / right).max().item()
     # one rounding to 8 bits is at most 2^-8 = 0.4 percent; weights in 16 bits may cost as much again
     if not (off < 0.008 and (lse.double() - rows).abs().max() < 0.01):
@@ -526,8 +530,8 @@ SUITES = (
             one_tile,
             many_tiles,
             short_tiles,
-            masked,
-            above,
+            causal_mask,
+            tiles_above_diagonal,
             logsumexp,
             large_scores,
             padding,

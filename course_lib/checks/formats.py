@@ -18,7 +18,7 @@ from course_lib.measure.formats import FORMATS, Format
 Shapes = Sequence[tuple[int, ...]]
 
 
-def _up(a: int, b: int) -> int:
+def _divide_up(a: int, b: int) -> int:
     return -(-a // b)
 
 
@@ -26,11 +26,11 @@ def bytes_of(
     shapes: Shapes,
     name: str,
     *,
-    blocks: Callable[[int, int], int] = _up,
+    blocks: Callable[[int, int], int] = _divide_up,
     flat: bool = False,
     padded: bool = False,
     once: bool = False,
-    whole: Callable[[int, int], int] = _up,
+    whole: Callable[[int, int], int] = _divide_up,
     extra: int = 0,
     joined: bool = False,
     unit: int = 8,
@@ -177,7 +177,7 @@ def _expect(subject: Subject, cases: Sequence[tuple[Shapes, str]], look: str) ->
     for shapes, name in cases:
         out = subject.call([tuple(s) for s in shapes], name)
         f = FORMATS[name]
-        tried = f"{_said(shapes)} in {name}: {f.bits} bits"
+        tried = f"{_format_shapes(shapes)} in {name}: {f.bits} bits"
         if f.block:
             tried += f", {f.block_bits} for each {f.block}"
         if f.tensor_bits:
@@ -205,7 +205,7 @@ def _expect(subject: Subject, cases: Sequence[tuple[Shapes, str]], look: str) ->
     expect.integer(out, right, tried=tried)
 
 
-def _said(shapes: Shapes) -> str:
+def _format_shapes(shapes: Shapes) -> str:
     return " and ".join(str(tuple(s)) for s in shapes)
 
 
@@ -255,7 +255,7 @@ def odd_bits(subject: Subject, draw: Draw) -> None:
     )
 
 
-def ends(subject: Subject, draw: Draw) -> None:
+def edge_cases(subject: Subject, draw: Draw) -> None:
     """No tensor, no bytes; a format without a name is refused."""
     _expect(subject, [([], "bf16"), ([(0, 32)], "mxfp4")], "an empty list.")
     try:
@@ -269,7 +269,7 @@ def ends(subject: Subject, draw: Draw) -> None:
             tried="the format fp12",
             expected="ValueError, with the names that are there",
             got=f"{type(failure.error).__name__}: {failure.error}"[:70],
-            look="what `named` is there for.",
+            look="what `find_format` is there for.",
         ) from None
     raise Wrong(
         "QUANT-NAME",
@@ -277,14 +277,14 @@ def ends(subject: Subject, draw: Draw) -> None:
         tried="the format fp12",
         expected="ValueError",
         got=str(out)[:60],
-        look="what `named` is there for.",
+        look="what `find_format` is there for.",
     )
 
 
 SUITES = (
     Suite(
         exercise="quantize-memory",
-        checks=(whole_bytes, block_scales, tensor_scales, partial_blocks, odd_bits, ends),
+        checks=(whole_bytes, block_scales, tensor_scales, partial_blocks, odd_bits, edge_cases),
         proved="your bytes hold every number, every block's scale and every tensor's.",
         remember="mxfp4 is 4.25 bits a number, nvfp4 4.5: the scales cost a sixteenth or an eighth.",
         next_step="rows of 48: which of the two formats loses more to its partial block?",

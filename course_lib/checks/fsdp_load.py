@@ -9,11 +9,11 @@ from weakref import WeakKeyDictionary
 
 import torch
 
-from course_lib.checks.fsdp_save import PARTS, PLAIN, driven, shapes
+from course_lib.checks.fsdp_save import PARTS, PLAIN, run_probe, shapes
 from course_lib.checks.report import Wrong
 from course_lib.checks.subject import Subject
 from course_lib.checks.suite import Draw, Suite
-from course_lib.probes.known_state import digest, known, plain_state, random_numbers
+from course_lib.probes.known_state import digest, known_tensor, plain_state, random_numbers
 
 OTHER = 100  # between the seed of what was saved and that of the trainer that loads
 SENT_BYTES = 1000  # objects that ranks exchange while they load; one matrix is more
@@ -21,22 +21,22 @@ Files = dict[str, torch.Tensor]
 _written: WeakKeyDictionary[Subject, Files] = WeakKeyDictionary()  # once for all checks of a run
 
 
-def _loaded(
+def _load_on_ranks(
     subject: Subject, draw: Draw, ranks: int, cases: list[str], files: Files
 ) -> list[list[dict]]:
     """What came of it, by case, then by rank."""
-    found = driven(subject, [(draw.seed, files, cases)] * ranks, "loads")
+    found = run_probe(subject, [(draw.seed, files, cases)] * ranks, "load_cases")
     return [list(case) for case in zip(*(rank.value for rank in found), strict=True)]
 
 
 def same_ranks(subject: Subject, draw: Draw) -> None:
     """Two ranks: 0 from an empty folder; what two have saved; nothing of what does not fit."""
-    files = driven(subject, [(draw.seed,)] * 2, "writes")[0].value
+    files = run_probe(subject, [(draw.seed,)] * 2, "write_files")[0].value
     _written[subject] = files
-    nothing, by_rank, text = _loaded(subject, draw, 2, ["nothing", "there", "text"], files)
-    _begins(nothing)
+    nothing, by_rank, text = _load_on_ranks(subject, draw, 2, ["nothing", "there", "text"], files)
+    _expect_beginning(nothing)
     tried = "saved on 2 ranks, loaded on 2"
-    _accepted(by_rank, tried, "LOAD-REFUSES", "a good checkpoint is refused")
+    _expect_accepted(by_rank, tried, "LOAD-REFUSES", "a good checkpoint is refused")
     _returned_parts(by_rank, draw.seed, tried)
     _random(by_rank, draw.seed, tried, "each rank's own, as they were saved")
     _nothing_sent(by_rank, tried)
@@ -46,9 +46,9 @@ def same_ranks(subject: Subject, draw: Draw) -> None:
 def other_ranks(subject: Subject, draw: Draw) -> None:
     """Four ranks, and one, load what two have saved."""
     for ranks, case in ((4, "given"), (1, "fresh")):
-        (by_rank,) = _loaded(subject, draw, ranks, [case], _written[subject])
+        (by_rank,) = _load_on_ranks(subject, draw, ranks, [case], _written[subject])
         tried = f"saved on 2 ranks, loaded on {ranks}" + ", by its path" * (case == "given")
-        _accepted(by_rank, tried, "LOAD-WORLD", "another number of ranks cannot read it")
+        _expect_accepted(by_rank, tried, "LOAD-WORLD", "another number of ranks cannot read it")
         _returned_parts(by_rank, draw.seed, tried)
         _random(by_rank, draw.seed + OTHER, tried, "left alone: there are others than ranks")
         _nothing_sent(by_rank, tried)
@@ -56,11 +56,11 @@ def other_ranks(subject: Subject, draw: Draw) -> None:
 
 def half_a_save(subject: Subject, draw: Draw) -> None:
     """Three ranks: a later save that was killed does not count."""
-    (by_rank,) = _loaded(subject, draw, 3, ["half"], _written[subject])
+    (by_rank,) = _load_on_ranks(subject, draw, 3, ["half"], _written[subject])
     _passes_half_by(by_rank, draw.seed)
 
 
-def _begins(by_rank: list[dict]) -> None:
+def _expect_beginning(by_rank: list[dict]) -> None:
     for facts in by_rank:
         if facts["error"] or facts["returned"] != 0:
             raise Wrong(
@@ -77,7 +77,7 @@ def _error(facts: dict) -> str:
     return f"{facts['error'][0]}: {facts['error'][2]}"[:150] if facts["error"] else ""
 
 
-def _accepted(by_rank: list[dict], tried: str, code: str, finding: str) -> None:
+def _expect_accepted(by_rank: list[dict], tried: str, code: str, finding: str) -> None:
     for rank, facts in enumerate(by_rank):
         if facts["error"]:
             raise Wrong(
@@ -122,12 +122,12 @@ def _tensors(found: dict[str, list], seed: int, tried: str) -> None:
     """Weights and moments, whole, by name; else what became of them."""
     paths = {path.replace("/state/", "/"): shape for path, shape in shapes().items()}
     del paths["model/head.weight"]  # the embedding under a second name
-    wanted = {p: [list(shape), digest(known(p, shape, seed))] for p, shape in paths.items()}
+    wanted = {p: [list(shape), digest(known_tensor(p, shape, seed))] for p, shape in paths.items()}
     off = [path for path in wanted if found.get(path) != wanted[path]]
     if not off:
         return
     first, part = off[0], off[0].partition("/")[0]
-    facts = dict(tried=tried, expected=f"{first}: {_first(first, paths[first], seed)} ...")
+    facts = dict(tried=tried, expected=f"{first}: {_first_numbers(first, paths[first], seed)} ...")
     same_kind = [path for path in wanted if path.startswith(part)]
     if Counter(wanted[p][1] for p in same_kind) == Counter(
         found.get(p, [0, 0])[1] for p in same_kind
@@ -141,7 +141,7 @@ def _tensors(found: dict[str, list], seed: int, tried: str) -> None:
             look="`zip`, and the order of parameters in the optimizer's groups.",
             **facts,
         )
-    stale = {p: digest(known(p, paths[p], seed + OTHER)) for p in off}
+    stale = {p: digest(known_tensor(p, paths[p], seed + OTHER)) for p in off}
     untouched = [p for p in off if found.get(p, [0, 0])[1] == stale[p]]
     if part == "model":
         raise Wrong(
@@ -161,8 +161,8 @@ def _tensors(found: dict[str, list], seed: int, tried: str) -> None:
     )
 
 
-def _first(path: str, shape: torch.Size, seed: int) -> str:
-    return ", ".join(f"{v:.3f}" for v in known(path, shape, seed).flatten()[:3].tolist())
+def _first_numbers(path: str, shape: torch.Size, seed: int) -> str:
+    return ", ".join(f"{v:.3f}" for v in known_tensor(path, shape, seed).flatten()[:3].tolist())
 
 
 def _random(by_rank: list[dict], seed: int, tried: str, expected: str) -> None:
@@ -223,7 +223,7 @@ def _refuses_text(by_rank: list[dict], seed: int) -> None:
             got="no error",
             look='what is done with "loader".',
         )
-    weights = digest(known("model/norm.weight", shapes()["model/norm.weight"], seed + OTHER))
+    weights = digest(known_tensor("model/norm.weight", shapes()["model/norm.weight"], seed + OTHER))
     changed = [key for key in ("step", "tokens_seen", "next_window") if said[key] != before[key]]
     changed += ["model"] * (said["tensors"]["model/norm.weight"][1] != weights)
     if changed:

@@ -21,7 +21,7 @@ EPS = {"bf16": 2**-8, "fp16": 2**-11}
 
 def a_policy(subject: Subject, draw: Draw) -> None:
     """A MixedPrecisionPolicy comes back, and float32 stays float32."""
-    found = runs.decided(subject, PRECISION, [{}, *({"precision": name} for name in LOW)])
+    found = runs.run_decisions(subject, PRECISION, [{}, *({"precision": name} for name in LOW)])
     for one, name in zip(found, ("fp32", *LOW), strict=True):
         _of_type(one, "dict", "a MixedPrecisionPolicy", f"precision {name}")
     for field, word in (
@@ -78,10 +78,10 @@ def _name(dtype: Any) -> str:
     return str(dtype).removeprefix("torch.")
 
 
-def moved(subject: Subject, draw: Draw) -> None:
+def collective_dtypes(subject: Subject, draw: Draw) -> None:
     """On two ranks: 2 bytes a parameter in gathers, 4 in reductions, tables and shards in float32."""
     cases = [{"precision": name, "seed": draw.seed} for name in LOW]
-    for name, by_rank in zip(LOW, runs.observed(subject, draw, cases, 2), strict=True):
+    for name, by_rank in zip(LOW, runs.run_steps(subject, draw, cases, 2), strict=True):
         one, tried = by_rank[0], f"precision {name}, 2 ranks"
         _gathers(one, name, tried)
         if (got := runs.per_number(one, "reduce_scatter")) != 4:
@@ -137,7 +137,7 @@ def _gathers(one: dict, name: str, tried: str) -> None:
 
 def modules(subject: Subject, draw: Draw) -> None:
     """A list of modules of the model comes back."""
-    found = runs.decided(subject, UNITS, [{}])[0]
+    found = runs.run_decisions(subject, UNITS, [{}])[0]
     _of_type(found, "list", "a list of modules", "4 blocks, 1 rank")
     for one in found:
         if not isinstance(one, dict) or one["module"] is None:
@@ -154,7 +154,7 @@ def modules(subject: Subject, draw: Draw) -> None:
 
 def units(subject: Subject, draw: Draw) -> None:
     """Each block once, then the root; what else learners wrap is told with what it costs."""
-    found = runs.decided(subject, UNITS, [{}])[0]
+    found = runs.run_decisions(subject, UNITS, [{}])[0]
     names, kinds = [one["module"] for one in found], [one["kind"] for one in found]
     shown = ", ".join(n or "the root" for n in names[:5]) + (
         f", ... {len(names) - 5} more" if len(names) > 5 else ""
@@ -192,7 +192,7 @@ def units(subject: Subject, draw: Draw) -> None:
 
 
 def _root_only(subject: Subject, draw: Draw, facts: dict) -> Wrong:
-    one = runs.observed(subject, draw, [{}], 2, peak=True)[0][0]
+    one = runs.run_steps(subject, draw, [{}], 2, peak=True)[0][0]
     facts |= {
         "got": f"the root alone: a forward pass that makes up to {one['peak'] / 1e6:.1f} MB,\n"
         f"of which {4 * one['whole'] / 1e6:.1f} MB are the gathered model"
@@ -209,7 +209,7 @@ def _root_only(subject: Subject, draw: Draw, facts: dict) -> Wrong:
 
 def _too_small(subject: Subject, draw: Draw, facts: dict, kind: str) -> Wrong:
     try:
-        sent = runs.count(runs.observed(subject, draw, [{}], 2)[0][0], "allgather")
+        sent = runs.count(runs.run_steps(subject, draw, [{}], 2)[0][0], "allgather")
         facts |= {
             "expected": facts["expected"] + ": 9 all-gathers",
             "got": facts["got"] + f":\n{sent} all-gathers",
@@ -227,15 +227,15 @@ def _too_small(subject: Subject, draw: Draw, facts: dict, kind: str) -> Wrong:
 
 def gathers(subject: Subject, draw: Draw) -> None:
     """Two ranks train with it: one block after the other, in little memory."""
-    by_rank = runs.observed(subject, draw, [{"seed": draw.seed}], 2)[0]
-    runs.sends(by_rank[0], "FULL_SHARD, 2 ranks", allgather=9, reduce_scatter=5)
+    by_rank = runs.run_steps(subject, draw, [{"seed": draw.seed}], 2)[0]
+    runs.expect_sends(by_rank[0], "FULL_SHARD, 2 ranks", allgather=9, reduce_scatter=5)
     runs.same_gradient(by_rank, draw, "FULL_SHARD, 2 ranks")
 
 
 SUITES = (
     Suite(
         "mixed-precision-policy",
-        (a_policy, moved),
+        (a_policy, collective_dtypes),
         proved="weights travel and work in the low dtype, what is added up stays in float32:\n"
         "2 bytes a parameter in a gather, 4 in a reduction.",
         remember="no autocast: the gathered copy is the low one, the shard is float32.",

@@ -22,7 +22,7 @@ ROWS = 2
 CLOSE = 1e-4
 
 
-def decided(subject: Subject, method: str, cases: list[dict], ranks: int = 1) -> list[Any]:
+def run_decisions(subject: Subject, method: str, cases: list[dict], ranks: int = 1) -> list[Any]:
     """What `method` says in each case; all ranks must say the same."""
     found = subject.run_ranks([(method, cases)] * ranks, probe=PROBE + "decide")
     for rank, one in enumerate(found):
@@ -38,7 +38,7 @@ def decided(subject: Subject, method: str, cases: list[dict], ranks: int = 1) ->
     return found[0].value
 
 
-def observed(
+def run_steps(
     subject: Subject, draw: Draw, cases: list[dict], ranks: int, peak: bool = False
 ) -> list[list[dict]]:
     """By case and rank: what a forward and a backward pass held and sent."""
@@ -55,7 +55,7 @@ def batch(seed: int, ranks: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
 
 
 @functools.lru_cache(maxsize=4)
-def alone(seed: int, ranks: int) -> tuple[float, float]:
+def train_alone(seed: int, ranks: int) -> tuple[float, float]:
     """Loss and norm of the gradient of one process that has the rows of all ranks."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -71,7 +71,7 @@ def same_gradient(
     by_rank: Sequence[dict], draw: Draw, tried: str, copies: int = 1, close: float = CLOSE
 ) -> None:
     """Loss and gradient norm over all ranks, which hold that many copies, are those of one process."""
-    loss, norm = alone(draw.seed, len(by_rank))
+    loss, norm = train_alone(draw.seed, len(by_rank))
     mean = sum(rank["loss"] for rank in by_rank) / len(by_rank)
     found = (sum(rank["squares"] for rank in by_rank) / copies) ** 0.5
     for what, got, due in (("loss", mean, loss), ("gradient norm", found, norm)):
@@ -91,7 +91,7 @@ def count(one: dict, name: str) -> int:
     return sum(kind == name for kind, _ in one["sent"])
 
 
-def sends(one: dict, tried: str, **due: int) -> None:
+def expect_sends(one: dict, tried: str, **due: int) -> None:
     """So many collectives of each name, forward and backward together."""
     if (found := {name: count(one, name) for name in due}) != due:
         raise Wrong(

@@ -12,7 +12,14 @@ from course_lib.checks.report import Wrong
 from course_lib.checks.subject import AnswerError, Subject
 from course_lib.checks.suite import Draw, Suite
 from course_lib.gpt import GPT, GPTConfig
-from course_lib.probes.known_state import SHAPE, V, digest, known, plain_state, random_numbers
+from course_lib.probes.known_state import (
+    SHAPE,
+    V,
+    digest,
+    known_tensor,
+    plain_state,
+    random_numbers,
+)
 from course_lib.ranks.local_ranks import Rank
 
 PROBE = "course_lib.probes.fsdp_checkpoint:"
@@ -47,7 +54,7 @@ def truth(seed: int) -> dict[str, list]:
     tied = {"model/head.weight": "model/embedding.weight"}
     paths = {path: tied.get(path, path).replace("/state/", "/") for path in shapes()}
     return {
-        path: [list(shape), digest(known(paths[path], shape, seed))]
+        path: [list(shape), digest(known_tensor(paths[path], shape, seed))]
         for path, shape in shapes().items()
     }
 
@@ -60,11 +67,11 @@ def plain_truth(seed: int, ranks: int) -> dict[str, Any]:
 
 def of_first(path: str, seed: int) -> str:
     """The first numbers of a tensor of the state, for a message."""
-    values = known(path, shapes()[path], seed)
+    values = known_tensor(path, shapes()[path], seed)
     return ", ".join(f"{v:.3f}" for v in values.flatten()[:3].tolist())
 
 
-def driven(subject: Subject, args_by_rank: list[tuple], name: str) -> list[Rank]:
+def run_probe(subject: Subject, args_by_rank: list[tuple], name: str) -> list[Rank]:
     """What a probe gives on each rank; RANKS-DIFFER where gloo ended a rank over a message."""
     try:
         return subject.run_ranks(args_by_rank, probe=PROBE + name)
@@ -84,44 +91,44 @@ def driven(subject: Subject, args_by_rank: list[tuple], name: str) -> list[Rank]
 def _facts(subject: Subject, draw: Draw, ranks: int, kinds: list[str]) -> list[list[dict]]:
     """By kind of checkpoint, then by rank."""
     cases = [{"checkpoint": kind} for kind in kinds]
-    found = driven(subject, [(draw.seed, cases)] * ranks, "saves")
+    found = run_probe(subject, [(draw.seed, cases)] * ranks, "save_cases")
     return [list(case) for case in zip(*(rank.value for rank in found), strict=True)]
 
 
-def sharded(subject: Subject, draw: Draw) -> None:
+def sharded_save(subject: Subject, draw: Draw) -> None:
     """Two ranks, each its part: published when it is there, complete, nothing gathered."""
     (by_rank,) = _facts(subject, draw, 2, ["sharded"])
-    _published(by_rank, "sharded")
+    _expect_published(by_rank, "sharded")
     _stays_sharded(by_rank)
-    _complete(by_rank[0]["file"], draw.seed, 2, "sharded")
-    _returned(by_rank)
+    _expect_complete(by_rank[0]["file"], draw.seed, 2, "sharded")
+    _expect_path(by_rank)
 
 
-def full(subject: Subject, draw: Draw) -> None:
+def full_save(subject: Subject, draw: Draw) -> None:
     """Two ranks, one file: whole tensors on rank 0 and nothing on the other."""
     (by_rank,) = _facts(subject, draw, 2, ["full"])
     _one_file(by_rank)
-    _published(by_rank, "full")
-    _complete(by_rank[0]["file"], draw.seed, 2, "full")
+    _expect_published(by_rank, "full")
+    _expect_complete(by_rank[0]["file"], draw.seed, 2, "full")
     _only_first(by_rank)
-    _returned(by_rank)
+    _expect_path(by_rank)
 
 
-def uneven(subject: Subject, draw: Draw) -> None:
+def uneven_ranks(subject: Subject, draw: Draw) -> None:
     """Three ranks, which share out no matrix evenly, both ways."""
     for kind, by_rank in zip(
         ("sharded", "full"), _facts(subject, draw, 3, ["sharded", "full"]), strict=True
     ):
-        _published(by_rank, kind)
-        _complete(by_rank[0]["file"], draw.seed, 3, kind)
+        _expect_published(by_rank, kind)
+        _expect_complete(by_rank[0]["file"], draw.seed, 3, kind)
 
 
-def _tried(by_rank: list | int, kind: str) -> str:
+def _describe_case(by_rank: list | int, kind: str) -> str:
     ranks = by_rank if isinstance(by_rank, int) else len(by_rank)
     return f'{ranks} ranks, checkpoint="{kind}", save_checkpoint()'
 
 
-def _lacks(parts: list[str], tried: str) -> None:
+def _expect_parts(parts: list[str], tried: str) -> None:
     for part, (code, finding, hides) in PARTS.items():
         if part in parts:
             raise Wrong(
@@ -135,11 +142,11 @@ def _lacks(parts: list[str], tried: str) -> None:
             )
 
 
-def _published(by_rank: list[dict], kind: str) -> None:
+def _expect_published(by_rank: list[dict], kind: str) -> None:
     """There is a checkpoint that counts, and there was when the save returned."""
-    first, tried = by_rank[0], _tried(by_rank, kind)
+    first, tried = by_rank[0], _describe_case(by_rank, kind)
     for facts in by_rank:
-        _lacks((facts["handed"] or {}).get("lacks", []), tried)
+        _expect_parts((facts["handed"] or {}).get("lacks", []), tried)
     if not first["published"]:
         raise Wrong(
             "SAVE-UNPUBLISHED",
@@ -170,7 +177,7 @@ def _published(by_rank: list[dict], kind: str) -> None:
 
 def _stays_sharded(by_rank: list[dict]) -> None:
     """Nothing was gathered, and each rank hands over what it keeps."""
-    tried = _tried(by_rank, "sharded")
+    tried = _describe_case(by_rank, "sharded")
     total = sum(facts["kept"] for facts in by_rank)
     for rank, facts in enumerate(by_rank):
         handed, sent = (facts["handed"] or {}).get("bytes", 0), facts["gathered"]
@@ -193,7 +200,7 @@ def _one_file(by_rank: list[dict]) -> None:
         raise Wrong(
             "SAVE-FULL-SHARDS",
             "shards are saved where one whole file was asked for",
-            tried=_tried(by_rank, "full"),
+            tried=_describe_case(by_rank, "full"),
             expected="whole tensors, in one .pt file",
             got=f"{sharded_parts} sharded tensors (DTensor)"
             if sharded_parts
@@ -211,14 +218,14 @@ def _only_first(by_rank: list[dict]) -> None:
                 "SAVE-FULL-EVERYWHERE",
                 "every rank holds the whole state",
                 expected=f"0 bytes on rank {rank}: rank 0 alone writes",
-                tried=_tried(by_rank, "full"),
+                tried=_describe_case(by_rank, "full"),
                 got=f"{held:,} bytes on rank {rank}, where its shards take {facts['kept']:,}",
                 hides="8 ranks of a machine then take 8 times its memory.",
                 look="`cpu_offload` in StateDictOptions.",
             )
 
 
-def _returned(by_rank: list[dict]) -> None:
+def _expect_path(by_rank: list[dict]) -> None:
     for rank, facts in enumerate(by_rank):
         if facts["returned"] is None:
             raise Wrong(
@@ -231,9 +238,9 @@ def _returned(by_rank: list[dict]) -> None:
             )
 
 
-def _complete(file: dict, seed: int, ranks: int, kind: str) -> None:
+def _expect_complete(file: dict, seed: int, ranks: int, kind: str) -> None:
     """Every part is in the file with its value."""
-    tried = _tried(ranks, kind)
+    tried = _describe_case(ranks, kind)
     if "problem" in file:
         raise Wrong(
             "SAVE-PICKLE",
@@ -243,10 +250,10 @@ def _complete(file: dict, seed: int, ranks: int, kind: str) -> None:
             got=file["problem"][:150],
             look="a part that lacks `.state_dict()`, or `dataclasses.asdict`.",
         )
-    _lacks(file["plain"]["lacks"], tried)
+    _expect_parts(file["plain"]["lacks"], tried)
     _names(file["tensors"], tried)
     _tensors(file["tensors"], seed, tried)
-    _plain(file["plain"], seed, ranks, tried)
+    _expect_plain_values(file["plain"], seed, ranks, tried)
 
 
 def _names(found: dict[str, list], tried: str) -> None:
@@ -322,7 +329,7 @@ def _tensors(found: dict[str, list], seed: int, tried: str) -> None:
         )
 
 
-def _plain(found: dict[str, Any], seed: int, ranks: int, tried: str) -> None:
+def _expect_plain_values(found: dict[str, Any], seed: int, ranks: int, tried: str) -> None:
     wanted = plain_truth(seed, ranks)
     for part, key in PLAIN.items():
         if found[key] != wanted[key]:
@@ -352,7 +359,7 @@ def _plain(found: dict[str, Any], seed: int, ranks: int, tried: str) -> None:
 SUITES = (
     Suite(
         "fsdp-save-checkpoint",
-        (sharded, full, uneven),
+        (sharded_save, full_save, uneven_ranks),
         proved="every part is in the checkpoint with its value, on two ranks and on three;\n"
         "sharded, nothing is gathered; full, rank 0 alone holds the whole.",
         remember="no rank has to hold the model for the model to be saved.",

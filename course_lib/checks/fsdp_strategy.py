@@ -24,7 +24,7 @@ CASES = (
 
 def runs_at_all(subject: Subject, draw: Draw) -> None:
     """On one rank: a mesh of it and a bool come back."""
-    found = runs.decided(subject, METHOD, [{"sharding": "FULL_SHARD"}])[0]
+    found = runs.run_decisions(subject, METHOD, [{"sharding": "FULL_SHARD"}])[0]
     _pair(found, "FULL_SHARD, 1 rank")
 
 
@@ -62,7 +62,7 @@ def _pair(found, tried: str) -> tuple[dict, bool]:
 
 def each_strategy(subject: Subject, draw: Draw) -> None:
     """On four ranks: every strategy has its mesh, and frees or keeps as its name says."""
-    answers = runs.decided(subject, METHOD, [dict(case[1]) for case in CASES], 4)
+    answers = runs.run_decisions(subject, METHOD, [dict(case[1]) for case in CASES], 4)
     pairs = [
         _pair(found, f"{case[0]}, 4 ranks") for case, found in zip(CASES, answers, strict=True)
     ]
@@ -96,7 +96,7 @@ def each_strategy(subject: Subject, draw: Draw) -> None:
 
 def odd_world(subject: Subject, draw: Draw) -> None:
     """Three ranks, which have no half: three copies of one part."""
-    found = runs.decided(subject, METHOD, [{"sharding": "NO_SHARD"}], 3)[0]
+    found = runs.run_decisions(subject, METHOD, [{"sharding": "NO_SHARD"}], 3)[0]
     _mesh(_pair(found, "NO_SHARD, 3 ranks")[0], "NO_SHARD", (3, 1), TWO, 3)
 
 
@@ -155,9 +155,9 @@ def _words(shape: tuple, axes: tuple) -> str:
     return "mesh " + " x ".join(f"{n} ({name})" for n, name in zip(shape, names, strict=False))
 
 
-def unknown(subject: Subject, draw: Draw) -> None:
+def unknown_name(subject: Subject, draw: Draw) -> None:
     """A name that nobody knows is refused."""
-    found = runs.decided(subject, METHOD, [{"sharding": "FULL_SHARDS"}])[0]
+    found = runs.run_decisions(subject, METHOD, [{"sharding": "FULL_SHARDS"}])[0]
     if not isinstance(found, str):
         raise Wrong(
             "STRATEGY-UNKNOWN",
@@ -178,7 +178,7 @@ def trains(subject: Subject, draw: Draw) -> None:
 
 def _trains(subject: Subject, draw: Draw, cases: list[dict], ranks: int) -> None:
     cases = [case | {"seed": draw.seed} for case in cases]
-    for case, by_rank in zip(cases, runs.observed(subject, draw, cases, ranks), strict=True):
+    for case, by_rank in zip(cases, runs.run_steps(subject, draw, cases, ranks), strict=True):
         one, tried = by_rank[0], f"{case['sharding']}, {ranks} ranks"
         copies = ranks // case.get("shard_size", ranks)
         held, due = sum(rank["weights"] for rank in by_rank), 4 * copies * one["whole"]
@@ -193,7 +193,7 @@ def _trains(subject: Subject, draw: Draw, cases: list[dict], ranks: int) -> None
             )
         units = len(one["units"])
         again = 0 if case["sharding"] == "SHARD_GRAD_OP" else units - 1  # the root stays gathered
-        runs.sends(
+        runs.expect_sends(
             one,
             tried,
             allgather=units + again,
@@ -206,7 +206,7 @@ def _trains(subject: Subject, draw: Draw, cases: list[dict], ranks: int) -> None
 SUITES = (
     Suite(
         "sharding-strategy",
-        (runs_at_all, each_strategy, odd_world, unknown, trains),
+        (runs_at_all, each_strategy, odd_world, unknown_name, trains),
         proved="four names stand for a mesh and a flag, and train as they say on real ranks.",
         remember="the mesh says who shares a copy, the flag whether a block is gathered twice.",
         next_step="on paper: the collectives of HYBRID_SHARD on 8 machines of 8 GPUs.",

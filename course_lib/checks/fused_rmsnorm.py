@@ -12,13 +12,13 @@ from course_lib.checks.report import Wrong, number, vector
 from course_lib.checks.subject import Subject
 from course_lib.checks.suite import Draw, Suite
 
-PROBE = "course_lib.probes.kernel:launched"
+PROBE = "course_lib.probes.kernel:launch_cases"
 EPS = 1e-5
 # a sum of at most a thousand squares, a root and two products in float32, each rounded at 6e-8
 CLOSE = dict(rtol=1e-5, atol=1e-6)
 
 
-def right(x: Tensor, weight: Tensor, eps: float = EPS) -> Tensor:
+def exact_rmsnorm(x: Tensor, weight: Tensor, eps: float = EPS) -> Tensor:
     """RMSNorm in float64."""
     x, weight = x.double(), weight.double()
     return x / (x.square().mean(-1, keepdim=True) + eps).sqrt() * weight
@@ -29,10 +29,10 @@ def _case(x: Tensor, weight: Tensor, *, gap: int = 0, eps: float = EPS, block: i
     return dict(x=x, weight=weight, gap=gap, eps=eps, block=block or 1 << (D - 1).bit_length())
 
 
-def _launched(subject: Subject, case: dict, tried: str) -> dict:
+def _launch_once(subject: Subject, case: dict, tried: str) -> dict:
     """What came of one launch that stayed inside of its tensors and wrote all of out."""
     found = subject.probe(PROBE, [case])[0]
-    _refused(found, tried)
+    _expect_inside(found, tried)
     missing = found["stores"][2] == 0
     if missing.all():
         raise Wrong(
@@ -67,7 +67,7 @@ def _launched(subject: Subject, case: dict, tried: str) -> dict:
     return found
 
 
-def _refused(found: dict, tried: str) -> None:
+def _expect_inside(found: dict, tried: str) -> None:
     """Wrong for an access outside of its tensor, with the program and the offset."""
     if found["error"] == "ValueError":
         raise Wrong(
@@ -115,8 +115,8 @@ def one_row(subject: Subject, draw: Draw) -> None:
     D = draw.size(4, 8)
     x, w = draw.randn(1, D) * 2, draw.randn(D) + 2
     tried = f"one row {vector(x[0])}, weight {vector(w)}, BLOCK = D = {D}"
-    out = _launched(subject, _case(x, w), tried)["out"]
-    exact, mean = right(x, w).float(), x.square().mean()
+    out = _launch_once(subject, _case(x, w), tried)["out"]
+    exact, mean = exact_rmsnorm(x, w).float(), x.square().mean()
     centred = x - x.mean()
     look = "the formula in the docstring, part by part."
 
@@ -172,21 +172,21 @@ def wider_block(subject: Subject, draw: Draw) -> None:
     case = _case(x, w)
     B = case["block"]
     tried = f"one row of D = {D} numbers, BLOCK = {B}"
-    out = _launched(subject, case, tried)["out"]
+    out = _launch_once(subject, case, tried)["out"]
     total = x.square().sum()
     if out.isnan().all():
         raise Wrong(
             "KERNEL-NO-OTHER",
             "lanes that were not loaded are used",
             tried=tried,
-            expected=vector(right(x, w)[0]),
+            expected=vector(exact_rmsnorm(x, w)[0]),
             got="NaN everywhere",
             fits="a sum over lanes that hold no number: without `other` they may hold anything.",
             look="what masked lanes hold when the squares are summed.",
         )
     values(
         out,
-        right(x, w).float(),
+        exact_rmsnorm(x, w).float(),
         [
             Pattern(
                 code="KERNEL-BLOCK-MEAN",
@@ -214,10 +214,10 @@ def rows_apart(subject: Subject, draw: Draw) -> None:
     N, D = draw.size(3, 4), draw.size(6, 5, 7)
     x, w = draw.randn(N, D), draw.randn(D) + 2
     tried = f"x ({N}, {D}), a program a row"
-    out = _launched(subject, _case(x, w), tried)["out"]
+    out = _launch_once(subject, _case(x, w), tried)["out"]
     values(
         out,
-        right(x, w).float(),
+        exact_rmsnorm(x, w).float(),
         **CLOSE,
         tried=tried,
         finding="the rows differ",
@@ -225,10 +225,10 @@ def rows_apart(subject: Subject, draw: Draw) -> None:
     )
     wide = draw.randn(N, D + 3)
     tried = f"x ({N}, {D}) out of ({N}, {D + 3}): stride {D + 3}; out with stride {D + 5}"
-    out = _launched(subject, _case(wide, w, gap=5), tried)["out"]
+    out = _launch_once(subject, _case(wide, w, gap=5), tried)["out"]
     values(
         out,
-        right(wide[:, :D], w).float(),
+        exact_rmsnorm(wide[:, :D], w).float(),
         **CLOSE,
         tried=tried,
         finding="the rows differ",
@@ -241,7 +241,7 @@ def small_rows(subject: Subject, draw: Draw) -> None:
     D, eps = draw.size(6, 5), 1e-2
     x, w = 0.1 * draw.randn(1, D), draw.randn(D) + 2
     tried = f"one row {vector(x[0], 3)}, eps = {eps:g}"
-    out = _launched(subject, _case(x, w, eps=eps), tried)["out"]
+    out = _launch_once(subject, _case(x, w, eps=eps), tried)["out"]
     mean = x.square().mean()
 
     def as_if(value: Tensor, fits: str) -> Pattern:
@@ -255,7 +255,7 @@ def small_rows(subject: Subject, draw: Draw) -> None:
 
     values(
         out,
-        right(x, w, eps).float(),
+        exact_rmsnorm(x, w, eps).float(),
         [
             as_if(x / mean.sqrt() * w, "no eps at all."),
             as_if(x / (mean.sqrt() + eps) * w, "root + eps."),
@@ -268,7 +268,7 @@ def small_rows(subject: Subject, draw: Draw) -> None:
         look="eps.",
     )
     tried = "a row of zeros"
-    out = _launched(subject, _case(torch.zeros(1, D), w), tried)["out"]
+    out = _launch_once(subject, _case(torch.zeros(1, D), w), tried)["out"]
     values(out, torch.zeros(1, D), **CLOSE, tried=tried, look="eps under the root.")
 
 
@@ -277,21 +277,21 @@ def sixteen_bits(subject: Subject, draw: Draw) -> None:
     D = draw.size(300, 280, 310)
     x = (300 + 100 * draw.randn(1, D).abs()).half()
     tried = f"float16, D = {D}, numbers above 255.9, whose squares float16 does not hold"
-    out = _launched(subject, _case(x, torch.ones(D)), tried)["out"]
+    out = _launch_once(subject, _case(x, torch.ones(D)), tried)["out"]
     if not out.isfinite().all() or not out.any():
         raise Wrong(
             "KERNEL-OVERFLOW",
             "large numbers in float16 end as 0 or NaN",
             tried=tried,
-            expected=vector(right(x, torch.ones(D))[0], 3),
+            expected=vector(exact_rmsnorm(x, torch.ones(D))[0], 3),
             got=vector(out[0], 3),
             fits="squares in float16: the largest there is 65,504.",
             look="the dtype of what `tl.load` gives.",
         )
     x, w = draw.randn(4, D).bfloat16(), (draw.randn(D) + 2).bfloat16()
     tried = f"bfloat16, x (4, {D}) and weight in bfloat16"
-    out = _launched(subject, _case(x, w), tried)["out"]
-    exact = right(x, w)
+    out = _launch_once(subject, _case(x, w), tried)["out"]
+    exact = exact_rmsnorm(x, w)
     off = 100 * (out != exact.bfloat16()).double().mean().item()
     # float32 lies on the wrong side of a rounding now and then, in fewer than one of 100
     if off < 2:
@@ -320,11 +320,11 @@ def sixteen_bits(subject: Subject, draw: Draw) -> None:
     )
 
 
-def once(subject: Subject, draw: Draw) -> None:
+def single_access(subject: Subject, draw: Draw) -> None:
     """The cost: each number of x and of the weight loaded once a program, each of out stored once."""
     N, D = draw.size(3, 2), draw.size(13, 9)
     tried = f"x ({N}, {D}), a program a row: times that each number is loaded and stored"
-    found = _launched(subject, _case(draw.randn(N, D), draw.randn(D)), tried)
+    found = _launch_once(subject, _case(draw.randn(N, D), draw.randn(D)), tried)
     x, weight, out = (int(counts.max()) for counts in found["loads"])
     stored = int(found["stores"][2].max())
     facts = dict(
@@ -379,7 +379,7 @@ def once(subject: Subject, draw: Draw) -> None:
 SUITES = (
     Suite(
         "fused-rmsnorm",
-        (one_row, wider_block, rows_apart, small_rows, sixteen_bits, once),
+        (one_row, wider_block, rows_apart, small_rows, sixteen_bits, single_access),
         proved="any D, any strides, 16 bits and 32; each number crosses memory once each way.",
         remember="a fused kernel over rows moves 2 numbers an element: one in, one out.",
         next_step="count a softmax kernel of your own: how many loads an element?",

@@ -18,7 +18,7 @@ from course_lib.checks.suite import DYNAMO, Draw, Suite
 from course_lib.gpt import GPTConfig
 
 
-def _small(**changes) -> GPTConfig:
+def _small_config(**changes) -> GPTConfig:
     shape = dict(vocab_size=23, max_seq_len=8, num_layers=3, num_heads=2, d_model=8, d_hidden=12)
     return GPTConfig(**(shape | dict(tie_embeddings=False) | changes))
 
@@ -87,7 +87,7 @@ def _block(w: dict[str, Tensor], config: GPTConfig, x: Tensor, cis: Tensor) -> T
 
 def pair(subject: Subject, draw: Draw) -> None:
     """(B, T) in, (logits (B, T, V), None) out, with T = max_seq_len and with a shorter T."""
-    config = _small()
+    config = _small_config()
     module, V, full = subject.module(config), config.vocab_size, config.max_seq_len
     for T in (full, draw.size(5, 3, 6)):
         idx = draw.randint(0, V, (2, T))
@@ -95,7 +95,7 @@ def pair(subject: Subject, draw: Draw) -> None:
         try:
             out = module.forward(idx)
         except AnswerError as failure:
-            raise _refused(failure, T, full, tried) or failure from None
+            raise _explain_error(failure, T, full, tried) or failure from None
         logits, loss = _pair(out, tried)
         if logits is None or (isinstance(loss, Tensor) and loss.dim() == 3):
             raise Wrong(
@@ -156,7 +156,7 @@ def _pair(out, tried: str) -> tuple:
     return out
 
 
-def _refused(failure: AnswerError, T: int, full: int, tried: str) -> Wrong | None:
+def _explain_error(failure: AnswerError, T: int, full: int, tried: str) -> Wrong | None:
     error = failure.error
     facts = dict(
         tried=tried,
@@ -183,7 +183,7 @@ def _refused(failure: AnswerError, T: int, full: int, tried: str) -> Wrong | Non
 
 def right_logits(subject: Subject, draw: Draw) -> None:
     """The logits of an independent implementation with the same weights."""
-    config = _small(num_layers=draw.size(3, 2, 4), max_seq_len=8)
+    config = _small_config(num_layers=draw.size(3, 2, 4), max_seq_len=8)
     module, L = subject.module(config), config.num_layers
     state, idx = _weights(module, draw), draw.randint(0, config.vocab_size, (2, draw.size(6, 4, 7)))
     logits, _ = _pair(module.forward(idx), "idx alone")
@@ -246,7 +246,7 @@ def right_logits(subject: Subject, draw: Draw) -> None:
 
 def right_loss(subject: Subject, draw: Draw) -> None:
     """Mean cross-entropy in nats; the caller has shifted the targets already."""
-    config = _small()
+    config = _small_config()
     module = subject.module(config)
     state, shape = _weights(module, draw), (draw.size(2, 3), draw.size(6, 5))
     idx, targets = (draw.randint(0, config.vocab_size, shape) for _ in range(2))
@@ -358,9 +358,9 @@ def _cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
     return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
 
 
-def uncounted(subject: Subject, draw: Draw) -> None:
+def ignored_targets(subject: Subject, draw: Draw) -> None:
     """Targets of -100 do not count, neither in the sum nor in the number."""
-    config = _small()
+    config = _small_config()
     module = subject.module(config)
     state = _weights(module, draw)
     idx, targets = (draw.randint(0, config.vocab_size, (2, 6)) for _ in range(2))
@@ -411,7 +411,7 @@ def uncounted(subject: Subject, draw: Draw) -> None:
 
 def too_long(subject: Subject, draw: Draw) -> None:
     """T = max_seq_len + 1 is refused with a ValueError."""
-    config = _small()
+    config = _small_config()
     idx = draw.randint(0, config.vocab_size, (1, config.max_seq_len + 1))
     facts = dict(
         tried=f"{idx.shape[1]} tokens, max_seq_len {config.max_seq_len}",
@@ -435,14 +435,14 @@ def too_long(subject: Subject, draw: Draw) -> None:
 
 def gradients(subject: Subject, draw: Draw) -> None:
     """The loss reaches every parameter, with the right gradient, checkpointing on or off."""
-    config = _small(activation_checkpointing=True)
+    config = _small_config(activation_checkpointing=True)
     module = subject.module(config)
     state = _weights(module, draw)
     idx, targets = (draw.randint(0, config.vocab_size, (2, 6)) for _ in range(2))
     leaves = {n: w.clone().requires_grad_() for n, w in state.items()}
     _cross_entropy(logits_of(leaves, config, idx), targets).backward()
     for switch in (False, True):
-        module = subject.module(_small(activation_checkpointing=switch))
+        module = subject.module(_small_config(activation_checkpointing=switch))
         module.load(state)
         _, grads = module.vjp(idx, targets, upstream=torch.ones(()), item=1)
         tried = f"activation_checkpointing = {switch}"
@@ -471,11 +471,11 @@ def checkpointing(subject: Subject, draw: Draw) -> None:
     """The switch makes the forward pass keep less, in training only."""
     idx = draw.randint(0, 23, (4, 8))
 
-    def kept(switch: bool, training: bool) -> int:
-        module = subject.module(_small(num_layers=4, activation_checkpointing=switch))
+    def saved_bytes(switch: bool, training: bool) -> int:
+        module = subject.module(_small_config(num_layers=4, activation_checkpointing=switch))
         return module.saved_bytes(idx, idx, training=training)
 
-    off, on, on_eval = kept(False, True), kept(True, True), kept(True, False)
+    off, on, on_eval = saved_bytes(False, True), saved_bytes(True, True), saved_bytes(True, False)
     got = (
         f"{off / 1e3:.0f} kB without, {on / 1e3:.0f} kB with, {on_eval / 1e3:.0f} kB with, in eval"
     )
@@ -502,7 +502,7 @@ def checkpointing(subject: Subject, draw: Draw) -> None:
 
 def low_precision(subject: Subject, draw: Draw) -> None:
     """In a bfloat16 model the loss is still taken in float32."""
-    config = _small()
+    config = _small_config()
     module = subject.module(config)
     _weights(module, draw)
     module.to(torch.bfloat16)
@@ -536,7 +536,7 @@ SUITES = (
             pair,
             right_logits,
             right_loss,
-            uncounted,
+            ignored_targets,
             too_long,
             gradients,
             checkpointing,

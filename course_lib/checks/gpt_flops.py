@@ -11,7 +11,7 @@ from course_lib.checks.suite import Draw, Suite
 from course_lib.gpt import GPTConfig
 
 
-def _odd(draw: Draw, **changes) -> GPTConfig:
+def _odd_config(draw: Draw, **changes) -> GPTConfig:
     """Sizes of which no two are equal, so that a confusion shows."""
     shape = dict(
         vocab_size=137,
@@ -31,7 +31,7 @@ def _sizes(config: GPTConfig) -> tuple[int, int, int, int]:
 
 def whole_number(subject: Subject, draw: Draw) -> None:
     """A small model, every term by hand."""
-    config, T = _odd(draw), 17  # the next check has other lengths
+    config, T = _odd_config(draw), 17  # the next check has other lengths
     L, D, H, V = _sizes(config)
     block, head, attention = 4 * D * D + 3 * D * H, D * V, 12 * L * D * T
     n = L * block + head
@@ -167,7 +167,7 @@ def whole_number(subject: Subject, draw: Draw) -> None:
 
 def follows_length(subject: Subject, draw: Draw) -> None:
     """Longer sequences cost more per token, in proportion to their length."""
-    config = _odd(draw)
+    config = _odd_config(draw)
     L, D, _, _ = _sizes(config)
     short, long = (expect_int(subject.call(config, T)) for T in (10, 40))
     expect.integer(
@@ -192,11 +192,12 @@ def expect_int(out) -> int:
     return out
 
 
-def tied(subject: Subject, draw: Draw) -> None:
+def tied_head(subject: Subject, draw: Draw) -> None:
     """The head is a product, tied or not."""
     T = 16
     separate, shared = (
-        expect_int(subject.call(_odd(Draw(draw.seed), tie_embeddings=t), T)) for t in (False, True)
+        expect_int(subject.call(_odd_config(Draw(draw.seed), tie_embeddings=t), T))
+        for t in (False, True)
     )
     if separate != shared:
         raise Wrong(
@@ -212,7 +213,7 @@ def tied(subject: Subject, draw: Draw) -> None:
 def all_params(subject: Subject, draw: Draw) -> None:
     """convention="all": every parameter, a tied matrix once."""
     for tie in (False, True):
-        config, T = _odd(Draw(draw.seed), tie_embeddings=tie), 16
+        config, T = _odd_config(Draw(draw.seed), tie_embeddings=tie), 16
         L, D, H, V = _sizes(config)
         n, table, gains = L * (4 * D * D + 3 * D * H) + D * V, 0 if tie else D * V, (2 * L + 1) * D
         attention = 12 * L * D * T
@@ -254,7 +255,7 @@ def refuses(subject: Subject, draw: Draw) -> None:
         look="the end of the docstring.",
     )
     try:
-        out = subject.call(_odd(draw), 16, convention="nanogpt")
+        out = subject.call(_odd_config(draw), 16, convention="nanogpt")
     except AnswerError as failure:
         if isinstance(failure.error, ValueError):
             return
@@ -265,7 +266,7 @@ def refuses(subject: Subject, draw: Draw) -> None:
     raise Wrong("FLOPS-UNKNOWN", "an unknown convention is accepted", got=str(out)[:60], **facts)
 
 
-def large(subject: Subject, draw: Draw) -> None:
+def large_model(subject: Subject, draw: Draw) -> None:
     """The 134m preset at T = 512, as torch's FlopCounterMode counted it."""
     expect.integer(
         subject.call(GPTConfig.preset("134m"), 512),
@@ -277,7 +278,7 @@ def large(subject: Subject, draw: Draw) -> None:
 SUITES = (
     Suite(
         "count-flops",
-        (whole_number, follows_length, tied, all_params, refuses, large),
+        (whole_number, follows_length, tied_head, all_params, refuses, large_model),
         proved="equal to the formula for small shapes, and to torch's own count for 134m.",
         remember="6 FLOPs per matmul parameter and token, plus 12 L D T for attention.",
         next_step="at which T does attention cost as much as the parameters?",

@@ -20,7 +20,7 @@ STD = 0.02
 PRESETS = {"INIT-NO-RESIDUAL": "init:no-residual-scaling", "INIT-STD-1": "init:std-one"}
 
 
-def _wide(draw: Draw, **changes) -> GPTConfig:
+def _wide_config(draw: Draw, **changes) -> GPTConfig:
     """Matrices of 4,096 numbers or more: a standard deviation is then known to about a percent."""
     shape = dict(vocab_size=128, max_seq_len=8, num_heads=2, d_model=64, d_hidden=80)
     return GPTConfig(**(shape | dict(num_layers=draw.size(3, 9), tie_embeddings=False) | changes))
@@ -28,7 +28,7 @@ def _wide(draw: Draw, **changes) -> GPTConfig:
 
 def draws_weights(subject: Subject, draw: Draw) -> None:
     """The model can be built; names and shapes stay; every weight is finite; tied stays tied."""
-    state = subject.module(_wide(draw, tie_embeddings=True), seed=draw.seed).state()
+    state = subject.module(_wide_config(draw, tie_embeddings=True), seed=draw.seed).state()
     for name, value in state.items():
         expect.not_finite(value, tried=name)
     if not torch.equal(state["embedding.weight"], state["head.weight"]):
@@ -44,10 +44,10 @@ def draws_weights(subject: Subject, draw: Draw) -> None:
 
 def base_std(subject: Subject, draw: Draw) -> None:
     """Linears that do not write into the residual stream: normal, mean 0, std 0.02."""
-    config = _wide(draw)
+    config = _wide_config(draw)
     state = subject.module(config, seed=draw.seed).state()
     factor = 1 / math.sqrt(2 * config.num_layers)
-    for name, w in _named(state, BASE):
+    for name, w in _weights_of_kinds(state, BASE):
         fan_out, fan_in = w.shape
         _std(
             name,
@@ -127,7 +127,7 @@ def base_std(subject: Subject, draw: Draw) -> None:
 
 def tables_std(subject: Subject, draw: Draw) -> None:
     """Embedding and head: std 0.02 too, tied or not."""
-    state = subject.module(_wide(draw), seed=draw.seed).state()
+    state = subject.module(_wide_config(draw), seed=draw.seed).state()
     _std(
         "embedding.weight, not tied",
         state["embedding.weight"],
@@ -176,11 +176,11 @@ def tables_std(subject: Subject, draw: Draw) -> None:
 
 def residual_std(subject: Subject, draw: Draw) -> None:
     """o_proj and down_proj: 0.02 / sqrt(2 L)."""
-    config = _wide(draw)
+    config = _wide_config(draw)
     L = config.num_layers
     state = subject.module(config, seed=draw.seed).state()
     wanted = STD / math.sqrt(2 * L)
-    named = _named(state, RESIDUAL)
+    named = _weights_of_kinds(state, RESIDUAL)
     stds = {name.split(".")[-2]: w.std().item() for name, w in named}
     _std_of_one(stds, wanted, L)
     fixed = tuple(
@@ -249,7 +249,7 @@ def residual_std(subject: Subject, draw: Draw) -> None:
 
 def gains_stay(subject: Subject, draw: Draw) -> None:
     """Norm gains are 1 after the call."""
-    state = subject.module(_wide(draw), seed=draw.seed).state()
+    state = subject.module(_wide_config(draw), seed=draw.seed).state()
     for name, gain in state.items():
         if "norm" in name and not torch.equal(gain, torch.ones_like(gain)):
             raise Wrong(
@@ -264,9 +264,9 @@ def gains_stay(subject: Subject, draw: Draw) -> None:
             )
 
 
-def independent(subject: Subject, draw: Draw) -> None:
+def independent_draws(subject: Subject, draw: Draw) -> None:
     """Each matrix is a draw of its own, and follows torch's seed."""
-    config = _wide(draw)
+    config = _wide_config(draw)
     first = subject.module(config, seed=draw.seed).state()
     q, k = (first[f"blocks.0.attention.{name}.weight"] for name in ("q_proj", "k_proj"))
     if torch.equal(q, k):
@@ -303,7 +303,7 @@ def independent(subject: Subject, draw: Draw) -> None:
         )
 
 
-def _named(state: dict[str, Tensor], kinds: tuple[str, ...]) -> list[tuple[str, Tensor]]:
+def _weights_of_kinds(state: dict[str, Tensor], kinds: tuple[str, ...]) -> list[tuple[str, Tensor]]:
     return [(name, w) for name, w in state.items() if name.split(".")[-2] in kinds]
 
 
@@ -351,7 +351,7 @@ def _std_of_one(stds: dict[str, float], wanted: float, L: int) -> None:
 SUITES = (
     Suite(
         "init-weights",
-        (draws_weights, base_std, tables_std, residual_std, gains_stay, independent),
+        (draws_weights, base_std, tables_std, residual_std, gains_stay, independent_draws),
         proved="every matrix is drawn with the std its place asks for, gains stay 1, and the\n"
         "draw follows torch's seed.",
         remember="2 L branches add up, so each is scaled by 1 / sqrt(2 L).",

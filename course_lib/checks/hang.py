@@ -1,6 +1,6 @@
 """Checks of lesson 19, second part: find_the_hang.
 
-Oracle: `right`, rank by rank instead of place by place. Mistakes are functions too: an answer that
+Oracle: `find_right`, rank by rank instead of place by place. Mistakes are functions too: an answer that
 gives what one of them gives is named after it.
 """
 
@@ -16,12 +16,12 @@ Lists = list[list[tuple[str, int, bool]]]
 Found = tuple[int, list[int]] | None
 
 
-def over(name: str, size: int = 64) -> tuple[str, int, bool]:
+def done_call(name: str, size: int = 64) -> tuple[str, int, bool]:
     """A call that has come back."""
     return name, size, True
 
 
-def waits(name: str, size: int = 64) -> tuple[str, int, bool]:
+def open_call(name: str, size: int = 64) -> tuple[str, int, bool]:
     """A call that has not."""
     return name, size, False
 
@@ -35,7 +35,7 @@ def _open(lists: Lists, place: int) -> list[int]:
     return [r for r, calls in enumerate(lists) if place < len(calls) and not calls[place][2]]
 
 
-def _blamed(kinds: list) -> list[int]:
+def _ranks_to_blame(kinds: list) -> list[int]:
     if None in kinds:
         return [r for r, kind in enumerate(kinds) if kind is None]
     counts = Counter(kinds)
@@ -43,10 +43,10 @@ def _blamed(kinds: list) -> list[int]:
     return [r for r, kind in enumerate(kinds) if len(largest) > 1 or kind != largest[0]]
 
 
-def right(
+def find_right(
     lists: Lists,
     key: Callable = lambda call: call[:2],
-    blame: Callable = _blamed,
+    blame: Callable = _ranks_to_blame,
     over_too: bool = False,
 ) -> Found:
     """What find_the_hang should say; the options bend one thing each, as wrong answers do."""
@@ -58,16 +58,16 @@ def right(
 
 
 def _victims(lists: Lists) -> Found:
-    found = right(lists)
+    found = find_right(lists)
     return found and (found[0], _open(lists, found[0]))
 
 
 def _the_rest(lists: Lists) -> Found:
-    found = right(lists)
+    found = find_right(lists)
     return found and (found[0], [r for r in range(len(lists)) if r not in found[1]])
 
 
-def _shortest(lists: Lists) -> Found:
+def _compare_lengths(lists: Lists) -> Found:
     """Lengths alone."""
     lengths = [len(calls) for calls in lists]
     if len(set(lengths)) < 2:
@@ -77,7 +77,7 @@ def _shortest(lists: Lists) -> Found:
 
 def _to_the_shortest(lists: Lists) -> Found:
     shortest = min(map(len, lists), default=0)
-    return right([calls[:shortest] for calls in lists])
+    return find_right([calls[:shortest] for calls in lists])
 
 
 def _not_rank_0(kinds: list) -> list[int]:
@@ -100,15 +100,15 @@ def _last_calls(lists: Lists) -> Found:
     kinds = [calls[-1][:2] if calls else None for calls in lists]
     if len(set(kinds)) < 2:
         return None
-    return max(map(len, lists)) - 1, _blamed(kinds)
+    return max(map(len, lists)) - 1, _ranks_to_blame(kinds)
 
 
-def _moved(by: int) -> Callable:
-    def moved(lists: Lists) -> Found:
-        found = right(lists)
+def _shift_place(by: int) -> Callable:
+    def find_shifted(lists: Lists) -> Found:
+        found = find_right(lists)
         return found and (found[0] + by, found[1])
 
-    return moved
+    return find_shifted
 
 
 MISTAKES = (
@@ -128,42 +128,42 @@ MISTAKES = (
     ),
     (
         "HANG-FROM-ONE",
-        _moved(1),
+        _shift_place(1),
         "the place is one too far",
         "places counted from 1.",
         "the first call has place 0.",
     ),
     (
         "HANG-FROM-ONE",
-        _moved(-1),
+        _shift_place(-1),
         "the place is one too early",
         "the last place where all agree.",
         "the first call has place 0.",
     ),
     (
         "HANG-NAMES",
-        lambda x: right(x, key=lambda call: call[0]),
+        lambda x: find_right(x, key=lambda call: call[0]),
         "only the names are compared",
         "two calls taken for the same whatever their bytes.",
         "what makes two calls the same.",
     ),
     (
         "HANG-BYTES",
-        lambda x: right(x, key=lambda call: call[1]),
+        lambda x: find_right(x, key=lambda call: call[1]),
         "only the bytes are compared",
         "two calls taken for the same whatever their names.",
         "what makes two calls the same.",
     ),
     (
         "HANG-FINISHED",
-        lambda x: right(x, over_too=True),
+        lambda x: find_right(x, over_too=True),
         "the end of a list is taken for a hang",
         "a place where everybody's call is done.",
         "`done`: who waits there?",
     ),
     (
         "HANG-DONE-TWICE",
-        lambda x: right(x, key=lambda call: call),
+        lambda x: find_right(x, key=lambda call: call),
         "`done` makes calls different",
         "whole triples compared: one rank may be back a moment before another.",
         "what makes two calls the same.",
@@ -177,28 +177,28 @@ MISTAKES = (
     ),
     (
         "HANG-LENGTHS",
-        _shortest,
+        _compare_lengths,
         "only the lengths are compared",
         "the shortest list.",
         "calls of the same number that are not the same.",
     ),
     (
         "HANG-RANK-0",
-        lambda x: right(x, blame=_not_rank_0),
+        lambda x: find_right(x, blame=_not_rank_0),
         "rank 0 is never the one",
         "every rank compared with rank 0.",
         "whom most ranks agree with.",
     ),
     (
         "HANG-MAJORITY",
-        lambda x: right(x, blame=_minority),
+        lambda x: find_right(x, blame=_minority),
         "most ranks outvote the one that waits",
         "having issued nothing counted as one more kind of call.",
         "for whom the one rank waits.",
     ),
     (
         "HANG-TIE",
-        lambda x: right(x, blame=_one_of_two),
+        lambda x: find_right(x, blame=_one_of_two),
         "one of two equal groups is chosen",
         "the group that was met first taken for the largest.",
         "what no vote can decide.",
@@ -224,8 +224,8 @@ def _compare(
     look: str = "the docstring.",
 ) -> None:
     """The answer is right; else the mistake that gives the same, `first` before others, or `code`."""
-    wanted = right(lists)
-    facts = dict(tried=tried, expected=_said(wanted))
+    wanted = find_right(lists)
+    facts = dict(tried=tried, expected=_format_found(wanted))
     try:
         out = subject.call(lists)
     except AnswerError as failure:
@@ -233,10 +233,10 @@ def _compare(
             raise
         got = f"{type(failure.error).__name__}: {failure.error}"[:70]
         raise Wrong(code, finding, got=got, look=look, **facts) from None
-    found = _understood(out, facts)
+    found = _read_found(out, facts)
     if found == wanted:
         return
-    facts["got"] = _said(found)
+    facts["got"] = _format_found(found)
     if found and wanted and found[0] == wanted[0] and sorted(found[1]) == wanted[1]:
         raise Wrong("HANG-ORDER", "the ranks are not in rising order", look="the order.", **facts)
     for name, mistake, said, fits, where in sorted(MISTAKES, key=lambda m: m[0] != first):
@@ -250,7 +250,7 @@ PRESETS = {"HANG-VICTIM": "desync:default", "HANG-TO-SHORTEST": "desync:default"
            "HANG-RANK-0": "desync:extra"}  # fmt: skip
 
 
-def _understood(out: Any, facts: dict) -> Found:
+def _read_found(out: Any, facts: dict) -> Found:
     """A pair of an int and a list of ints, or None; else `Wrong`."""
     if out is None:
         return None
@@ -266,7 +266,7 @@ def _understood(out: Any, facts: dict) -> Found:
     return out[0], list(out[1])
 
 
-def _said(found: Found) -> str:
+def _format_found(found: Found) -> str:
     return "None" if found is None else f"place {found[0]}, ranks {found[1]}"
 
 
@@ -274,7 +274,8 @@ def does_not_come(subject: Subject, draw: Draw) -> None:
     """One rank has issued less: the others wait for it."""
     ranks, absent = draw.size(3, 4, 5), draw.size(1, 2)
     lists = [
-        [over("broadcast"), over("all_reduce"), waits("all_reduce", 256)] for _ in range(ranks)
+        [done_call("broadcast"), done_call("all_reduce"), open_call("all_reduce", 256)]
+        for _ in range(ranks)
     ]
     del lists[absent][2]
     tried = f"{ranks} ranks, 3 calls each; rank {absent} has made 2 of them"
@@ -289,23 +290,28 @@ def parts(subject: Subject, draw: Draw) -> None:
         (("all_reduce", 60), "HANG-NAMES", "all_reduce, 60 bytes"),
         (("all_gather", 64), "HANG-BYTES", "all_gather, 64 bytes"),
     ):
-        lists = [[over("broadcast"), over("all_reduce"), waits("all_reduce")] for _ in range(ranks)]
-        lists[odd][2] = waits(*other)
+        lists = [
+            [done_call("broadcast"), done_call("all_reduce"), open_call("all_reduce")]
+            for _ in range(ranks)
+        ]
+        lists[odd][2] = open_call(*other)
         tried = f"{ranks} ranks; third call all_reduce, 64 bytes; on rank {odd} {what}"
         _compare(subject, lists, tried, first=first)
-    lists = [[over("all_reduce"), waits("all_reduce")] for _ in range(ranks)]
-    lists[0].insert(1, over("barrier", 4))
+    lists = [[done_call("all_reduce"), open_call("all_reduce")] for _ in range(ranks)]
+    lists[0].insert(1, done_call("barrier", 4))
     tried = f"{ranks} ranks; rank 0 has made one more call in between"
     _compare(subject, lists, tried, first="HANG-RANK-0")
 
 
 def nobody_waits(subject: Subject, draw: Draw) -> None:
     """Lists that are the same, done or not, and a longer one that is over: no hang."""
-    calls = [over("all_reduce"), over("broadcast", 8)]
+    calls = [done_call("all_reduce"), done_call("broadcast", 8)]
     _compare(subject, [list(calls) for _ in range(3)], "3 ranks, the same 2 calls, all done")
-    back = [[over("all_reduce"), call] for call in (over("barrier"), waits("barrier"))]
+    back = [
+        [done_call("all_reduce"), call] for call in (done_call("barrier"), open_call("barrier"))
+    ]
     _compare(subject, back, "2 ranks, the same 2 calls; one rank is back from the second")
-    lists = [[*calls, over("broadcast", 8)], list(calls), list(calls)]
+    lists = [[*calls, done_call("broadcast", 8)], list(calls), list(calls)]
     _compare(subject, lists, "3 ranks, all done; rank 0 has made one broadcast more")
 
 
@@ -318,7 +324,7 @@ def nothing_issued(subject: Subject, draw: Draw) -> None:
     )
     _compare(
         subject,
-        [[waits("all_reduce")], [], [waits("all_reduce")]],
+        [[open_call("all_reduce")], [], [open_call("all_reduce")]],
         "3 ranks; rank 1 has issued nothing",
         **how,
     )
@@ -327,13 +333,13 @@ def nothing_issued(subject: Subject, draw: Draw) -> None:
 
 def votes(subject: Subject, draw: Draw) -> None:
     """Who has issued nothing is looked at, even when most have; with no largest group, all."""
-    lists = [[over("all_reduce")] for _ in range(draw.size(4, 5))]
-    lists[2].append(waits("barrier", 4))
+    lists = [[done_call("all_reduce")] for _ in range(draw.size(4, 5))]
+    lists[2].append(open_call("barrier", 4))
     tried = f"{len(lists)} ranks; rank 2 alone waits in a second call"
     _compare(subject, lists, tried, first="HANG-MAJORITY")
-    lists = [[waits(name)] for name in ("all_reduce", "all_reduce", "all_gather", "all_gather")]
+    lists = [[open_call(name)] for name in ("all_reduce", "all_reduce", "all_gather", "all_gather")]
     _compare(subject, lists, "4 ranks, two in all_reduce, two in all_gather", first="HANG-TIE")
-    lists = [[waits("all_reduce", 8)], [waits("all_reduce", 4)]]
+    lists = [[open_call("all_reduce", 8)], [open_call("all_reduce", 4)]]
     _compare(subject, lists, "2 ranks, all_reduce of 8 and of 4 bytes", first="HANG-TIE")
 
 
@@ -342,17 +348,17 @@ def any_lists(subject: Subject, draw: Draw) -> None:
     for _ in range(40):
         ranks, length = (int(draw.randint(low, high, (1,))) for low, high in ((2, 7), (1, 6)))
         names, picks = ("all_reduce", "all_gather", "barrier"), draw.randint(0, 3, (length,))
-        calls = [over(names[int(n)], 4 * (1 + int(n))) for n in picks]
+        calls = [done_call(names[int(n)], 4 * (1 + int(n))) for n in picks]
         lists = [list(calls) for _ in range(ranks)]
         for rank in draw.randint(0, ranks, (int(draw.randint(0, 3, (1,))),)).tolist():
             del lists[rank][int(draw.randint(0, length, (1,))) :]
         for own in lists:
             if own and int(draw.randint(0, 3, (1,))):
-                own[-1] = waits(*own[-1][:2])
-        _compare(subject, lists, f"{ranks} ranks: {_drawn(lists)}")
+                own[-1] = open_call(*own[-1][:2])
+        _compare(subject, lists, f"{ranks} ranks: {_draw_lists(lists)}")
 
 
-def _drawn(lists: Lists) -> str:
+def _draw_lists(lists: Lists) -> str:
     """Lists as letters: A for all_reduce, G, B; small while it waits."""
     short = {"all_reduce": "A", "all_gather": "G", "barrier": "B"}
     rows = ["".join(short[n] if done else short[n].lower() for n, _, done in own) for own in lists]

@@ -40,13 +40,13 @@ class Times:
     def top(self) -> float:
         return self.climbed[self.here[-1]]
 
-    def before(self, name: str) -> float:
+    def step_before(self, name: str) -> float:
         """The step before this rung on the ladder."""
         place = self.here.index(name)
         return self.climbed[self.here[place - 1]] if place else self.base
 
 
-def _drawn(draw: Draw, names: Sequence[str], *, slower_at: str = "") -> Times:
+def _draw_times(draw: Draw, names: Sequence[str], *, slower_at: str = "") -> Times:
     """A ladder that gets faster with every rung, but for the one named."""
 
     def ms(low: int, high: int) -> float:
@@ -61,7 +61,7 @@ def _drawn(draw: Draw, names: Sequence[str], *, slower_at: str = "") -> Times:
     return Times(base, alone, without, climbed)
 
 
-def _asked(subject: Subject, t: Times) -> tuple[dict, str]:
+def _ask_gains(subject: Subject, t: Times) -> tuple[dict, str]:
     """The answer's dict, with the keys that it must have, and what was tried."""
     rows = (
         f"{name} {_ms(t.alone[name])} alone, {_ms(t.without[name])} without, "
@@ -127,7 +127,7 @@ def _by_rung(
 ) -> None:
     """Every rung's number of this kind; `ways`: (code, finding, fits, what that mistake gives)."""
     values = {name: _a_number(found[kind][name], f'"{kind}" of {name}', tried) for name in t.here}
-    bad = [name for name in t.here if not _same(values[name], right(name))]
+    bad = [name for name in t.here if not _are_close(values[name], right(name))]
     if not bad:
         return
     name = bad[0]
@@ -138,7 +138,7 @@ def _by_rung(
         got=number(values[name]),
     )
     for code, finding, fits, way in ways:
-        if all(_same(values[n], way(n)) for n in t.here):
+        if all(_are_close(values[n], way(n)) for n in t.here):
             raise Wrong(code, finding, fits=fits, **facts)
     raise Wrong("OTHER", f'"{kind}" is another number', **facts)
 
@@ -156,7 +156,7 @@ def _a_number(value, what: str, tried: str) -> float:
     return float(value)
 
 
-def _same(a: float, b: float) -> bool:
+def _are_close(a: float, b: float) -> bool:
     return math.isclose(a, b, rel_tol=CLOSE, abs_tol=1e-12)
 
 
@@ -164,7 +164,7 @@ def one_rung(subject: Subject, draw: Draw) -> None:
     """Nine tenths of a second become three: whatever the kind, the gain is 3."""
     fast = {"bf16": 0.3}
     t = Times(0.9, fast, dict.fromkeys(fast, 0.9), fast)
-    found, tried = _asked(subject, t)
+    found, tried = _ask_gains(subject, t)
     ways = [
         ("RUNG-INVERTED", "the gain is upside down", "after over before.", lambda n: 1 / 3),
         (
@@ -196,10 +196,10 @@ def one_rung(subject: Subject, draw: Draw) -> None:
         )
 
 
-def alone(subject: Subject, draw: Draw) -> None:
+def gain_alone(subject: Subject, draw: Draw) -> None:
     """Each rung by itself, over the ground."""
-    t = _drawn(draw, NAMES)
-    found, tried = _asked(subject, t)
+    t = _draw_times(draw, NAMES)
+    found, tried = _ask_gains(subject, t)
     _by_rung(
         found,
         t,
@@ -217,7 +217,7 @@ def alone(subject: Subject, draw: Draw) -> None:
                 "RUNG-ALONE-PLACE",
                 "that is the gain at its place",
                 "the step before over `climbed`.",
-                lambda n: t.before(n) / t.climbed[n],
+                lambda n: t.step_before(n) / t.climbed[n],
             ),
         ),
         "which of the three mappings has this rung and no other.",
@@ -226,8 +226,8 @@ def alone(subject: Subject, draw: Draw) -> None:
 
 def in_place(subject: Subject, draw: Draw) -> None:
     """Each rung over the one below it: gains that multiply, seconds that add."""
-    t = _drawn(draw, NAMES)
-    found, tried = _asked(subject, t)
+    t = _draw_times(draw, NAMES)
+    found, tried = _ask_gains(subject, t)
     by_name = dict(
         zip(sorted(NAMES), [t.base, *(t.climbed[n] for n in sorted(NAMES))], strict=False)
     )
@@ -236,7 +236,7 @@ def in_place(subject: Subject, draw: Draw) -> None:
         t,
         "in_place",
         tried,
-        lambda n: t.before(n) / t.climbed[n],
+        lambda n: t.step_before(n) / t.climbed[n],
         (
             (
                 "RUNG-PLACE-BASE",
@@ -254,7 +254,7 @@ def in_place(subject: Subject, draw: Draw) -> None:
                 "RUNG-PLACE-ALONE",
                 "the rung alone is taken",
                 "the step before over `alone`.",
-                lambda n: t.before(n) / t.alone[n],
+                lambda n: t.step_before(n) / t.alone[n],
             ),
             (
                 "RUNG-ORDER",
@@ -270,7 +270,7 @@ def in_place(subject: Subject, draw: Draw) -> None:
         t,
         "saved",
         tried,
-        lambda n: t.before(n) - t.climbed[n],
+        lambda n: t.step_before(n) - t.climbed[n],
         (
             (
                 "RUNG-SAVED-BASE",
@@ -294,23 +294,23 @@ def in_place(subject: Subject, draw: Draw) -> None:
                 "RUNG-SAVED-SIGN",
                 "saved seconds are negative",
                 "after minus before.",
-                lambda n: t.climbed[n] - t.before(n),
+                lambda n: t.climbed[n] - t.step_before(n),
             ),
             (
                 "RUNG-SAVED-SHARE",
                 "a share in place of seconds",
                 "saved over all that is saved.",
-                lambda n: (t.before(n) - t.climbed[n]) / (t.base - t.top),
+                lambda n: (t.step_before(n) - t.climbed[n]) / (t.base - t.top),
             ),
         ),
         'the two steps that "in_place" divides.',
     )
 
 
-def last(subject: Subject, draw: Draw) -> None:
+def gain_last(subject: Subject, draw: Draw) -> None:
     """Each rung taken away from the whole. A last rung may make it slower: the top is the top."""
-    t = _drawn(draw, NAMES, slower_at=NAMES[-1])
-    found, tried = _asked(subject, t)
+    t = _draw_times(draw, NAMES, slower_at=NAMES[-1])
+    found, tried = _ask_gains(subject, t)
     best = min(t.climbed.values())
     _by_rung(
         found,
@@ -348,14 +348,14 @@ def last(subject: Subject, draw: Draw) -> None:
     )
 
 
-def whole(subject: Subject, draw: Draw) -> None:
+def whole_ladder(subject: Subject, draw: Draw) -> None:
     """The ladder as a whole, and the product that is not it."""
-    t = _drawn(draw, NAMES, slower_at=NAMES[-1])
-    found, tried = _asked(subject, t)
+    t = _draw_times(draw, NAMES, slower_at=NAMES[-1])
+    found, tried = _ask_gains(subject, t)
     gains = [t.base / t.alone[n] for n in t.here]
     lasts = [t.without[n] / t.top for n in t.here]
     total, product = t.base / t.top, math.prod(gains)
-    _one(
+    _expect_number(
         found,
         "total",
         total,
@@ -385,7 +385,7 @@ def whole(subject: Subject, draw: Draw) -> None:
         ),
         "the two ends of the ladder.",
     )
-    _one(
+    _expect_number(
         found,
         "product",
         product,
@@ -415,13 +415,15 @@ def whole(subject: Subject, draw: Draw) -> None:
     )
 
 
-def _one(found: dict, key: str, right: float, tried: str, ways: Sequence[tuple], look: str) -> None:
+def _expect_number(
+    found: dict, key: str, right: float, tried: str, ways: Sequence[tuple], look: str
+) -> None:
     value = _a_number(found[key], f'"{key}"', tried)
-    if _same(value, right):
+    if _are_close(value, right):
         return
     facts = dict(tried=tried, expected=f"{key}: {number(right)}", got=number(value), look=look)
     for other, code, finding, fits in ways:
-        if _same(value, other):
+        if _are_close(value, other):
             raise Wrong(code, finding, fits=fits, preset=SHOWN.get(code, ""), **facts)
     raise Wrong("OTHER", f'"{key}" is another number', **facts)
 
@@ -429,10 +431,10 @@ def _one(found: dict, key: str, right: float, tried: str, ways: Sequence[tuple],
 def not_measured(subject: Subject, draw: Draw) -> None:
     """A rung that this machine has not is no step of the ladder, wherever it stands."""
     for gap in (NAMES[1], NAMES[0], NAMES[2]):
-        t = _drawn(draw, NAMES)
+        t = _draw_times(draw, NAMES)
         for mapping in (t.alone, t.without, t.climbed):
             mapping[gap] = None
-        found, tried = _asked(subject, t)
+        found, tried = _ask_gains(subject, t)
         for kind in KINDS:
             if found[kind][gap] is not None:
                 raise Wrong(
@@ -449,14 +451,15 @@ def not_measured(subject: Subject, draw: Draw) -> None:
             t,
             "in_place",
             tried,
-            lambda n, t=t: t.before(n) / t.climbed[n],
+            lambda n, t=t: t.step_before(n) / t.climbed[n],
             (
                 (
                     "RUNG-GAP-BASE",
                     "behind a gap the ladder begins anew",
                     "ground over `climbed` there.",
                     lambda n, t=t, gap=gap: (
-                        (t.base if NAMES[NAMES.index(n) - 1] == gap else t.before(n)) / t.climbed[n]
+                        (t.base if NAMES[NAMES.index(n) - 1] == gap else t.step_before(n))
+                        / t.climbed[n]
                     ),
                 ),
             ),
@@ -472,8 +475,10 @@ def not_measured(subject: Subject, draw: Draw) -> None:
             (),
             "the last rung that was measured.",
         )
-        _one(found, "total", t.base / t.top, tried, (), "the last rung that was measured.")
-        _one(found, "product", product, tried, (), "rungs that have a gain alone.")
+        _expect_number(
+            found, "total", t.base / t.top, tried, (), "the last rung that was measured."
+        )
+        _expect_number(found, "product", product, tried, (), "rungs that have a gain alone.")
 
 
 def refusals(subject: Subject, draw: Draw) -> None:
@@ -506,7 +511,7 @@ def refusals(subject: Subject, draw: Draw) -> None:
 SUITES = (
     Suite(
         "ladder-rung",
-        (one_rung, alone, in_place, last, whole, not_measured, refusals),
+        (one_rung, gain_alone, in_place, gain_last, whole_ladder, not_measured, refusals),
         proved="a rung has three gains; those at their places multiply to the total, on any\n"
         "ladder, with rungs that are not there.",
         remember="gains alone do not multiply; seconds saved at their places add.",

@@ -84,16 +84,16 @@ def _whole_numbers(seat: Seat, tried: str) -> None:
         )
 
 
-def _said(seat: Seat) -> str:
+def _format_seat(seat: Seat) -> str:
     return f"rank {seat[0]}, local rank {seat[1]}, world size {seat[2]}, {seat[3]}"
 
 
-def alone(subject: Subject, draw: Draw) -> None:
+def one_process(subject: Subject, draw: Draw) -> None:
     """Without torchrun there is one process, on the CPU or on the first GPU."""
     for num_gpus, device in ((0, "cpu"), (draw.size(1, 2, 8), "cuda:0")):
         tried = f"an environment without RANK, {num_gpus} GPU{'s' * (num_gpus != 1)}"
         right = (0, 0, 1, device)
-        facts = dict(tried=tried, expected=_said(right))
+        facts = dict(tried=tried, expected=_format_seat(right))
         try:
             seat = _ask(subject, {"HOME": "nowhere"}, num_gpus, tried)
         except AnswerError as failure:
@@ -110,7 +110,7 @@ def alone(subject: Subject, draw: Draw) -> None:
             ) from None
         if seat == right:
             continue
-        facts["got"] = _said(seat)
+        facts["got"] = _format_seat(seat)
         if seat[:3] == right[:3] and num_gpus:
             raise Wrong(
                 "WORLD-ALONE-DEVICE",
@@ -141,7 +141,7 @@ def numbers(subject: Subject, draw: Draw) -> None:
     right = (ranks - 1, ranks - 1, ranks, "cpu")
     if seat == right:
         return
-    facts = dict(tried=tried, expected=_said(right), got=_said(seat))
+    facts = dict(tried=tried, expected=_format_seat(right), got=_format_seat(seat))
     if seat[:3] == (0, 0, 1):
         raise Wrong(
             "WORLD-UNREAD",
@@ -181,13 +181,13 @@ def machines(subject: Subject, draw: Draw) -> None:
                 "WORLD-REFUSES",
                 "a launch that fits is refused",
                 tried=tried,
-                expected=_said(right),
+                expected=_format_seat(right),
                 got=f"ValueError: {failure.error}"[:76],
                 fits="WORLD_SIZE, all ranks of all machines, compared with one's GPUs.",
                 look="which number is compared with num_gpus.",
             ) from None
         if seat != right:
-            facts = dict(tried=tried, expected=_said(right), got=_said(seat))
+            facts = dict(tried=tried, expected=_format_seat(right), got=_format_seat(seat))
             _name(seat, right, per_machine, num_gpus, facts)
 
 
@@ -323,8 +323,8 @@ def real_ranks(subject: Subject, draw: Draw) -> None:
         "WORLD-MEET",
         "the ranks do not find each other",
         tried=tried,
-        expected=f"process {wrong}: {_said(right[wrong])}; all four in one group",
-        got=f"process {wrong}: {_said(said[wrong])}; group {met[wrong]}",
+        expected=f"process {wrong}: {_format_seat(right[wrong])}; all four in one group",
+        got=f"process {wrong}: {_format_seat(said[wrong])}; group {met[wrong]}",
         fits="something that is kept from call to call, or read elsewhere.",
         look="what is used besides the two arguments.",
     )
@@ -333,7 +333,7 @@ def real_ranks(subject: Subject, draw: Draw) -> None:
 SUITES = (
     Suite(
         "init-distributed",
-        (alone, numbers, machines, too_many, real_ranks),
+        (one_process, numbers, machines, too_many, real_ranks),
         proved="one script runs alone and on many machines, with GPUs or without; ranks that\n"
         "are too many stop together.",
         remember="RANK says whose data and who saves, LOCAL_RANK says which GPU.",

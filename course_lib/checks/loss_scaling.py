@@ -96,7 +96,9 @@ def _norm(found, expected: float, scale: float, tried: str) -> None:
         )
 
 
-def _same(out: Tensor, right: Tensor, patterns: Sequence[Pattern], finding: str, **facts) -> None:
+def _expect_scales(
+    out: Tensor, right: Tensor, patterns: Sequence[Pattern], finding: str, **facts
+) -> None:
     """All numbers as expected; else the first pattern that has them all, or OTHER."""
     facts |= dict(expected=vector(right), got=vector(out))
     if torch.allclose(out.double(), right.double(), **CLOSE):
@@ -127,7 +129,7 @@ def true_size(subject: Subject, draw: Draw) -> None:
             got=vector(unused),
             look="what is passed over.",
         )
-    _same(
+    _expect_scales(
         torch.cat([before, after.flatten()]),
         -flat,
         [
@@ -182,7 +184,7 @@ def clipped_after(subject: Subject, draw: Draw) -> None:
     norm = flat.norm().item()
     tried = f"gradients {vector(flat)}, norm {number(norm)}; max_norm 1, a scale of {number(scale)}"
     (row,) = _rehearse(subject, [grads], tried, max_norm=most, scale=scale)
-    _same(
+    _expect_scales(
         _weights(row),
         -flat / norm,
         [
@@ -216,7 +218,7 @@ def clipped_after(subject: Subject, draw: Draw) -> None:
     small = [0.1 * g / norm for g in grads]
     tried = f"gradients of norm 0.1, max_norm 1, a scale of {number(scale)}"
     (row,) = _rehearse(subject, [small], tried, max_norm=most, scale=scale)
-    _same(
+    _expect_scales(
         _weights(row),
         -torch.cat(small),
         [
@@ -334,12 +336,12 @@ def scales(subject: Subject, draw: Draw) -> None:
     raise Wrong("OTHER", "the scale goes another way", look="update, case by case.", **facts)
 
 
-def ends(subject: Subject, draw: Draw) -> None:
+def range_ends(subject: Subject, draw: Draw) -> None:
     """The scale grows to LARGEST and no further; below 1 it goes on falling."""
     good, bad = [torch.ones(1)], [torch.full((1,), math.nan)]
     tried = "a scale of LARGEST / 2, interval 1, three good updates"
     found = _rehearse(subject, [good] * 3, tried, scale=LARGEST / 2, growth_interval=1)
-    _same(
+    _expect_scales(
         torch.tensor([row["scale"] for row in found]),
         torch.full((3,), LARGEST),
         [
@@ -357,7 +359,7 @@ def ends(subject: Subject, draw: Draw) -> None:
     )
     tried = "a scale of 1, three bad updates"
     found = _rehearse(subject, [bad] * 3, tried, scale=1.0)
-    _same(
+    _expect_scales(
         torch.tensor([row["scale"] for row in found]),
         torch.tensor([0.5, 0.25, 0.125]),
         [
@@ -381,14 +383,14 @@ def ends(subject: Subject, draw: Draw) -> None:
     )
 
 
-def resumed(subject: Subject, draw: Draw) -> None:
+def resumed_scaler(subject: Subject, draw: Draw) -> None:
     """A scaler that takes over a state grows when the run before it would have."""
     done = draw.size(3, 2, 4)
     tried = f"interval 5, resumed after {done} good updates; then good ones"
     state = {"value": 8.0, "good_steps": done}
     found = _rehearse(subject, [[torch.ones(1)]] * 4, tried, growth_interval=5, state=state)
     right = model("gggg", 8.0, 2.0, 0.5, 5, count=done)
-    _same(
+    _expect_scales(
         torch.tensor([row["scale"] for row in found]),
         right,
         [
@@ -408,7 +410,7 @@ def resumed(subject: Subject, draw: Draw) -> None:
 SUITES = (
     Suite(
         exercise="grad-scaler",
-        checks=(true_size, clipped_after, left_out, scales, ends, resumed),
+        checks=(true_size, clipped_after, left_out, scales, range_ends, resumed_scaler),
         proved="your scaler divides before it clips, leaves out what is not finite, finds its scale.",
         remember="divide, look, clip, step, adapt: in this order. 65,504 is where float16 ends.",
         next_step="figure preset number-line:overflow, and read what falls off on the right.",

@@ -55,14 +55,14 @@ def model(
 def mistakes(scale: float, growth: float, backoff: float, interval: int) -> list[Pattern]:
     """Wrong scales over KINDS."""
 
-    def bent(g=growth, b=backoff, i=interval, kinds=KINDS, **options) -> Tensor:
+    def bend_model(g=growth, b=backoff, i=interval, kinds=KINDS, **options) -> Tensor:
         return model(kinds, scale, g, b, i, **options)
 
     swapped = KINDS.translate(str.maketrans("gb", "bg"))
     return [
         pattern(
             "SCALER-GROWS-ALWAYS",
-            bent(i=1),
+            bend_model(i=1),
             "the scale grows in every good update",
             "growth_interval is not asked.",
             "the count of good updates.",
@@ -71,7 +71,7 @@ def mistakes(scale: float, growth: float, backoff: float, interval: int) -> list
         ),
         pattern(
             "SCALER-NO-BACKOFF",
-            bent(b=1.0),
+            bend_model(b=1.0),
             "the scale never falls",
             "bad updates that change nothing.",
             "what a bad update does to `self.value`.",
@@ -79,7 +79,7 @@ def mistakes(scale: float, growth: float, backoff: float, interval: int) -> list
         ),
         pattern(
             "SCALER-NO-BACKOFF",
-            bent(b=1.0, reset_bad=False),
+            bend_model(b=1.0, reset_bad=False),
             "the scale never falls",
             "bad updates that change nothing.",
             "what a bad update does to `self.value`.",
@@ -87,70 +87,70 @@ def mistakes(scale: float, growth: float, backoff: float, interval: int) -> list
         ),
         pattern(
             "SCALER-NO-GROWTH",
-            bent(g=1.0),
+            bend_model(g=1.0),
             "the scale never grows",
             "good updates that change nothing.",
             "what `growth_interval` good updates do.",
         ),
         pattern(
             "SCALER-COUNT-KEPT",
-            bent(reset_bad=False),
+            bend_model(reset_bad=False),
             "a bad update does not begin the count again",
             "growth after interval good updates that are not in a row.",
             "`self.good_steps`, when the update was bad.",
         ),
         pattern(
             "SCALER-COUNT-GROWN",
-            bent(reset_grown=False),
+            bend_model(reset_grown=False),
             "the scale grows no second time in a row",
             "a count that goes on past growth_interval.",
             "`self.good_steps`, after a growth.",
         ),
         pattern(
             "SCALER-COUNT-GROWN",
-            bent(reset_grown=False, at_least=True),
+            bend_model(reset_grown=False, at_least=True),
             "after the first growth every good update grows the scale",
             "a count that stays above growth_interval.",
             "`self.good_steps`, after a growth.",
         ),
         pattern(
             "SCALER-LATE",
-            bent(late=1),
+            bend_model(late=1),
             "the scale grows one update late",
             "growth after growth_interval + 1 good updates.",
             "the comparison with growth_interval.",
         ),
         pattern(
             "SCALER-LATE",
-            bent(late=-1),
+            bend_model(late=-1),
             "the scale grows one update early",
             "growth after growth_interval - 1 good updates.",
             "the comparison with growth_interval.",
         ),
         pattern(
             "SCALER-SWAPPED",
-            bent(kinds=swapped),
+            bend_model(kinds=swapped),
             "good and bad are swapped",
             "a scale that falls after a good update.",
             "the condition on `self.finite`.",
         ),
         pattern(
             "SCALER-STALE",
-            bent(stale=True),
+            bend_model(stale=True),
             "one bad update, and all that follow count as bad",
             "`self.finite` stays False.",
             "where step sets `self.finite`.",
         ),
         pattern(
             "SCALER-FIXED",
-            bent(g=2.0, b=0.5),
+            bend_model(g=2.0, b=0.5),
             "the scale does not use the settings",
             "factors of 2 and 0.5.",
             "`self.growth` and `self.backoff`.",
         ),
         pattern(
             "SCALER-WHOLE",
-            bent(whole=True),
+            bend_model(whole=True),
             "the scale is rounded to whole numbers",
             "fractions that are cut off.",
             "`//` or `int` in update.",
@@ -158,7 +158,7 @@ def mistakes(scale: float, growth: float, backoff: float, interval: int) -> list
         ),
         pattern(
             "SCALER-BACKOFF-TWICE",
-            bent(down=2),
+            bend_model(down=2),
             "a bad update lowers the scale twice",
             "backoff * backoff.",
             "whether step and update both change `self.value`.",

@@ -25,7 +25,7 @@ def attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return (scores.masked_fill(future, -math.inf).softmax(-1) @ v.double()).to(q.dtype)
 
 
-def small(draw: Draw, *shape: int) -> Tensor:
+def draw_small(draw: Draw, *shape: int) -> Tensor:
     """q or k so small that no weight is near 0, whatever the answer scales with."""
     return 0.5 * draw.randn(*shape, K)
 
@@ -46,7 +46,7 @@ def weights_of(subject: Subject, q: Tensor, k: Tensor) -> Tensor:
     return outputs(subject, q, k, torch.eye(T, wide).expand(B, H, T, wide).contiguous())[..., :T]
 
 
-def same(a: Tensor, b: Tensor) -> bool:
+def are_close(a: Tensor, b: Tensor) -> bool:
     """Equal but for rounding."""
     return torch.allclose(a, b, rtol=1e-3, atol=1e-4)
 
@@ -91,7 +91,7 @@ def name_nan_rows(out: Tensor, q: Tensor, k: Tensor, v: Tensor, tried: str) -> N
         return
     end, last_scores = out[:, :, last], scores_of(q[:, :, last:], k)
     finding = "every output but the last is NaN or infinite"
-    if any(same(end, ((c * last_scores).softmax(-1) @ v)[:, :, 0]) for c in (1.0, K**-0.5)):
+    if any(are_close(end, ((c * last_scores).softmax(-1) @ v)[:, :, 0]) for c in (1.0, K**-0.5)):
         raise Wrong(
             "MASK-INF-SIGN",
             finding,
@@ -99,7 +99,7 @@ def name_nan_rows(out: Tensor, q: Tensor, k: Tensor, v: Tensor, tried: str) -> N
             look="the sign of the fill.",
             **facts,
         )
-    if any(same(end, (c * last_scores @ v)[:, :, 0]) for c in (1.0, K**-0.5)):
+    if any(are_close(end, (c * last_scores @ v)[:, :, 0]) for c in (1.0, K**-0.5)):
         raise Wrong(
             "ATT-NO-SOFTMAX",
             finding,
@@ -156,7 +156,9 @@ def leak(weights: Tensor, q: Tensor, k: Tensor, i: int, j: int, change: Tensor) 
         )
     if not (weights.tril(-1).abs() > 1e-6).any():
         columns = weights.sum(-2)
-        if same(columns, torch.ones_like(columns)) and not same(rows, torch.ones_like(rows)):
+        if are_close(columns, torch.ones_like(columns)) and not are_close(
+            rows, torch.ones_like(rows)
+        ):
             return Wrong(
                 "ATT-V-TRANSPOSED",
                 f"token {i} is read by token {j}, not the reverse",
@@ -225,7 +227,7 @@ def _leak_everywhere(weights: Tensor, q: Tensor, k: Tensor, i: int, j: int, fact
             **facts,
         )
     columns = weights.sum(-2)
-    if same(columns, torch.ones_like(columns)):
+    if are_close(columns, torch.ones_like(columns)):
         return Wrong(
             "MASK-AXIS",
             "the columns sum to 1, not the rows",

@@ -12,15 +12,15 @@ from course_lib.checks.report import Wrong, number, vector
 from course_lib.checks.subject import Subject
 from course_lib.checks.suite import Draw, Suite
 
-PROBE = "course_lib.probes.clock:timed"
+PROBE = "course_lib.probes.clock:time_cases"
 CLOSE = 1e-9  # the clock stands near 100, where float64 is good to 1e-14
 
 
-def _asked(subject: Subject, *cases: dict) -> list[dict]:
+def _ask_stopwatch(subject: Subject, *cases: dict) -> list[dict]:
     return subject.probe(PROBE, list(cases))
 
 
-def _three(found: dict, tried: str) -> tuple[float, float, float]:
+def _expect_three(found: dict, tried: str) -> tuple[float, float, float]:
     """Median, fastest, slowest: three finite numbers."""
     out, wanted = found["out"], "a tuple of three numbers: median, fastest, slowest"
     if out is None:
@@ -57,7 +57,7 @@ def _three(found: dict, tried: str) -> tuple[float, float, float]:
     return tuple(out)
 
 
-def _same(found: Sequence[float], right: Sequence[float]) -> bool:
+def _are_close(found: Sequence[float], right: Sequence[float]) -> bool:
     return all(
         math.isclose(a, b, rel_tol=CLOSE, abs_tol=CLOSE) for a, b in zip(found, right, strict=True)
     )
@@ -69,11 +69,11 @@ def _stats(runs: Sequence[float]) -> tuple[float, float, float]:
 
 def _compare(found, right, tried: str, ways: Sequence[tuple], look: str) -> None:
     """`found` is `right`; else the first of `ways` (three numbers, code, finding, fits), or OTHER."""
-    if _same(found, right):
+    if _are_close(found, right):
         return
     facts = dict(tried=tried, expected=f"{vector(right)} s", got=f"{vector(found)} s", look=look)
     for values, code, finding, fits in ways:
-        if _same(found, values):
+        if _are_close(found, values):
             raise Wrong(code, finding, fits=fits, **facts)
     raise Wrong("OTHER", "the times differ", **facts)
 
@@ -117,8 +117,10 @@ def one_length(subject: Subject, draw: Draw) -> None:
     """Every call takes as long: the unit, the sign, and which clock was read."""
     each, repeats = draw.size(1, 2, 3) / 4, draw.size(3, 5)
     tried = f"each call takes {each:g} s; warmup=2, repeats={repeats}"
-    found = _asked(subject, {"costs": [each], "settings": dict(warmup=2, repeats=repeats)})[0]
-    out, look = _three(found, tried), "what is taken from what, and in which unit."
+    found = _ask_stopwatch(subject, {"costs": [each], "settings": dict(warmup=2, repeats=repeats)})[
+        0
+    ]
+    out, look = _expect_three(found, tried), "what is taken from what, and in which unit."
     if all(abs(value) < 1e-2 for value in out) and any(out):
         raise Wrong(
             "TIME-CLOCK",
@@ -177,8 +179,10 @@ def runs_that_differ(subject: Subject, draw: Draw) -> None:
     unit = draw.size(1, 2, 3) / 8
     warm, runs = [64 * unit, 32 * unit], [x * unit for x in (2, 1, 9, 3, 16)]
     tried = f"calls of {vector([*warm, *runs], 7)[1:-1]} s;\nwarmup=2, repeats=5"
-    found = _asked(subject, {"costs": warm + runs, "settings": dict(warmup=2, repeats=5)})[0]
-    out, right = _three(found, tried), _stats(runs)
+    found = _ask_stopwatch(subject, {"costs": warm + runs, "settings": dict(warmup=2, repeats=5)})[
+        0
+    ]
+    out, right = _expect_three(found, tried), _stats(runs)
     _calls(found, 2, 5, tried)
     mean, every = statistics.fmean(runs), warm + runs
     _compare(
@@ -248,12 +252,12 @@ def a_queue(subject: Subject, draw: Draw) -> None:
         "busy": 20.0 * unit,
         "settings": dict(warmup=0, repeats=1),
     }
-    first, second = _asked(
+    first, second = _ask_stopwatch(
         subject,
         {"costs": [warm, *runs], "launch": launch, "settings": dict(warmup=1, repeats=3)},
         busy,
     )
-    out, right = _three(first, tried), _stats([x + launch for x in runs])
+    out, right = _expect_three(first, tried), _stats([x + launch for x in runs])
     # a first run that begins before the warm-up is done has the rest of it to wait for
     late = _stats([warm + runs[0], *(x + launch for x in runs[1:])])
     queued = "the first run waits for older work"
@@ -276,7 +280,7 @@ def a_queue(subject: Subject, draw: Draw) -> None:
     )
     tried = f"{busy['busy']:g} s of work in the queue, then warmup=0, repeats=1"
     _compare(
-        _three(second, tried),
+        _expect_three(second, tried),
         (unit + launch,) * 3,
         tried,
         (((busy["busy"] + unit,) * 3, "TIME-OLD-WORK", queued, wrong),),
@@ -288,7 +292,7 @@ def even_and_one(subject: Subject, draw: Draw) -> None:
     """Four runs have two in the middle; one run is its own median."""
     unit = draw.size(1, 2, 3)
     runs = [x * unit for x in (9, 2, 4, 1)]
-    four, one = _asked(
+    four, one = _ask_stopwatch(
         subject,
         {"costs": runs, "settings": dict(warmup=0, repeats=4)},
         {"costs": [unit], "settings": dict(warmup=0, repeats=1)},
@@ -296,7 +300,7 @@ def even_and_one(subject: Subject, draw: Draw) -> None:
     tried = f"four runs of {vector(runs)[1:-1]} s; warmup=0"
     low, high = 2 * unit, 4 * unit
     _compare(
-        _three(four, tried),
+        _expect_three(four, tried),
         _stats(runs),
         tried,
         (
@@ -317,14 +321,14 @@ def even_and_one(subject: Subject, draw: Draw) -> None:
     )
     tried = f"one run of {unit:g} s; warmup=0, repeats=1"
     _calls(one, 0, 1, tried)
-    _compare(_three(one, tried), (unit,) * 3, tried, (), "one run, and no calls before it.")
+    _compare(_expect_three(one, tried), (unit,) * 3, tried, (), "one run, and no calls before it.")
 
 
 def refusals(subject: Subject, draw: Draw) -> None:
     """No runs are refused before anything is called; what the function raises comes through."""
     failing = {"costs": [1.0], "settings": dict(warmup=0, repeats=2), "fails": True}
     cases = (dict(warmup=1, repeats=0), dict(warmup=-1, repeats=2), dict(warmup=0, repeats=-3))
-    *found, failed = _asked(
+    *found, failed = _ask_stopwatch(
         subject, *({"costs": [1.0], "settings": s, "refuse": True} for s in cases), failing
     )
     for settings, one in zip(cases, found, strict=True):

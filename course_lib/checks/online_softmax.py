@@ -65,7 +65,7 @@ def _answer(subject: Subject, state: tuple, scores: Tensor, values: Tensor, trie
     return tuple(out)
 
 
-def _bad(out: tuple) -> bool:
+def _is_bad(out: tuple) -> bool:
     """Whether a sum is not a number, or a peak is nan or +inf."""
     peak, total, mixed = out
     return not (total.isfinite().all() and mixed.isfinite().all() and (peak < math.inf).all())
@@ -152,7 +152,7 @@ def _compare(out: tuple, right: tuple, patterns: dict[str, list[Pattern]], tried
         )
 
 
-def rising(subject: Subject, draw: Draw) -> None:
+def rising_peak(subject: Subject, draw: Draw) -> None:
     """A tile with a larger score: what was summed against the old peak is scaled down to the new."""
     old, new = _row(draw, 3, -1, 0), _row(draw, 3, 1, 2)
     v, w = draw.randn(3, 2), draw.randn(3, 2)
@@ -225,7 +225,7 @@ def rising(subject: Subject, draw: Draw) -> None:
     _compare(out, right, patterns, tried)
 
 
-def falling(subject: Subject, draw: Draw) -> None:
+def falling_scores(subject: Subject, draw: Draw) -> None:
     """A tile of smaller scores: the peak stays, and the tile is taken against it."""
     old, new = _row(draw, 3, 1, 2), _row(draw, 3, -1, 0)
     v, w = draw.randn(3, 2), draw.randn(3, 2)
@@ -281,7 +281,7 @@ def far_apart(subject: Subject, draw: Draw) -> None:
         state, tried = start(2, K=2), f"scores near {size:g}, in three tiles of 2"
         for s, v in zip(scores.split(2, -1), values.split(2), strict=True):
             state = _answer(subject, state, s.contiguous(), v, tried)
-            if _bad(state):
+            if _is_bad(state):
                 raise Wrong(
                     "SOFTMAX-OVERFLOW",
                     "large scores end as nan or infinity",
@@ -314,7 +314,7 @@ def empty_rows(subject: Subject, draw: Draw) -> None:
         expected="peak -inf, total 0, mixed 0",
         got=f"peak {number(out[0][0])}, total {number(out[1][0])}, mixed {vector(out[2][0])}",
     )
-    if out[0].isnan().any() or _bad(out):
+    if out[0].isnan().any() or _is_bad(out):
         raise Wrong(
             "SOFTMAX-EMPTY-NAN",
             "a row without a score becomes nan",
@@ -349,7 +349,7 @@ def empty_rows(subject: Subject, draw: Draw) -> None:
 SUITES = (
     Suite(
         "online-softmax",
-        (triple, first_tile, rising, falling, any_cut, far_apart, empty_rows),
+        (triple, first_tile, rising_peak, falling_scores, any_cut, far_apart, empty_rows),
         proved="any cut of a row, in any order, gives the sums of the whole row, from scores\n"
         "of -450 to 450, with rows that read nothing.",
         remember="when the peak rises by d, everything summed so far is worth exp(-d) of itself.",

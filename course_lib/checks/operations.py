@@ -31,7 +31,7 @@ SAID = {
 }  # fmt: skip
 
 
-def _given(draw: Draw) -> tuple[list[Tensor], int, int]:
+def _draw_tensors(draw: Draw) -> tuple[list[Tensor], int, int]:
     """x, y (R, C) and w (C,); and R, C."""
     R, C = draw.size(3, 5, 2), draw.size(4, 6, 7)  # never equal: x @ y must not fit
     return [draw.randn(R, C), draw.randn(R, C), draw.randn(C)], R, C
@@ -39,7 +39,7 @@ def _given(draw: Draw) -> tuple[list[Tensor], int, int]:
 
 def _run(subject: Subject, given: list[Tensor], *names: str) -> list[dict]:
     """What was observed of each program; results that differ are said here."""
-    found = subject.probe(PROBE + "observed", list(names), given)
+    found = subject.probe(PROBE + "observe_programs", list(names), given)
     for name in names:
         if found[name]["before"]:
             raise Wrong(
@@ -51,11 +51,11 @@ def _run(subject: Subject, given: list[Tensor], *names: str) -> list[dict]:
                 fits="one list that all counters share.",
                 look="where the list is made.",
             )
-        _same_results(name, found[name], given, _tried(name, given))
+        _same_results(name, found[name], given, _describe_program(name, given))
     return [found[name] for name in names]
 
 
-def _tried(name: str, given: list[Tensor]) -> str:
+def _describe_program(name: str, given: list[Tensor]) -> str:
     R, C = given[0].shape
     return f"{SAID[name]}   with x, y ({R}, {C}) and w ({C},) in float32"
 
@@ -134,8 +134,8 @@ def _compare(found: dict, right: Seen, tried: str, ways: Ways = (), look: str = 
 
 def chain(subject: Subject, draw: Draw) -> None:
     """Two operations: their names, their bytes, in order."""
-    given, R, C = _given(draw)
-    n, tried = 4 * R * C, _tried("chain", given)
+    given, R, C = _draw_tensors(draw)
+    n, tried = 4 * R * C, _describe_program("chain", given)
     (found,) = _run(subject, given, "chain")
     right = [("mul", n + 4 * C, n), ("add", 2 * n, n)]
     bare = [
@@ -186,14 +186,14 @@ def chain(subject: Subject, draw: Draw) -> None:
 
 def each_time(subject: Subject, draw: Draw) -> None:
     """The same operation three times is three operations."""
-    given, R, C = _given(draw)
+    given, R, C = _draw_tensors(draw)
     n = 4 * R * C
     (found,) = _run(subject, given, "again")
     one = ("mul", n + 4 * C, n)
     _compare(
         found,
         [one] * 3,
-        _tried("again", given),
+        _describe_program("again", given),
         (([one], "OPS-ONCE", "an operation that comes again is not noted", "one entry a name."),),
         "what is asked before an operation is noted.",
     )
@@ -201,7 +201,7 @@ def each_time(subject: Subject, draw: Draw) -> None:
 
 def names_for_old_memory(subject: Subject, draw: Draw) -> None:
     """Views are free, whatever they are called; a copy is not."""
-    given, R, C = _given(draw)
+    given, R, C = _draw_tensors(draw)
     n = 4 * R * C
     names = ("views", "new names", "turned")
     rights = [("mul", 2 * n, n)], [("clone", n, n)], [("add", n, n)]
@@ -211,7 +211,7 @@ def names_for_old_memory(subject: Subject, draw: Draw) -> None:
             raise Wrong(
                 "OPS-VIEWS",
                 "what moves no numbers is noted",
-                tried=_tried(name, given),
+                tried=_describe_program(name, given),
                 expected=_text(right),
                 got=_text(found["seen"]),
                 fits=f"{', '.join(dict.fromkeys(extra))}: a new shape for the same memory.",
@@ -221,7 +221,7 @@ def names_for_old_memory(subject: Subject, draw: Draw) -> None:
         _compare(
             found,
             right,
-            _tried(name, given),
+            _describe_program(name, given),
             (
                 (
                     [],
@@ -234,9 +234,9 @@ def names_for_old_memory(subject: Subject, draw: Draw) -> None:
         )
 
 
-def reserved(subject: Subject, draw: Draw) -> None:
+def reserved_memory(subject: Subject, draw: Draw) -> None:
     """Memory that is reserved and not written costs no traffic."""
-    given, R, C = _given(draw)
+    given, R, C = _draw_tensors(draw)
     n = 4 * R * C
     (found,) = _run(subject, given, "reserved")
     extra = [s[0] for s in found["seen"] if "empty" in s[0]]
@@ -245,7 +245,7 @@ def reserved(subject: Subject, draw: Draw) -> None:
         raise Wrong(
             "OPS-EMPTY",
             "reserved memory counts as written",
-            tried=_tried("reserved", given),
+            tried=_describe_program("reserved", given),
             expected=_text(right),
             got=_text(found["seen"]),
             fits=", ".join(extra) + ".",
@@ -254,7 +254,7 @@ def reserved(subject: Subject, draw: Draw) -> None:
     _compare(
         found,
         right,
-        _tried("reserved", given),
+        _describe_program("reserved", given),
         (
             (
                 [],
@@ -269,13 +269,13 @@ def reserved(subject: Subject, draw: Draw) -> None:
 
 def in_place(subject: Subject, draw: Draw) -> None:
     """What writes into its inputs writes too, with or without a result."""
-    given, R, C = _given(draw)
+    given, R, C = _draw_tensors(draw)
     n = 4 * R * C
     one, each = _run(subject, given, "in place", "foreach")
     _compare(
         one,
         [("add_", n + 4 * C, n)],
-        _tried("in place", given),
+        _describe_program("in place", given),
         (
             (
                 [],
@@ -296,7 +296,7 @@ def in_place(subject: Subject, draw: Draw) -> None:
     _compare(
         each,
         [("_foreach_add_", both, both)],
-        _tried("foreach", given),
+        _describe_program("foreach", given),
         (
             ([], "OPS-NO-RESULT", "what returns nothing is not noted", "no result, no entry."),
             (
@@ -319,20 +319,20 @@ def in_place(subject: Subject, draw: Draw) -> None:
 
 def every_tensor(subject: Subject, draw: Draw) -> None:
     """In lists, among keywords, and when there are several results."""
-    given, R, C = _given(draw)
+    given, R, C = _draw_tensors(draw)
     n = 4 * R * C
     cat, top, added, out = _run(subject, given, "list", "two results", "keyword", "out")
     _compare(
         cat,
         [("cat", 2 * n, 2 * n)],
-        _tried("list", given),
+        _describe_program("list", given),
         (([("cat", 0, 2 * n)], "OPS-LISTS", "tensors in a list are not read", "0 bytes read."),),
         "inputs that are no tensors, but hold some.",
     )
     _compare(
         top,
         [("max", n, 12 * R)],
-        _tried("two results", given),
+        _describe_program("two results", given),
         (
             (
                 [("max", n, 4 * R)],
@@ -356,12 +356,12 @@ def every_tensor(subject: Subject, draw: Draw) -> None:
         ),
         "an operation that returns values and their places.",
     )
-    _compare(added, [("add", 2 * n, n)], _tried("keyword", given))
+    _compare(added, [("add", 2 * n, n)], _describe_program("keyword", given))
     copy = ("clone", n, n)
     _compare(
         out,
         [copy, ("add", 3 * n, n)],
-        _tried("out", given),
+        _describe_program("out", given),
         (
             (
                 [copy, ("add", 2 * n, n)],
@@ -382,14 +382,14 @@ def every_tensor(subject: Subject, draw: Draw) -> None:
 
 def bytes_in_memory(subject: Subject, draw: Draw) -> None:
     """Two bytes a number in bfloat16; a tensor once a side; an expanded dimension once."""
-    given, R, C = _given(draw)
+    given, R, C = _draw_tensors(draw)
     n = 4 * R * C
     half, square, wide = _run(subject, given, "16 bits", "square", "wide")
     cast = ("_to_copy", n, n // 2)
     _compare(
         half,
         [cast, cast, ("add", n, n // 2)],
-        _tried("16 bits", given),
+        _describe_program("16 bits", given),
         (
             (
                 [("_to_copy", n, n)] * 2 + [("add", 2 * n, n)],
@@ -403,14 +403,14 @@ def bytes_in_memory(subject: Subject, draw: Draw) -> None:
     _compare(
         square,
         [("mul", n, n)],
-        _tried("square", given),
+        _describe_program("square", given),
         (([("mul", 2 * n, n)], "OPS-TWICE", "one tensor, given twice, counts twice", "x and x."),),
         "arguments that are the same object.",
     )
     _compare(
         wide,
         [("mul", 4 * C, n)],
-        _tried("wide", given),
+        _describe_program("wide", given),
         (([("mul", n, n)], "OPS-EXPANDED", "an expanded tensor counts in full", f"w, {R} times."),),
         "what `expand` does to memory: nothing.",
     )
@@ -418,18 +418,18 @@ def bytes_in_memory(subject: Subject, draw: Draw) -> None:
 
 def backward_and_errors(subject: Subject, draw: Draw) -> None:
     """The backward pass is noted too; what raised is not, and the error comes through."""
-    given, R, C = _given(draw)
+    given, R, C = _draw_tensors(draw)
     n = 4 * R * C
     back, failed = _run(subject, given, "backward", "fails")
     right = [("mul", 2 * n, n), ("sum", n, 4), ("ones_like", 4, 4), ("mul", n + 4, n)]
     _compare(
         back,
         right,
-        _tried("backward", given),
+        _describe_program("backward", given),
         ((right[:2], "OPS-FORWARD-ONLY", "the backward pass is not noted", "two operations."),),
         "operations that autograd issues.",
     )
-    tried = _tried("fails", given)
+    tried = _describe_program("fails", given)
     if failed["error"] != "RuntimeError":
         raise Wrong(
             "OPS-SWALLOWED",
@@ -464,9 +464,9 @@ def backward_and_errors(subject: Subject, draw: Draw) -> None:
 
 def two_at_once(subject: Subject, draw: Draw) -> None:
     """One inside the other: both see what happens inside; used again, it goes on."""
-    given, R, C = _given(draw)
+    given, R, C = _draw_tensors(draw)
     n = 4 * R * C
-    found = subject.probe(PROBE + "nested", given)
+    found = subject.probe(PROBE + "nest_counters", given)
     outer, inner, again = ([tuple(e) for e in seen] for seen in found)
     mul, add, sub = ("mul", n, n), ("add", 2 * n, n), ("sub", 2 * n, n)
     tried = "with outer: x * 2; with inner: x + y. Then inner again: x - y"
@@ -501,7 +501,7 @@ SUITES = (
             chain,
             each_time,
             names_for_old_memory,
-            reserved,
+            reserved_memory,
             in_place,
             every_tensor,
             bytes_in_memory,

@@ -101,7 +101,7 @@ def moments(subject: Subject, draw: Draw) -> None:
     tried = f"update {step}, betas ({b1}, {b2}), gradient {vector(grad)}"
     out = _answer(subject, param, grad, m, v, step, betas=(b1, b2), tried=tried)
     new_m, new_v = b1 * m + (1 - b1) * grad, b2 * v + (1 - b2) * grad**2
-    _permuted(out, _update(param, grad, m, v, step, betas=(b1, b2)), tried)
+    _refuse_other_order(out, _update(param, grad, m, v, step, betas=(b1, b2)), tried)
     for name, got, new, old, seen, (beta, other) in (
         ("m", out[1], new_m, m, grad, (b1, b2)),
         ("v", out[2], new_v, v, grad**2, (b2, b1)),
@@ -180,7 +180,7 @@ def _mean_patterns(
     ]
 
 
-def _permuted(out: tuple[Tensor, ...], right: tuple[Tensor, ...], tried: str) -> None:
+def _refuse_other_order(out: tuple[Tensor, ...], right: tuple[Tensor, ...], tried: str) -> None:
     for order in itertools.permutations(range(3)):
         same = all(torch.allclose(out[i], right[k], rtol=1e-3) for i, k in enumerate(order))
         if same and order != (0, 1, 2):

@@ -105,7 +105,7 @@ def every_parameter(subject: Subject, draw: Draw) -> None:
             f"{len(missing)} parameters are in no group",
             tried=tried,
             expected="every parameter in one group",
-            got=f"left out: {_some(missing)}",
+            got=f"left out: {_list_names(missing)}",
             hides="they would keep their first values, without any error.",
             look="what neither condition lets through; a generator is used up once.",
         )
@@ -115,7 +115,7 @@ def every_parameter(subject: Subject, draw: Draw) -> None:
             "a parameter is listed twice",
             tried=tried,
             expected="each parameter once",
-            got=f"twice: {_some(twice)}",
+            got=f"twice: {_list_names(twice)}",
             hides="it would be updated twice in each step.",
             look="names of one tensor: `remove_duplicate`, a head added by hand.",
         )
@@ -158,7 +158,7 @@ def by_dimensions(subject: Subject, draw: Draw) -> None:
             "GROUPS-MATRIX",
             f"without decay: {len(still)} of {len(matrices)} matrices",
             **facts,
-            got=f"weight_decay 0 for {_some(still)}",
+            got=f"weight_decay 0 for {_list_names(still)}",
             look="`p.dim()`: the contract goes by dimensions, not by name.",
         )
     if len(groups) != 2 or not groups[0]["weight_decay"]:
@@ -191,7 +191,7 @@ def _gains_stay(decays: dict[str, float], config: TrainConfig, facts: dict) -> N
         "GROUPS-GAINS",
         f"{len(moving)} gains decay",
         **facts,
-        got=f"weight_decay {number(found)} for {_some(moving)}",
+        got=f"weight_decay {number(found)} for {_list_names(moving)}",
         hides="a gain is pulled toward 0, where it mutes its branch.",
         look="how a gain is told from a matrix.",
         preset="adamw:silent",
@@ -281,7 +281,7 @@ def _size(moved: Tensor, lr: float) -> float:
     return moved.abs().median().item() / lr
 
 
-def _some(names: list[str]) -> str:
+def _list_names(names: list[str]) -> str:
     more = f" and {len(names) - 2} more" if len(names) > 2 else ""
     return ", ".join(names[:2]) + more
 

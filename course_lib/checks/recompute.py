@@ -33,10 +33,11 @@ class Task:
     ):
         self.kept, self.inputs, self.flops, self.budget = kept, inputs, flops, budget
         self.parts = range(len(kept))
-        self.tried = f"kept {_short(kept)}, inputs {_short(inputs)}, flops {_short(flops)}, budget {budget:,}"
+        kept_, inputs_, flops_ = map(_format_numbers, (kept, inputs, flops))
+        self.tried = f"kept {kept_}, inputs {inputs_}, flops {flops_}, budget {budget:,}"
         self.plan = self._positions(subject.call(list(kept), list(inputs), list(flops), budget))
 
-    def held(self, plan: Sequence[int]) -> int:
+    def held_bytes(self, plan: Sequence[int]) -> int:
         """Bytes with the parts of `plan` recomputed."""
         return sum(self.inputs[i] if i in plan else self.kept[i] for i in self.parts)
 
@@ -44,22 +45,22 @@ class Task:
         """FLOPs of recomputing the parts of `plan`."""
         return sum(self.flops[i] for i in plan)
 
-    def fitting(self) -> list[tuple[int, ...]]:
+    def fitting_plans(self) -> list[tuple[int, ...]]:
         """Every plan within the budget."""
         return [
             some
             for r in range(len(self.parts) + 1)
             for some in itertools.combinations(self.parts, r)
-            if self.held(some) <= self.budget
+            if self.held_bytes(some) <= self.budget
         ]
 
-    def greedy(self, *, by_cost: bool) -> list[int]:
+    def greedy_plan(self, *, by_cost: bool) -> list[int]:
         """Part after part until it fits: those that free most first, by themselves or per FLOP."""
         freed = [whole - left for whole, left in zip(self.kept, self.inputs, strict=True)]
         order = sorted(self.parts, key=lambda i: -freed[i] / (self.flops[i] if by_cost else 1))
         plan: list[int] = []
         for part in order:
-            if self.held(plan) > self.budget:
+            if self.held_bytes(plan) > self.budget:
                 plan.append(part)
         return sorted(plan)
 
@@ -87,9 +88,9 @@ class Task:
             )
         return out
 
-    def wrong(self, code: str, finding: str, expected: str, fits: str, look: str) -> Wrong:
+    def describe_wrong(self, code: str, finding: str, expected: str, fits: str, look: str) -> Wrong:
         """The finding, with what this plan holds and costs."""
-        got = f"{self.plan}: {self.held(self.plan):,} bytes, {self.cost(self.plan):,} FLOPs"
+        got = f"{self.plan}: {self.held_bytes(self.plan):,} bytes, {self.cost(self.plan):,} FLOPs"
         return Wrong(
             code,
             finding,
@@ -103,73 +104,73 @@ class Task:
 
     def expect_best(self) -> None:
         """The plan fits, and none that fits is cheaper."""
-        best = min(self.fitting(), key=self.cost)
+        best = min(self.fitting_plans(), key=self.cost)
         cheap = self.cost(best)
-        asked = f"{list(best)}: {self.held(best):,} bytes, {cheap:,} FLOPs"
+        asked = f"{list(best)}: {self.held_bytes(best):,} bytes, {cheap:,} FLOPs"
         plan, rest = self.plan, [i for i in self.parts if i not in self.plan]
-        if self.held(plan) <= self.budget and self.cost(plan) == cheap:
+        if self.held_bytes(plan) <= self.budget and self.cost(plan) == cheap:
             return
-        if self.held(rest) <= self.budget and self.cost(rest) == cheap:
-            raise self.wrong(
+        if self.held_bytes(rest) <= self.budget and self.cost(rest) == cheap:
+            raise self.describe_wrong(
                 "PLAN-INVERTED",
                 "the plan names what to keep",
                 asked,
                 "the other parts would be the best plan.",
                 "the docstring: the parts to recompute.",
             )
-        if self.held(plan) > self.budget:
-            if self.held(plan) - sum(self.inputs[i] for i in plan) <= self.budget:
-                raise self.wrong(
+        if self.held_bytes(plan) > self.budget:
+            if self.held_bytes(plan) - sum(self.inputs[i] for i in plan) <= self.budget:
+                raise self.describe_wrong(
                     "PLAN-INPUTS",
                     "the plan is over the budget",
                     asked,
                     "a recomputed part that keeps nothing at all.",
                     "where would its recomputation start from?",
                 )
-            raise self.wrong(
+            raise self.describe_wrong(
                 "PLAN-OVER",
                 "the plan is over the budget",
                 asked,
                 "",
                 "the sum over all parts: kept, or the input.",
             )
-        raise self._dear(asked)
+        raise self._explain_cost(asked)
 
-    def _dear(self, asked: str) -> Wrong:
+    def _explain_cost(self, asked: str) -> Wrong:
         plan = self.plan
         if plan == list(self.parts):
-            return self.wrong(
+            return self.describe_wrong(
                 "PLAN-ALL",
                 "everything is recomputed",
                 asked,
                 "all parts.",
                 "which parts could stay?",
             )
-        if plan == self.greedy(by_cost=False):
-            return self.wrong(
+        if plan == self.greedy_plan(by_cost=False):
+            return self.describe_wrong(
                 "PLAN-LARGEST",
                 "a cheaper plan fits",
                 asked,
                 "the part that frees most bytes first, whatever it costs.",
                 "`flops`: what has to be least?",
             )
-        if plan == self.greedy(by_cost=True):
-            return self.wrong(
+        if plan == self.greedy_plan(by_cost=True):
+            return self.describe_wrong(
                 "PLAN-RATIO",
                 "a cheaper plan fits",
                 asked,
                 "the part that frees most bytes per FLOP first, until it fits.",
                 "the last part taken: is it more than is needed?",
             )
-        if self.held(plan) == max(map(self.held, self.fitting())):
-            return self.wrong(
+        if self.held_bytes(plan) == max(map(self.held_bytes, self.fitting_plans())):
+            return self.describe_wrong(
                 "PLAN-TIGHT",
                 "a cheaper plan fits",
                 asked,
                 "the plan that fills the budget best.",
                 "the docstring: which sum has to be least?",
             )
-        return self.wrong(
+        return self.describe_wrong(
             "PLAN-DEAR", "a cheaper plan fits", asked, "", "compare FLOPs over all plans that fit."
         )
 
@@ -183,7 +184,7 @@ def nothing_to_do(subject: Subject, draw: Draw) -> None:
             code, fits = ("PLAN-EQUAL", "a plan that must be below the budget.")
             if budget > sum(kept):
                 code, fits = "PLAN-NEEDLESS", "parts that are recomputed always."
-            raise task.wrong(
+            raise task.describe_wrong(
                 code,
                 "a part is recomputed though all of them fit",
                 "[]: 90 bytes",
@@ -262,7 +263,7 @@ def on_a_real_model(subject: Subject, draw: Draw) -> None:
         for p in ((), task.plan)
     )
     if sum(kept) - (before - after) > budget:
-        raise task.wrong(
+        raise task.describe_wrong(
             "PLAN-OVER",
             "the model keeps more than the budget",
             f"at most {budget:,} bytes",
@@ -271,7 +272,7 @@ def on_a_real_model(subject: Subject, draw: Draw) -> None:
         )
 
 
-def _short(numbers: Sequence[int]) -> str:
+def _format_numbers(numbers: Sequence[int]) -> str:
     return (
         "[" + ", ".join(map(str, numbers)) + "]"
         if max(numbers) < 1000

@@ -38,12 +38,12 @@ def sums(subject: Subject, draw: Draw) -> None:
         if isinstance(d.value, Tensor) and tuple(d.value.shape) == (R * ROWS,):
             _refuse_whole(d, sum(inputs), rank, tried)
         expect.tensor(d.value, shape=(ROWS,), dtype=torch.float32, tried=tried)
-    if not all(_right(d, marks[r] * 111) for r, d in enumerate(done)):
-        raise _named(done, marks, tried)
+    if not all(_is_right(d, marks[r] * 111) for r, d in enumerate(done)):
+        raise _describe_mistake(done, marks, tried)
     ring.refuse_changed(done, tried)
 
 
-def _right(done: Done, value: int) -> bool:
+def _is_right(done: Done, value: int) -> bool:
     return bool((done.value == value).all())
 
 
@@ -73,8 +73,8 @@ def _read(value: Tensor, marks: list[int]) -> tuple[int, tuple[int, ...]] | None
 def _ways(done: Sequence[Done], marks: list[int]) -> Iterator[tuple]:
     """(code, finding, fits, look, preset) of what the numbers of the first wrong rank say."""
     R, read = len(marks), [_read(d.value, marks) for d in done]
-    rank = next(r for r, d in enumerate(done) if not _right(d, marks[r] * 111))
-    if _right(done[rank], marks[rank] * 37):
+    rank = next(r for r, d in enumerate(done) if not _is_right(d, marks[r] * 111))
+    if _is_right(done[rank], marks[rank] * 37):
         yield (
             "RING-MEAN",
             "a mean in place of a sum",
@@ -123,8 +123,8 @@ def _ways(done: Sequence[Done], marks: list[int]) -> Iterator[tuple]:
         )
 
 
-def _named(done: Sequence[Done], marks: list[int], tried: str) -> Wrong:
-    rank = next(r for r, d in enumerate(done) if not _right(d, marks[r] * 111))
+def _describe_mistake(done: Sequence[Done], marks: list[int], tried: str) -> Wrong:
+    rank = next(r for r, d in enumerate(done) if not _is_right(d, marks[r] * 111))
     facts = dict(
         tried=tried,
         expected=f"rank {rank}: {vector([marks[rank] * 111.0] * ROWS)}",
@@ -204,7 +204,7 @@ def groups(subject: Subject, draw: Draw) -> None:
         ring.refuse_other_group(d, right, rank, tried)
 
 
-def alone(subject: Subject, draw: Draw) -> None:
+def one_rank(subject: Subject, draw: Draw) -> None:
     """One rank: the input, in a tensor of its own, and no message."""
     x = draw.randn(4)
     (done,) = ring.on_ranks(subject, [[x]])
@@ -223,7 +223,7 @@ def alone(subject: Subject, draw: Draw) -> None:
 def refusal(subject: Subject, draw: Draw) -> None:
     """Rows that the ranks do not divide are refused on every rank, before anything is sent."""
 
-    def wrong(got: str) -> Wrong:
+    def not_refused(got: str) -> Wrong:
         return Wrong(
             "RING-DIVIDES",
             "rows that do not divide are not refused",
@@ -234,13 +234,13 @@ def refusal(subject: Subject, draw: Draw) -> None:
             look="`in_chunks`, which refuses for you.",
         )
 
-    ring.refuses(subject, [torch.ones(3)] * 2, wrong)
+    ring.refuses(subject, [torch.ones(3)] * 2, not_refused)
 
 
 SUITES = (
     Suite(
         "ring-reduce-scatter",
-        (sums, cost, numbers, groups, alone, refusal),
+        (sums, cost, numbers, groups, one_rank, refusal),
         proved="1, 2, 3 and 4 ranks get their chunks of the sum, from R - 1 messages of one\n"
         "chunk to the next rank, with two or three chunks of memory.",
         remember="a sum that is to end on rank r starts on rank r + 1.",

@@ -65,7 +65,7 @@ def tokens_of(draw: Draw) -> Tensor:
     return draw.randint(0, V, (600,)).to(torch.uint16)
 
 
-def _newest(out: str, step: int) -> str:
+def _checkpoint_path(out: str, step: int) -> str:
     return f"{out}/checkpoints/step_{step:08d}.pt"
 
 
@@ -108,12 +108,12 @@ def own_random() -> Iterator[None]:
         np.random.set_state(kept[1])
 
 
-def written(subject: Subject, tokens: Tensor, state: dict) -> str:
+def write_checkpoint(subject: Subject, tokens: Tensor, state: dict) -> str:
     """Path of a checkpoint with that state, written by the library."""
     out = folder()
     trainer = subject.module(config_of(out), tokens, vocab_size=V)
     trainer.method("write_checkpoint", state)
-    return _newest(out, state["step"])
+    return _checkpoint_path(out, state["step"])
 
 
 def losses(trainer: Module, count: int) -> list[float]:
@@ -130,18 +130,18 @@ def text_of(failure: AnswerError) -> str:
     return f"{type(failure.error).__name__}: {failure.error}"
 
 
-def same(a: Any, b: Any) -> bool:
+def are_equal(a: Any, b: Any) -> bool:
     """Equal to the bit, whatever the nesting."""
     if isinstance(a, Tensor) or isinstance(b, Tensor):
         return isinstance(a, Tensor) and isinstance(b, Tensor) and torch.equal(a, b)
     if isinstance(a, dict) and isinstance(b, dict):
-        return a.keys() == b.keys() and all(same(a[k], b[k]) for k in a)
+        return a.keys() == b.keys() and all(are_equal(a[k], b[k]) for k in a)
     if isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)):
-        return len(a) == len(b) and all(map(same, a, b))
+        return len(a) == len(b) and all(map(are_equal, a, b))
     return type(a) is type(b) and a == b
 
 
-def shown(part: str, value: Any) -> str:
+def show_part(part: str, value: Any) -> str:
     """A part in a few numbers."""
     try:
         if part == "model":
@@ -162,20 +162,20 @@ def shown(part: str, value: Any) -> str:
 
 def _compare(got: dict, known: dict, tried: str) -> None:
     for part, (code, finding, hides) in PARTS.items():
-        if not same(got[part], known[part]):
+        if not are_equal(got[part], known[part]):
             raise Wrong(
                 f"SAVE-{code}",
                 f"in the file {finding} is not the trainer's",
                 tried=tried,
-                expected=shown(part, known[part]),
-                got=shown(part, got[part]),
+                expected=show_part(part, known[part]),
+                got=show_part(part, got[part]),
                 hides=hides,
                 look=f'what stands behind "{part}".',
                 preset=PRESETS.get(part, ""),
             )
 
 
-def _saved(trainer: Module, out: str, step: int, tried: str) -> dict:
+def _save_and_read(trainer: Module, out: str, step: int, tried: str) -> dict:
     """What the answer's save left behind in the folder `out`, read by the library."""
     try:
         path = trainer.method("save_checkpoint")
@@ -184,10 +184,12 @@ def _saved(trainer: Module, out: str, step: int, tried: str) -> dict:
         except AnswerError as failure:
             if "none of the" not in text_of(failure):
                 raise
-            trainer.method("read_checkpoint", _newest(out, step))  # says why it is not good
+            trainer.method(
+                "read_checkpoint", _checkpoint_path(out, step)
+            )  # says why it is not good
             raise
     except AnswerError as failure:
-        raise _unreadable(text_of(failure), tried) or failure from None
+        raise _explain_unreadable(text_of(failure), tried) or failure from None
     if state is None:
         raise Wrong(
             "SAVE-NOWHERE",
@@ -210,7 +212,7 @@ def _saved(trainer: Module, out: str, step: int, tried: str) -> dict:
     return state
 
 
-def _unreadable(text: str, tried: str) -> Wrong | None:
+def _explain_unreadable(text: str, tried: str) -> Wrong | None:
     if "not a checkpoint of tensors" in text:
         return Wrong(
             "SAVE-PICKLE",
@@ -256,19 +258,19 @@ def names_parts(subject: Subject, draw: Draw) -> None:
     out = folder()
     trainer = subject.module(config_of(out), tokens_of(draw), vocab_size=V)
     losses(trainer, 1)
-    _saved(trainer, out, 1, "one step, save_checkpoint(), read_checkpoint()")
+    _save_and_read(trainer, out, 1, "one step, save_checkpoint(), read_checkpoint()")
 
 
 def holds_values(subject: Subject, draw: Draw) -> None:
     """Each part holds what the trainer holds."""
     tokens = tokens_of(draw)
     known = known_state(draw, tokens)
-    path, out = written(subject, tokens, known), folder()
+    path, out = write_checkpoint(subject, tokens, known), folder()
     trainer = subject.module(config_of(out, precision="fp16"), tokens, vocab_size=V)
     tried = f"a trainer at step {known['step']}, save_checkpoint()"
     with own_random():
         trainer.method("load_checkpoint", path)
-        got = _saved(trainer, out, known["step"], tried)
+        got = _save_and_read(trainer, out, known["step"], tried)
     _compare(got, known, tried)
     config = got.get("config")
     if not isinstance(config, dict) or config.get("lr") != 3e-3:
@@ -289,7 +291,7 @@ def run(subject: Subject, tokens: Tensor, first: int) -> tuple[list[float], str]
     trainer = subject.module(config_of(out), tokens, vocab_size=V)
     losses(trainer, first)
     trainer.method("save_checkpoint")
-    return losses(trainer, 3), _newest(out, first)
+    return losses(trainer, 3), _checkpoint_path(out, first)
 
 
 def resumes(subject: Subject, draw: Draw) -> None:
@@ -299,13 +301,13 @@ def resumes(subject: Subject, draw: Draw) -> None:
     expected = losses(whole, first + 3)[first:]
     after, path = run(subject, tokens, first)
     facts = dict(
-        tried=f"{first} steps, save, a new trainer, load, 3 steps", expected=exact(expected)
+        tried=f"{first} steps, save, a new trainer, load, 3 steps", expected=format_losses(expected)
     )
     if after != expected:
         raise Wrong(
             "SAVE-DISTURBS",
             "saving changes the run that goes on",
-            got=exact(after),
+            got=format_losses(after),
             look="everything that `save_checkpoint` assigns or calls.",
             **(facts | {"tried": f"{first} steps, save, 3 steps"}),
         )
@@ -326,7 +328,7 @@ def resumes(subject: Subject, draw: Draw) -> None:
         raise Wrong(
             "SAVE-OPTIMIZER",
             "the losses after a resume differ",
-            got=exact(got),
+            got=format_losses(got),
             fits="an optimizer that came back without its moments.",
             hides=OPTIMIZER,
             look='what stands behind "optimizer".',
@@ -335,7 +337,7 @@ def resumes(subject: Subject, draw: Draw) -> None:
         )
 
 
-def exact(losses: list[float]) -> str:
+def format_losses(losses: list[float]) -> str:
     """Losses with more digits than float32 holds."""
     return "losses " + ", ".join(f"{loss:.10f}" for loss in losses)
 

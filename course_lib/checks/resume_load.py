@@ -12,29 +12,29 @@ from course_lib.checks.resume import (
     PARTS,
     PRESETS,
     V,
+    are_equal,
     config_of,
-    exact,
     folder,
+    format_losses,
     known_state,
     losses,
     own_random,
     random_states,
     run,
-    same,
-    shown,
+    show_part,
     text_of,
     tokens_of,
-    written,
+    write_checkpoint,
 )
 from course_lib.checks.subject import AnswerError, Module, Subject
 from course_lib.checks.suite import DYNAMO, Draw, Suite
 
 
-def _fresh(subject: Subject, tokens: Tensor, **changes) -> Module:
+def _fresh_trainer(subject: Subject, tokens: Tensor, **changes) -> Module:
     return subject.module(config_of(folder(), **changes), tokens, vocab_size=V)
 
 
-def _held(trainer: Module) -> dict:
+def _held_state(trainer: Module) -> dict:
     """What the trainer holds, by the library's own save."""
     trainer.method("save_checkpoint")
     return trainer.method("read_checkpoint")
@@ -42,7 +42,7 @@ def _held(trainer: Module) -> dict:
 
 def nothing_there(subject: Subject, draw: Draw) -> None:
     """An empty folder: 0, and training can begin."""
-    trainer = _fresh(subject, tokens_of(draw))
+    trainer = _fresh_trainer(subject, tokens_of(draw))
     facts = dict(tried="load_checkpoint() where no checkpoint is", expected="0")
     try:
         out = trainer.method("load_checkpoint")
@@ -68,13 +68,16 @@ def parts_return(subject: Subject, draw: Draw) -> None:
     """Each part of the file is in the trainer afterwards; the step is returned."""
     tokens = tokens_of(draw)
     known = known_state(draw, tokens)
-    path, trainer = written(subject, tokens, known), _fresh(subject, tokens, precision="fp16")
+    path, trainer = (
+        write_checkpoint(subject, tokens, known),
+        _fresh_trainer(subject, tokens, precision="fp16"),
+    )
     tried = f"a checkpoint of step {known['step']}, load_checkpoint(path)"
     with own_random():
-        before = _held(trainer)
-        out = _loaded(trainer, path, tried, known)
-        after = _held(trainer)
-    if out == 0 and all(same(before[part], after[part]) for part in PARTS):
+        before = _held_state(trainer)
+        out = _load_good(trainer, path, tried, known)
+        after = _held_state(trainer)
+    if out == 0 and all(are_equal(before[part], after[part]) for part in PARTS):
         raise Wrong(
             "LOAD-PATH",
             "the file at the given path is not loaded",
@@ -85,16 +88,16 @@ def parts_return(subject: Subject, draw: Draw) -> None:
             look="what `read_checkpoint` is given, and the condition after it.",
         )
     for part, (code, finding, hides) in PARTS.items():
-        if same(after[part], known[part]):
+        if are_equal(after[part], known[part]):
             continue
-        untouched = same(after[part], before[part])
+        untouched = are_equal(after[part], before[part])
         raise Wrong(
             f"LOAD-NO-{code}",
             f"{finding} did not return",
             tried=tried,
             hides=hides,
-            expected=shown(part, known[part]),
-            got=shown(part, after[part]),
+            expected=show_part(part, known[part]),
+            got=show_part(part, after[part]),
             fits="what a trainer has that was never loaded." if untouched else "",
             look=f'what is done with state["{part}"].',
             preset=PRESETS.get(part, ""),
@@ -119,7 +122,7 @@ def parts_return(subject: Subject, draw: Draw) -> None:
         )
 
 
-def _loaded(trainer: Module, path: str, tried: str, known: dict):
+def _load_good(trainer: Module, path: str, tried: str, known: dict):
     """What load_checkpoint returns for a good file."""
     try:
         return trainer.method("load_checkpoint", path)
@@ -138,20 +141,20 @@ def resumes(subject: Subject, draw: Draw) -> None:
     """Three losses after a resume are those of the run that went on, bit for bit."""
     tokens, first = tokens_of(draw), draw.size(2, 3, 4)
     expected, path = run(subject, tokens, first)
-    trainer = _fresh(subject, tokens)
+    trainer = _fresh_trainer(subject, tokens)
     with own_random():
         trainer.method("load_checkpoint", path)
         got = losses(trainer, 3)
     if got == expected:
         return
     facts = dict(
-        tried=f"{first} steps, save, a new trainer, load, 3 steps", expected=exact(expected)
+        tried=f"{first} steps, save, a new trainer, load, 3 steps", expected=format_losses(expected)
     )
     if got[0] != expected[0]:
         raise Wrong(
             "LOAD-FIRST-LOSS",
             "the first loss after a resume differs already",
-            got=exact(got),
+            got=format_losses(got),
             hides="the first loss depends on the weights and the batch alone.",
             look="what happens to the weights after they were restored.",
             **facts,
@@ -159,7 +162,7 @@ def resumes(subject: Subject, draw: Draw) -> None:
     raise Wrong(
         "LOAD-NO-OPTIMIZER",
         "the optimizer's state did not return",
-        got=exact(got),
+        got=format_losses(got),
         fits="the same first loss, then others: moments that begin at 0.",
         hides=OPTIMIZER,
         look='what is done with state["optimizer"].',
@@ -175,8 +178,8 @@ def unwraps(subject: Subject, draw: Draw) -> None:
     for prefix in ("module.", "_orig_mod.", "module._orig_mod.", "_orig_mod.module."):
         wrapped = {prefix + name: value for name, value in known["model"].items()}
         path, trainer = (
-            written(subject, tokens, known | {"model": wrapped}),
-            _fresh(subject, tokens),
+            write_checkpoint(subject, tokens, known | {"model": wrapped}),
+            _fresh_trainer(subject, tokens),
         )
         facts = dict(
             tried=f"weights called {prefix}norm.weight and so on",
@@ -194,7 +197,7 @@ def unwraps(subject: Subject, draw: Draw) -> None:
                 got=text_of(failure)[:150],
                 **facts,
             ) from None
-        if not same(gain, known["model"]["norm.weight"]):
+        if not are_equal(gain, known["model"]["norm.weight"]):
             raise Wrong(
                 "LOAD-WRAPPED",
                 "weights of a wrapped model are passed over without a word",
@@ -216,8 +219,11 @@ def refuses_whole(subject: Subject, draw: Draw) -> None:
         ("one matrix missing", {"model": short}),
         ("the loader of another text", {"loader": moved}),
     ):
-        path, trainer = written(subject, tokens, known | change), _fresh(subject, tokens)
-        before, tried, said = _held(trainer), f"a checkpoint with {what}", None
+        path, trainer = (
+            write_checkpoint(subject, tokens, known | change),
+            _fresh_trainer(subject, tokens),
+        )
+        before, tried, said = _held_state(trainer), f"a checkpoint with {what}", None
         try:
             with own_random():
                 trainer.method("load_checkpoint", path)
@@ -234,9 +240,9 @@ def refuses_whole(subject: Subject, draw: Draw) -> None:
                 look="`refuse_other_shapes`, and `strict=`.",
                 hides="what is missing stays as it was drawn.",
             )
-        after = _held(trainer)
+        after = _held_state(trainer)
         changed = [
-            part for part in PARTS if part != "ranks" and not same(before[part], after[part])
+            part for part in PARTS if part != "ranks" and not are_equal(before[part], after[part])
         ]
         if changed:
             raise Wrong(
@@ -262,19 +268,19 @@ def other_ranks(subject: Subject, draw: Draw) -> None:
     """Saved by two ranks, loaded by one: the random states belong to nobody here."""
     tokens = tokens_of(draw)
     known = known_state(draw, tokens) | {"ranks": [random_states(8), random_states(9)]}
-    path, trainer = written(subject, tokens, known), _fresh(subject, tokens)
+    path, trainer = write_checkpoint(subject, tokens, known), _fresh_trainer(subject, tokens)
     tried = "a checkpoint of two ranks, loaded by one"
     with own_random():
-        before = _held(trainer)["ranks"]
-        _loaded(trainer, path, tried, known)
-        after = _held(trainer)["ranks"]
-    if not same(before, after):
+        before = _held_state(trainer)["ranks"]
+        _load_good(trainer, path, tried, known)
+        after = _held_state(trainer)["ranks"]
+    if not are_equal(before, after):
         raise Wrong(
             "LOAD-RANKS",
             "random states of another number of ranks are restored",
             tried=tried,
-            expected=shown("ranks", before),
-            got=shown("ranks", after),
+            expected=show_part("ranks", before),
+            got=show_part("ranks", after),
             look="how many ranks the file has states of, and how many there are.",
         )
 

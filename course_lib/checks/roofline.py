@@ -14,7 +14,7 @@ from course_lib.checks.suite import Draw, Suite
 KEYS = ("flops", "bytes", "intensity", "ridge", "attainable")
 
 
-def _counted(M: int, K: int, N: int, size: int, flops_per_s: float, bytes_per_s: float) -> dict:
+def _count_roof(M: int, K: int, N: int, size: int, flops_per_s: float, bytes_per_s: float) -> dict:
     """The same five numbers: by counting, and from the longer of two times."""
     flops = sum(2 for _ in range(M) for _ in range(K) for _ in range(N))
     num_bytes = sum(size * rows * columns for rows, columns in ((M, K), (K, N), (M, N)))
@@ -28,7 +28,7 @@ def _counted(M: int, K: int, N: int, size: int, flops_per_s: float, bytes_per_s:
     }
 
 
-def _asked(subject: Subject, shape: tuple, size: int, flops_per_s: float, bytes_per_s: float):
+def _ask_roof(subject: Subject, shape: tuple, size: int, flops_per_s: float, bytes_per_s: float):
     """What the answer says, five finite numbers by name; what is right; what it was asked."""
     M, K, N = shape
     tried = (
@@ -68,10 +68,10 @@ def _asked(subject: Subject, shape: tuple, size: int, flops_per_s: float, bytes_
                 got=f"{key}: a {type(found[key]).__name__}",
                 look="what stands there.",
             )
-    return found, _counted(M, K, N, size, flops_per_s, bytes_per_s), tried
+    return found, _count_roof(M, K, N, size, flops_per_s, bytes_per_s), tried
 
 
-def _said(value: float) -> str:
+def _format_number(value: float) -> str:
     return f"{value:,.0f}" if value >= 1000 else number(value)
 
 
@@ -81,8 +81,8 @@ def _compare(key: str, found: dict, right: dict, tried: str, ways: Sequence[tupl
         return
     facts = dict(
         tried=tried,
-        expected=f"{key}: {_said(right[key])}",
-        got=f"{key}: {_said(found[key])}",
+        expected=f"{key}: {_format_number(right[key])}",
+        got=f"{key}: {_format_number(found[key])}",
         look=look,
     )
     for value, code, finding, fits in ways:
@@ -99,7 +99,7 @@ def _shape(draw: Draw) -> tuple[int, int, int]:
 def flops(subject: Subject, draw: Draw) -> None:
     """A multiplication and an addition for each of M K N pairs."""
     M, K, N = shape = _shape(draw)
-    found, right, tried = _asked(subject, shape, 4, 100.0, 10.0)
+    found, right, tried = _ask_roof(subject, shape, 4, 100.0, 10.0)
     _compare(
         "flops",
         found,
@@ -124,7 +124,7 @@ def bytes_moved(subject: Subject, draw: Draw) -> None:
     """Both inputs are read and the output is written, in numbers of any size."""
     M, K, N = shape = _shape(draw)
     for size in (1, 8):
-        found, right, tried = _asked(subject, shape, size, 100.0, 10.0)
+        found, right, tried = _ask_roof(subject, shape, size, 100.0, 10.0)
         numbers = M * K + K * N + M * N
         fixed = "the size of a number is fixed"
         _compare(
@@ -168,7 +168,7 @@ def bytes_moved(subject: Subject, draw: Draw) -> None:
 
 def intensity(subject: Subject, draw: Draw) -> None:
     """FLOPs for each byte, and as a fraction where it is one."""
-    found, right, tried = _asked(subject, _shape(draw), 4, 100.0, 10.0)
+    found, right, tried = _ask_roof(subject, _shape(draw), 4, 100.0, 10.0)
     I = right["intensity"]  # noqa: E741  the letter of the lesson
     _compare(
         "intensity",
@@ -193,7 +193,7 @@ def intensity(subject: Subject, draw: Draw) -> None:
 def ridge(subject: Subject, draw: Draw) -> None:
     """Where the two roofs meet: a number of the machine, whatever the product."""
     flops_per_s, bytes_per_s = draw.size((100.0, 8.0), (900.0, 40.0), (50.0, 4.0))
-    found, right, tried = _asked(subject, _shape(draw), 2, flops_per_s, bytes_per_s)
+    found, right, tried = _ask_roof(subject, _shape(draw), 2, flops_per_s, bytes_per_s)
     _compare(
         "ridge",
         found,
@@ -239,7 +239,7 @@ def under_either_roof(subject: Subject, draw: Draw) -> None:
     """A product of one row, which memory limits, and one of many, which arithmetic limits."""
     n, top, width = draw.size(8, 12, 16), 100.0, 80.0
     shapes = ((1, n, n), (n, n, n))
-    asked = [_asked(subject, shape, 4, top, width) for shape in shapes]
+    asked = [_ask_roof(subject, shape, 4, top, width) for shape in shapes]
     got, right = ([x[which]["attainable"] for x in asked] for which in (0, 1))
     if all(math.isclose(a, b, rel_tol=1e-9) for a, b in zip(got, right, strict=True)):
         return
@@ -306,7 +306,7 @@ def sizes_of_a_model(subject: Subject, draw: Draw) -> None:
     """Real sizes and real machines: large numbers stay exact."""
     D = draw.size(64, 48, 80)
     for shape in ((1, D, 3 * D), (D, D, 3 * D)):
-        found, right, tried = _asked(subject, shape, 2, 3.12e14, 2e12)
+        found, right, tried = _ask_roof(subject, shape, 2, 3.12e14, 2e12)
         for key in KEYS:
             _compare(key, found, right, tried, (), "the line that computes it.")
 

@@ -44,14 +44,14 @@ def interleaved(x: Tensor) -> Tensor:
     return torch.stack((-x[..., 1::2], x[..., 0::2]), dim=-1).flatten(-2)
 
 
-def _joined(a: float, b: float, *, swap: bool) -> Callable[[Tensor], Tensor]:
+def _join_halves(a: float, b: float, *, swap: bool) -> Callable[[Tensor], Tensor]:
     """x to (a * one half, b * the other half)."""
 
-    def gives(x: Tensor) -> Tensor:
+    def join(x: Tensor) -> Tensor:
         first, second = split(x)
         return torch.cat((a * second, b * first) if swap else (a * first, b * second), dim=-1)
 
-    return gives
+    return join
 
 
 SIGNS = "which of the two halves carries the minus."
@@ -73,35 +73,35 @@ HALVES = (
     ),
     Mistake(
         "ROPE-NO-SIGN",
-        _joined(1, 1, swap=True),
+        _join_halves(1, 1, swap=True),
         "the halves are swapped, no sign is changed",
         "a swap without the minus: a mirror image, not a turn.",
         SIGNS,
     ),
     Mistake(
         "ROPE-SIGN",
-        _joined(1, -1, swap=True),
+        _join_halves(1, -1, swap=True),
         "the minus is on the other half",
         "(second, -first): a quarter turn backwards.",
         SIGNS,
     ),
     Mistake(
         "ROPE-SIGN",
-        _joined(-1, -1, swap=True),
+        _join_halves(-1, -1, swap=True),
         "both halves are negated",
         "two minus signs: a mirror image, not a turn.",
         SIGNS,
     ),
     Mistake(
         "ROPE-NO-SWAP",
-        _joined(-1, 1, swap=False),
+        _join_halves(-1, 1, swap=False),
         "the halves stay where they were",
         "a changed sign without the swap.",
         "the order inside `cat`.",
     ),
     Mistake(
         "ROPE-NO-SWAP",
-        _joined(1, -1, swap=False),
+        _join_halves(1, -1, swap=False),
         "the halves stay where they were",
         "a changed sign without the swap.",
         "the order inside `cat`.",
@@ -143,7 +143,7 @@ HALVES = (
     ),
     Mistake(
         "ROPE-REVERSED",
-        lambda x: _joined(-1, 1, swap=False)(x.flip(-1)),
+        lambda x: _join_halves(-1, 1, swap=False)(x.flip(-1)),
         "each half is in reverse order",
         "`flip`, which also reverses each half.",
         "how the halves trade places.",
@@ -159,12 +159,12 @@ def turn(x: Tensor, cos: Tensor, sin: Tensor, half: Callable = half_split) -> Te
     return x * cos + half(x) * sin
 
 
-def _both(turn: Callable[[Tensor, Tensor, Tensor], Tensor]) -> Callable:
+def _turn_both(turn: Callable[[Tensor, Tensor, Tensor], Tensor]) -> Callable:
     """The same formula for q and for k."""
     return lambda q, k, cos, sin: (turn(q, cos, sin), turn(k, cos, sin))
 
 
-def _repeated(table: Tensor) -> Tensor:
+def _repeat_pairs(table: Tensor) -> Tensor:
     return table[:, : table.shape[-1] // 2].repeat_interleave(2, dim=-1)
 
 
@@ -229,7 +229,7 @@ TURNS = (
     ),
     Mistake(
         "ROPE-BACKWARDS",
-        _both(lambda x, c, s: x * c - half_split(x) * s),
+        _turn_both(lambda x, c, s: x * c - half_split(x) * s),
         "the turn goes backwards",
         "a minus where the plus belongs, or the minus on the wrong half in\nrotate_half.",
         "the sign in front of the sin term. Scores still depend on the gap\nalone, so nothing "
@@ -237,56 +237,56 @@ TURNS = (
     ),
     Mistake(
         "ROPE-TABLES-SWAPPED",
-        _both(lambda x, c, s: x * s + half_split(x) * c),
+        _turn_both(lambda x, c, s: x * s + half_split(x) * c),
         "cos and sin trade places",
         "x times sin plus rotate_half(x) times cos.",
         "which table multiplies x.",
     ),
     Mistake(
         "ROPE-NO-HALF",
-        _both(lambda x, c, s: x * c + x * s),
+        _turn_both(lambda x, c, s: x * c + x * s),
         "rotate_half is not used",
         "x times cos plus x times sin.",
         "the second term.",
     ),
     Mistake(
         "ROPE-NO-COS",
-        _both(lambda x, c, s: x + half_split(x) * s),
+        _turn_both(lambda x, c, s: x + half_split(x) * s),
         "x is not multiplied by cos",
         "x plus rotate_half(x) times sin.",
         "the first term.",
     ),
     Mistake(
         "ROPE-NO-SIN",
-        _both(lambda x, c, s: x * c + half_split(x)),
+        _turn_both(lambda x, c, s: x * c + half_split(x)),
         "sin is not used",
         "x times cos plus rotate_half(x).",
         "the second term.",
     ),
     Mistake(
         "ROPE-NO-SIN",
-        _both(lambda x, c, s: x * c),
+        _turn_both(lambda x, c, s: x * c),
         "sin is not used",
         "x times cos alone.",
         "the second term.",
     ),
     Mistake(
         "ROPE-SUMMED-FIRST",
-        _both(lambda x, c, s: (x + half_split(x)) * c * s),
+        _turn_both(lambda x, c, s: (x + half_split(x)) * c * s),
         "both terms are multiplied by both tables",
         "(x + rotate_half(x)) * cos * sin.",
         "which table belongs to which term.",
     ),
     Mistake(
         "ROPE-HEADS",
-        _both(lambda x, c, s: turn(x, c[:, None], s[:, None])),
+        _turn_both(lambda x, c, s: turn(x, c[:, None], s[:, None])),
         "the position is read from the head",
         "tables of shape (T, 1, K): T meets H.",
         "`unsqueeze` on cos and sin. (T, K) broadcasts over B and H as it is.",
     ),
     Mistake(
         "ROPE-HEADS",
-        _both(lambda x, c, s: turn(x, c[:, None, None], s[:, None, None])),
+        _turn_both(lambda x, c, s: turn(x, c[:, None, None], s[:, None, None])),
         "the position is read from the batch",
         "tables of shape (T, 1, 1, K): T meets B.",
         "`unsqueeze` on cos and sin. (T, K) broadcasts over B and H as it is.",
@@ -294,7 +294,7 @@ TURNS = (
     *(
         Mistake(
             "ROPE-ONE-POSITION",
-            _both(lambda x, c, s, i=i: turn(x, c[i], s[i])),
+            _turn_both(lambda x, c, s, i=i: turn(x, c[i], s[i])),
             "all tokens are turned by one angle",
             f"row {i} of the tables for every token.",
             "an index on cos or sin.",
@@ -303,7 +303,7 @@ TURNS = (
     ),
     Mistake(
         "ROPE-INTERLEAVED",
-        _both(lambda x, c, s: turn(x, c, s, interleaved)),
+        _turn_both(lambda x, c, s: turn(x, c, s, interleaved)),
         "two layouts are mixed",
         MIXED,
         "rotate_half on [1, 2, 3, 4].",
@@ -311,7 +311,7 @@ TURNS = (
     ),
     Mistake(
         "ROPE-INTERLEAVED",
-        _both(lambda x, c, s: turn(x, _repeated(c), _repeated(s))),
+        _turn_both(lambda x, c, s: turn(x, _repeat_pairs(c), _repeat_pairs(s))),
         "two layouts are mixed",
         MIXED,
         "what is done to cos and sin.",
@@ -319,7 +319,7 @@ TURNS = (
     ),
     Mistake(
         "ROPE-INTERLEAVED",
-        _both(lambda x, c, s: turn(x, _repeated(c), _repeated(s), interleaved)),
+        _turn_both(lambda x, c, s: turn(x, _repeat_pairs(c), _repeat_pairs(s), interleaved)),
         "pairs are (0, 1), (2, 3), ...",
         "the interleaved layout throughout: a valid RoPE, but "
         "weights of\nthe half-split layout do not fit it.",
@@ -327,7 +327,7 @@ TURNS = (
     ),
     Mistake(
         "ROPE-HALF",
-        _both(lambda x, c, s: turn(x, c, s, _joined(1, 1, swap=True))),
+        _turn_both(lambda x, c, s: turn(x, c, s, _join_halves(1, 1, swap=True))),
         "the second term has no minus sign",
         "a rotate_half that swaps without a sign.",
         "rotate_half on [1, 2, 3, 4].",

@@ -62,7 +62,7 @@ def _rates(trainer: Module, steps: Sequence[int], c: TrainConfig) -> torch.Tenso
     """What get_lr says for each step, as float64; `Wrong` for what is no number."""
     found = []
     for step in steps:
-        out, tried = trainer.method("get_lr", step), f"get_lr({step}), {_said(c)}"
+        out, tried = trainer.method("get_lr", step), f"get_lr({step}), {_format_config(c)}"
         if out is None:
             raise Wrong(
                 "NONE",
@@ -86,7 +86,7 @@ def _rates(trainer: Module, steps: Sequence[int], c: TrainConfig) -> torch.Tenso
     return torch.tensor(found, dtype=torch.float64)
 
 
-def _said(c: TrainConfig) -> str:
+def _format_config(c: TrainConfig) -> str:
     return (
         f"lr {number(c.lr)}, min_lr {number(c.min_lr)}, {c.warmup_steps} warmup, {c.max_steps} max"
     )
@@ -111,7 +111,7 @@ def _compare(
     if fits(right := partial(rate, c=c)):
         return
     facts = dict(
-        tried=f"updates {', '.join(map(str, steps))}; {_said(c)}",
+        tried=f"updates {', '.join(map(str, steps))}; {_format_config(c)}",
         expected=vector(map(right, steps)),
         got=vector(out),
     )
@@ -129,7 +129,9 @@ def _compare(
     raise Wrong("OTHER", finding, look=look, **facts)
 
 
-def _named(code: str, finding: str, fits: str, look: str, *, hides: str = "", preset: str = ""):
+def _rate_pattern(
+    code: str, finding: str, fits: str, look: str, *, hides: str = "", preset: str = ""
+):
     return Pattern(
         code=code, value=0.0, finding=finding, fits=fits, look=look, hides=hides, preset=preset
     )
@@ -143,7 +145,7 @@ def first_update(subject: Subject, draw: Draw) -> None:
         raise Wrong(
             "LR-FIRST-ZERO",
             "the first update has a rate of zero",
-            tried=f"get_lr(0), {_said(c)}",
+            tried=f"get_lr(0), {_format_config(c)}",
             expected=number(rate(0, c)),
             got="0",
             fits="lr * step / warmup_steps.",
@@ -155,7 +157,7 @@ def first_update(subject: Subject, draw: Draw) -> None:
         raise Wrong(
             "OTHER",
             "the first update has a negative rate",
-            tried=f"get_lr(0), {_said(c)}",
+            tried=f"get_lr(0), {_format_config(c)}",
             expected=number(rate(0, c)),
             got=number(found),
             look="the warmup.",
@@ -204,13 +206,13 @@ def warmup(subject: Subject, draw: Draw) -> None:
     c = _config(draw)
     W, N = c.warmup_steps, c.max_steps
     late = "the warmup is one update late"
-    from_min = _named(
+    from_min = _rate_pattern(
         "LR-WARMUP-FROM-MIN",
         "the warmup does not begin near zero",
         "a climb that begins at min_lr.",
         "min_lr belongs to the end of the run.",
     )
-    none = _named(
+    none = _rate_pattern(
         "LR-NO-WARMUP",
         "there is no warmup",
         "lr, or the cosine, from update 0 on.",
@@ -223,7 +225,7 @@ def warmup(subject: Subject, draw: Draw) -> None:
         [
             (
                 lambda s: rate(0, c),
-                _named(
+                _rate_pattern(
                     "LR-SELF-STEP",
                     "all updates have one rate",
                     "the rate of update 0, for every step.",
@@ -235,7 +237,7 @@ def warmup(subject: Subject, draw: Draw) -> None:
             (lambda s: c.lr * math.cos(math.pi / 2 * s / N) ** 2, none),
             (
                 lambda s: c.lr * max(s, 1) / W,
-                _named(
+                _rate_pattern(
                     "LR-WARMUP-LATE",
                     late,
                     "lr * step / warmup_steps, with 1 for update 0.",
@@ -244,7 +246,7 @@ def warmup(subject: Subject, draw: Draw) -> None:
             ),
             (
                 lambda s: c.lr * (s + 1) / (W + 1),
-                _named(
+                _rate_pattern(
                     "LR-WARMUP-LATE",
                     late,
                     "lr * (step + 1) / (warmup_steps + 1).",
@@ -255,7 +257,7 @@ def warmup(subject: Subject, draw: Draw) -> None:
             (lambda s: c.min_lr + (c.lr - c.min_lr) * s / W, from_min),
             (
                 lambda s: (s + 1) / W,
-                _named(
+                _rate_pattern(
                     "LR-FACTOR",
                     "the rate is a factor, not a rate",
                     "(step + 1) / warmup_steps alone.",
@@ -264,7 +266,7 @@ def warmup(subject: Subject, draw: Draw) -> None:
             ),
             (
                 lambda s: rate(4 * s, c),
-                _named(
+                _rate_pattern(
                     "LR-MICRO-STEPS",
                     "the warmup is too short",
                     "four steps counted as one.",
@@ -293,7 +295,7 @@ def cosine(subject: Subject, draw: Draw) -> None:
         [
             (
                 partial(rate, c=c, low=0),
-                _named(
+                _rate_pattern(
                     "LR-ENDS-AT-ZERO",
                     "the cosine ends at 0 instead of min_lr",
                     "a cosine from lr to 0.",
@@ -303,7 +305,7 @@ def cosine(subject: Subject, draw: Draw) -> None:
             ),
             (
                 lambda s: max(c.min_lr, rate(s, c, low=0)),
-                _named(
+                _rate_pattern(
                     "LR-FLOOR",
                     "the cosine is cut off at min_lr",
                     "a cosine to 0, and the larger of it and min_lr.",
@@ -312,7 +314,7 @@ def cosine(subject: Subject, draw: Draw) -> None:
             ),
             (
                 at(lambda x: c.min_lr + c.lr * cos2(x)),
-                _named(
+                _rate_pattern(
                     "LR-SWING",
                     "the cosine begins above lr",
                     "min_lr plus a cosine as high as lr.",
@@ -321,7 +323,7 @@ def cosine(subject: Subject, draw: Draw) -> None:
             ),
             (
                 partial(rate, c=c, begin=0, length=N),
-                _named(
+                _rate_pattern(
                     "LR-COSINE-START",
                     "the cosine begins before the warmup ends",
                     "step / max_steps.",
@@ -330,7 +332,7 @@ def cosine(subject: Subject, draw: Draw) -> None:
             ),
             (
                 partial(rate, c=c, begin=0),
-                _named(
+                _rate_pattern(
                     "LR-COSINE-START",
                     "the cosine begins before the warmup ends",
                     "step / (max_steps - warmup_steps).",
@@ -339,7 +341,7 @@ def cosine(subject: Subject, draw: Draw) -> None:
             ),
             (
                 partial(rate, c=c, length=N),
-                _named(
+                _rate_pattern(
                     "LR-COSINE-LENGTH",
                     length,
                     "(step - warmup_steps) / max_steps.",
@@ -348,7 +350,7 @@ def cosine(subject: Subject, draw: Draw) -> None:
             ),
             (
                 partial(rate, c=c, turn=math.pi),
-                _named(
+                _rate_pattern(
                     "LR-WHOLE-COSINE",
                     "the cosine goes down and up again",
                     "a whole turn, 2 pi.",
@@ -357,7 +359,7 @@ def cosine(subject: Subject, draw: Draw) -> None:
             ),
             (
                 partial(rate, c=c, turn=0.5),
-                _named(
+                _rate_pattern(
                     "LR-ANGLE",
                     "the cosine hardly falls",
                     "an angle that ends at 1, not at pi.",
@@ -366,7 +368,7 @@ def cosine(subject: Subject, draw: Draw) -> None:
             ),
             (
                 partial(rate, c=c, turn=90),
-                _named(
+                _rate_pattern(
                     "LR-ANGLE",
                     "the cosine jumps about",
                     "an angle in degrees.",
@@ -375,7 +377,7 @@ def cosine(subject: Subject, draw: Draw) -> None:
             ),
             (
                 at(lambda x: c.min_lr + 2 * swing * cos2(x)),
-                _named(
+                _rate_pattern(
                     "LR-NO-HALF",
                     "the cosine is twice as high",
                     "1 + cos without the half.",
@@ -384,7 +386,7 @@ def cosine(subject: Subject, draw: Draw) -> None:
             ),
             (
                 at(lambda x: c.min_lr + swing * math.cos(math.pi * x)),
-                _named(
+                _rate_pattern(
                     "LR-NO-ONE",
                     "the cosine falls below min_lr",
                     "cos alone, which runs from 1 to -1.",
@@ -393,7 +395,7 @@ def cosine(subject: Subject, draw: Draw) -> None:
             ),
             (
                 at(lambda x: c.min_lr + swing * (1 - cos2(x))),
-                _named(
+                _rate_pattern(
                     "LR-UP",
                     "the rate climbs where it should fall",
                     "1 - cos.",
@@ -402,7 +404,7 @@ def cosine(subject: Subject, draw: Draw) -> None:
             ),
             (
                 at(lambda x: c.min_lr + swing * (1 - x)),
-                _named(
+                _rate_pattern(
                     "LR-LINEAR",
                     "the rate falls in a straight line",
                     "a linear decay.",
@@ -411,13 +413,13 @@ def cosine(subject: Subject, draw: Draw) -> None:
             ),
             (
                 lambda s: c.lr,
-                _named(
+                _rate_pattern(
                     "LR-CONSTANT", "the rate stays at lr", "no decay.", "what follows the warmup."
                 ),
             ),
             (
                 lambda s: rate(s + 1, c),
-                _named(
+                _rate_pattern(
                     "LR-OFF-BY-ONE",
                     off,
                     "one update early.",
@@ -426,13 +428,13 @@ def cosine(subject: Subject, draw: Draw) -> None:
             ),
             (
                 partial(rate, c=c, length=span - 1),
-                _named(
+                _rate_pattern(
                     "LR-OFF-BY-ONE", off, "min_lr at max_steps - 1.", "the length of the cosine."
                 ),
             ),
             (
                 partial(rate, c=c, begin=W - 1, length=span + 1),
-                _named(
+                _rate_pattern(
                     "LR-OFF-BY-ONE",
                     off,
                     "a cosine that begins at warmup_steps - 1.",
@@ -456,7 +458,7 @@ def after_the_end(subject: Subject, draw: Draw) -> None:
         [
             (
                 partial(rate, c=c, clamp=False),
-                _named(
+                _rate_pattern(
                     "LR-CLIMBS-BACK",
                     "after max_steps the rate climbs again",
                     "a cosine that goes on: back at lr after as long again.",
@@ -467,7 +469,7 @@ def after_the_end(subject: Subject, draw: Draw) -> None:
             ),
             (
                 lambda s: 0.0,
-                _named(
+                _rate_pattern(
                     "LR-AFTER-ZERO",
                     "after max_steps the rate is 0",
                     "0 after the end.",
@@ -476,7 +478,7 @@ def after_the_end(subject: Subject, draw: Draw) -> None:
             ),
             (
                 lambda s: c.min_lr if s > N else c.lr,
-                _named(
+                _rate_pattern(
                     "LR-AFTER-LR",
                     "at max_steps the rate is lr",
                     "a part that is done of 0.",
@@ -494,7 +496,10 @@ def updates_count(subject: Subject, draw: Draw) -> None:
     c = _config(draw, grad_accumulation=4)
     W, N, span = c.warmup_steps, c.max_steps, c.max_steps - c.warmup_steps
     named = partial(
-        _named, "LR-MICRO-STEPS", look="what `step` counts: updates.", preset="schedule:micro-steps"
+        _rate_pattern,
+        "LR-MICRO-STEPS",
+        look="what `step` counts: updates.",
+        preset="schedule:micro-steps",
     )
     fast = named("the schedule runs four times too fast", "steps multiplied by grad_accumulation.")
     slow = named("the schedule runs four times too slowly", "steps divided by grad_accumulation.")
@@ -540,7 +545,7 @@ def edges(subject: Subject, draw: Draw) -> None:
 def _edge(subject: Subject, c: TrainConfig, steps, code: str, what: str, look: str) -> None:
     expected = [c.min_lr if s >= c.max_steps else rate(s, c) for s in steps]
     facts = dict(
-        tried=f"updates {', '.join(map(str, steps))}; {_said(c)}",
+        tried=f"updates {', '.join(map(str, steps))}; {_format_config(c)}",
         expected=vector(expected),
         look=look,
     )

@@ -22,7 +22,7 @@ def _batch(draw: Draw, ranks: int) -> list[tuple[Tensor, Tensor]]:
     return list(zip(tokens[:, :-1].chunk(ranks), tokens[:, 1:].chunk(ranks), strict=True))
 
 
-def _observed(subject: Subject, draw: Draw, cases: list[dict], ranks: int):
+def _observe_ranks(subject: Subject, draw: Draw, cases: list[dict], ranks: int):
     """Facts by case and rank, and loss and gradients of one process."""
     rows = _batch(draw, ranks)
     found = subject.run_ranks([(cases, *part, draw.seed) for part in rows], probe=PROBE + "observe")
@@ -45,17 +45,17 @@ def _sizes(ranks: int) -> tuple[int, int]:
     return tuple(-(-n // ranks) * ranks for n in (block, root))
 
 
-def alone(subject: Subject, draw: Draw) -> None:
+def one_rank(subject: Subject, draw: Draw) -> None:
     """On one rank: the loss and the gradient of the plain model."""
-    (by_rank,), loss, grads = _observed(subject, draw, [FREES], 1)
+    (by_rank,), loss, grads = _observe_ranks(subject, draw, [FREES], 1)
     _loss(by_rank, loss, "3 blocks, 1 rank")
     _gradients(by_rank[0]["grads"], grads, 1, "3 blocks, 1 rank")
 
 
-def together(subject: Subject, draw: Draw) -> None:
+def two_ranks(subject: Subject, draw: Draw) -> None:
     """On two ranks: halves and their mean gradients; then what is held, then what is sent."""
     cases = [FREES, KEEPS, {"dtype": torch.bfloat16}]
-    (full, kept, low), loss, grads = _observed(subject, draw, cases, 2)
+    (full, kept, low), loss, grads = _observe_ranks(subject, draw, cases, 2)
     tried, (block, root) = "3 blocks, 2 ranks", _sizes(2)
     if sorted(full[0]["shards"]) != sorted([root // 2, *[block // 2] * LAYERS]):
         raise Wrong(
@@ -68,10 +68,10 @@ def together(subject: Subject, draw: Draw) -> None:
         )
     _loss(full, loss, tried)
     _gradients(full[0]["grads"], grads, 2, tried)
-    _frees(full[0], kept[0], 4 * LAYERS * block)
-    _left(full[0], 4 * sum(full[0]["shards"]))
+    _expect_freed(full[0], kept[0], 4 * LAYERS * block)
+    _expect_none_left(full[0], 4 * sum(full[0]["shards"]))
     _sends(full[0], kept[0], low[0], block, root)
-    _low(low[0]["grads"], grads)
+    _expect_low_gradients(low[0]["grads"], grads)
 
 
 def _loss(by_rank: list[dict], loss: float, tried: str) -> None:
@@ -129,7 +129,7 @@ def _gradients(found: dict, wanted: dict, ranks: int, tried: str) -> None:
     )
 
 
-def _frees(one: dict, other: dict, blocks: int) -> None:
+def _expect_freed(one: dict, other: dict, blocks: int) -> None:
     """After forward the weights of the blocks are gone, unless they are to stay."""
     back = _gathers(one["sent"], after=True)
     facts = dict(
@@ -170,7 +170,7 @@ def _frees(one: dict, other: dict, blocks: int) -> None:
         )
 
 
-def _left(one: dict, due: int) -> None:
+def _expect_none_left(one: dict, due: int) -> None:
     facts = dict(
         tried="3 blocks, 2 ranks, after the backward pass",
         got=f"{one['left']:,} bytes",
@@ -209,7 +209,7 @@ def _sends(full: dict, kept: dict, low: dict, block: int, root: int) -> None:
     _bytes(low["sent"], block)
 
 
-def _low(found: dict, grads: dict) -> None:
+def _expect_low_gradients(found: dict, grads: dict) -> None:
     for name, due in grads.items():
         if not torch.allclose(found[name], due, rtol=0, atol=0.1 * due.abs().max().item()):
             raise Wrong(
@@ -281,7 +281,7 @@ def _bytes(sent: list, numbers: int) -> None:
 
 def odd_cases(subject: Subject, draw: Draw) -> None:
     """Evaluation frees too; three ranks that divide nothing; tied, frozen and unused weights on four."""
-    (freed, kept), loss, grads = _observed(subject, draw, [FREES, KEEPS], 3)
+    (freed, kept), loss, grads = _observe_ranks(subject, draw, [FREES, KEEPS], 3)
     _gradients(freed[0]["grads"], grads, 3, "3 blocks, 3 ranks")
     if kept[0]["open_eval"]:
         raise Wrong(
@@ -294,7 +294,9 @@ def odd_cases(subject: Subject, draw: Draw) -> None:
             look="`forward`.",
         )
     batches = [[draw.randn(3, 5) for _ in range(2)] for _ in range(4)]
-    ranks = subject.run_ranks([(part, draw.seed) for part in batches], probe=PROBE + "odd")
+    ranks = subject.run_ranks(
+        [(part, draw.seed) for part in batches], probe=PROBE + "odd_gradients"
+    )
     model = Odd(draw.seed)
     for x in [x for part in batches for x in part]:
         (model(x).pow(2).mean() / 4).backward()
@@ -308,7 +310,7 @@ def odd_cases(subject: Subject, draw: Draw) -> None:
 SUITES = (
     Suite(
         "mini-fsdp",
-        (alone, together, odd_cases),
+        (one_rank, two_ranks, odd_cases),
         proved="a rank keeps 1 / R, gathers a block for as long as it computes with it,\n"
         "and trains as one process does.",
         remember="two all-gathers and a reduce-scatter: 1.5 times the bytes of DDP.",

@@ -99,7 +99,7 @@ class LocalSubject:
         try:
             return local_ranks.run(self.answer, given, seconds=RANKS_S, probe=probe)
         except local_ranks.RankFailed as failure:
-            error = failure.rebuilt()
+            error = failure.rebuild_exception()
             raise AnswerError(error) from error
         except local_ranks.RanksStuck as stuck:
             raise ranks_stuck(len(given), str(stuck)) from None
@@ -215,7 +215,7 @@ def _clone(value: Any, *, grad: bool = False) -> Any:
     return copy.requires_grad_() if grad and copy.is_floating_point() else copy
 
 
-def _same(kept: Any, used: Any) -> bool:
+def _is_unchanged(kept: Any, used: Any) -> bool:
     """Whether a tensor or an array still holds what it held; other values cannot be changed."""
     if isinstance(kept, np.ndarray):
         return np.array_equal(kept, used)
@@ -224,7 +224,7 @@ def _same(kept: Any, used: Any) -> bool:
 
 def _refuse_changed(before: tuple, after: tuple) -> None:
     for position, (kept, used) in enumerate(zip(before, after, strict=True)):
-        if not _same(kept, used):
+        if not _is_unchanged(kept, used):
             raise Wrong(
                 "INPLACE",
                 f"argument {position} was changed in place",

@@ -104,15 +104,17 @@ class Suite:
                 base, code=wrong.code, finding=wrong.finding, rows=wrong.rows, preset=wrong.preset
             )
         except AnswerError as failure:
-            verdict = _raised(base, failure.error)
+            verdict = _error_verdict(base, failure.error)
         except OutOfTime:
-            verdict = _timeout(base, self.limit_s)
+            verdict = _timeout_verdict(base, self.limit_s)
         except Exception as error:  # ours, not the learner's
-            verdict = _broken(base, error)
+            verdict = _broken_verdict(base, error)
         else:
             rows = (("Proven", self.proved), ("Remember", self.remember), ("Try", self.next_step))
             return replace(base, status="passed", reached=reached, rows=rows)
-        return replace(verdict, reached=reached, rows=(*verdict.rows, ("Next", _next(verdict))))
+        return replace(
+            verdict, reached=reached, rows=(*verdict.rows, ("Next", _next_steps(verdict)))
+        )
 
 
 @contextlib.contextmanager
@@ -134,7 +136,7 @@ def time_limit(seconds: float):
         signal.signal(signal.SIGALRM, before)
 
 
-def _raised(base: Verdict, error: BaseException) -> Verdict:
+def _error_verdict(base: Verdict, error: BaseException) -> Verdict:
     if isinstance(error, NotImplementedError):
         return replace(
             base,
@@ -172,7 +174,7 @@ def _learner_frame(error: BaseException) -> traceback.FrameSummary | None:
     return frames[-1] if frames else None
 
 
-def _timeout(base: Verdict, limit_s: float) -> Verdict:
+def _timeout_verdict(base: Verdict, limit_s: float) -> Verdict:
     return replace(
         base,
         code="TIMEOUT",
@@ -184,7 +186,7 @@ def _timeout(base: Verdict, limit_s: float) -> Verdict:
     )
 
 
-def _broken(base: Verdict, error: Exception) -> Verdict:
+def _broken_verdict(base: Verdict, error: Exception) -> Verdict:
     where = traceback.extract_tb(error.__traceback__)[-1]
     finding = "the check itself failed"
     return replace(
@@ -203,7 +205,7 @@ def _broken(base: Verdict, error: Exception) -> Verdict:
     )
 
 
-def _next(verdict: Verdict) -> str:
+def _next_steps(verdict: Verdict) -> str:
     steps = ["run this cell again after the change", f'hint("{verdict.exercise}")']
     if verdict.preset:
         steps.append(f"figure preset {verdict.preset}")

@@ -51,9 +51,9 @@ class Run:
     @functools.cached_property
     def plain(self) -> Plain:
         """Plain torch, to be led along the same updates."""
-        return self.fresh()
+        return self.fresh_twin()
 
-    def fresh(self) -> Plain:
+    def fresh_twin(self) -> Plain:
         """Plain torch with the weights before the first update."""
         return Plain(self.config, self.start, V)
 
@@ -74,17 +74,17 @@ class Run:
 
     def replay(self, steps: list[Batches], rates: list[float] | None = None, **how) -> Plain:
         """Plain torch after those updates, made in that way."""
-        plain = self.fresh()
+        plain = self.fresh_twin()
         for batches, lr in zip(steps, rates or [LR] * len(steps), strict=False):
             plain.update(batches, lr, **how)
         return plain
 
-    def moved(self) -> bool:
+    def has_moved(self) -> bool:
         """Whether the gains moved, which only a gradient moves: no decay touches them."""
         now = self.weights()
         return any(not torch.equal(now[n], w) for n, w in self.start.items() if w.dim() < 2)
 
-    def alike(self, tried: str, others=()) -> None:
+    def expect_alike(self, tried: str, others=()) -> None:
         """The weights went where plain torch's did. `others`: (fields of Wrong, other Plain)."""
         now = self.weights()
         off = mistakes.distance(now, self.plain.weights(), self.start)
@@ -161,7 +161,7 @@ def _three_floats(found, tried: str) -> None:
 def _not_finite(found: dict, batches: Batches, tried: str) -> Wrong:
     key = next(key for key in KEYS if not math.isfinite(found[key]))
     facts = dict(tried=tried, expected="three finite numbers", got=f"{key} {found[key]}")
-    if 0 in mistakes.counted(batches):
+    if 0 in mistakes.count_targets(batches):
         return Wrong(
             "TRAIN-EMPTY",
             "a micro-batch without counted targets spoils the update",
@@ -191,7 +191,7 @@ def runs(subject: Subject, draw: Draw) -> None:
             got="grad_norm 0",
             look="where the gradient is cleared: between which two lines?",
         )
-    if not run.moved():
+    if not run.has_moved():
         raise Wrong(
             "TRAIN-NO-STEP",
             "the gradient is not used",
@@ -225,14 +225,14 @@ def _as_whole(subject: Subject, draw: Draw, counts: list[int], tried: str, lengt
     run, batches = Run(subject, draw, len(counts)), _batches(draw, counts, lengths)
     found = run.step(batches, tried)
     loss, norm = run.plain.gradient(batches)
-    if not mistakes.near(found["grad_norm"], norm):
+    if not mistakes.is_near(found["grad_norm"], norm):
         _refuse_updates_of_parts(run, batches, tried)
-    mistakes.compare(found, loss, norm, run.fresh, batches, tried)
+    mistakes.compare(found, loss, norm, run.fresh_twin, batches, tried)
 
 
 def _refuse_updates_of_parts(run: Run, batches: Batches, tried: str) -> None:
     parts = [[batch] for batch in batches]
-    if 0 in mistakes.counted(batches):
+    if 0 in mistakes.count_targets(batches):
         return
     each = run.replay(parts).weights()
     if mistakes.distance(run.weights(), each, run.start) <= MOVED_ALIKE:
@@ -275,7 +275,7 @@ def next_update(subject: Subject, draw: Draw) -> None:
         hides="no error, and the loss may fall for a while.",
         look="what happens to `p.grad` between two updates.",
     )
-    run.alike(
+    run.expect_alike(
         tried,
         [
             (late, lambda: run.replay(steps, [LR, *due])),
@@ -284,7 +284,7 @@ def next_update(subject: Subject, draw: Draw) -> None:
     )
     before = lambda: run.replay(steps[:1], due)  # noqa: E731  made when it is needed
     mistakes.compare(found[1], loss, norm, before, steps[1], tried)
-    _counted(run, 2 * (B * T + count), 2 * 2 * B * T, tried)
+    _expect_counted(run, 2 * (B * T + count), 2 * 2 * B * T, tried)
 
 
 def _in_every_group(groups: list[dict], told: float, tried: str) -> None:
@@ -313,7 +313,7 @@ def _in_every_group(groups: list[dict], told: float, tried: str) -> None:
     )
 
 
-def _counted(run: Run, tokens: int, positions: int, tried: str) -> None:
+def _expect_counted(run: Run, tokens: int, positions: int, tried: str) -> None:
     seen = run.trainer.method("__getattribute__", "tokens_seen")
     if seen == tokens:
         return
@@ -338,7 +338,7 @@ def clips(subject: Subject, draw: Draw) -> None:
     found = run.step(steps[0], tried)
     loss, norm = run.plain.update(steps[0], LR)
     _full_norm(run, found["grad_norm"], norm, steps[0], tried)
-    mistakes.compare(found, loss, norm, run.fresh, steps[0], tried)
+    mistakes.compare(found, loss, norm, run.fresh_twin, steps[0], tried)
     run.step(steps[1], tried)
     run.plain.update(steps[1], LR)
     ways = (
@@ -361,7 +361,7 @@ def clips(subject: Subject, draw: Draw) -> None:
             torch.nn.utils.clip_grad_value_,
         ),
     )
-    run.alike(
+    run.expect_alike(
         tried,
         [
             (
@@ -379,14 +379,14 @@ def clips(subject: Subject, draw: Draw) -> None:
 
 
 def _full_norm(run: Run, told: float, norm: float, batches: Batches, tried: str) -> None:
-    if mistakes.near(told, norm):
+    if mistakes.is_near(told, norm):
         return
     facts = dict(
         tried=tried,
         expected=f"grad_norm {number(norm)}, before clipping",
         got=f"grad_norm {number(told)}",
     )
-    if mistakes.near(told, run.config.grad_clip):
+    if mistakes.is_near(told, run.config.grad_clip):
         raise Wrong(
             "TRAIN-NORM-AFTER",
             "the norm is the one after clipping",
@@ -394,7 +394,7 @@ def _full_norm(run: Run, told: float, norm: float, batches: Batches, tried: str)
             hides="a log in which no gradient is ever too long.",
             look="what `clip_grad_norm_` returns.",
         )
-    if mistakes.near(told, mistakes.clip_inside(run.fresh(), batches)):
+    if mistakes.is_near(told, mistakes.clip_inside(run.fresh_twin(), batches)):
         raise Wrong(
             "TRAIN-CLIP-INSIDE",
             "parts of the gradient are clipped",
@@ -409,7 +409,7 @@ def no_limit(subject: Subject, draw: Draw) -> None:
     run, batches = Run(subject, draw, 1, grad_clip=0.0), _batches(draw, [B * T])
     tried = "one update, grad_clip 0"
     run.step(batches, tried)
-    if not run.moved():
+    if not run.has_moved():
         raise Wrong(
             "TRAIN-CLIP-ZERO",
             "the gradient is clipped to nothing",
@@ -420,7 +420,7 @@ def no_limit(subject: Subject, draw: Draw) -> None:
         )
 
 
-def scaled(subject: Subject, draw: Draw) -> None:
+def scaled_loss(subject: Subject, draw: Draw) -> None:
     """In float16, whose loss is scaled up, the gradient that is clipped and told is the plain one."""
     run, batches = Run(subject, draw, 2, precision="fp16"), _batches(draw, [B * T] * 2)
     tried = "2 updates in float16, the loss scaled by 65,536"
@@ -434,7 +434,7 @@ def scaled(subject: Subject, draw: Draw) -> None:
         raise
     except AnswerError as failure:
         if "_scale is None" in str(failure.error):
-            raise _bare(tried) from None
+            raise _unscaled_loss(tried) from None
         if "unscale_" not in str(failure.error):
             raise
         raise Wrong(
@@ -469,7 +469,7 @@ def scaled(subject: Subject, draw: Draw) -> None:
     )
 
 
-def _bare(tried: str) -> Wrong:
+def _unscaled_loss(tried: str) -> Wrong:
     return Wrong(
         "TRAIN-BARE",
         "the loss is never scaled up",
@@ -484,7 +484,7 @@ def _bare(tried: str) -> Wrong:
 SUITES = (
     Suite(
         "train-step",
-        (runs, equal_parts, ragged_parts, empty_part, next_update, clips, no_limit, scaled),
+        (runs, equal_parts, ragged_parts, empty_part, next_update, clips, no_limit, scaled_loss),
         proved="micro-batches of any sizes make the update of the big batch, with its\n"
         "gradient, loss and clipping, and leave nothing over for the next one.",
         remember="the share of a micro-batch is its counted targets divided by all of them.",

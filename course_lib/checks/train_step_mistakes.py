@@ -42,7 +42,7 @@ class Plain:
 
     def gradient(self, batches: Batches) -> tuple[float, float]:
         """Loss and gradient norm of all micro-batches as one batch; adds to `p.grad`."""
-        loss = self.mean(*_whole(batches))
+        loss = self.mean(*_one_batch(batches))
         loss.backward()
         return loss.item(), norm_of(self.params).item()
 
@@ -86,7 +86,7 @@ def _model(size: str, vocab_size: int) -> GPT:
     return GPT(GPTConfig.preset(size, vocab_size=vocab_size))
 
 
-def _whole(batches: Batches) -> tuple[Tensor, Tensor]:
+def _one_batch(batches: Batches) -> tuple[Tensor, Tensor]:
     """All rows as one batch. Shorter rows are filled at their end: a causal model does not see
     it from earlier positions, and the targets there don't count."""
     T = max(idx.shape[1] for idx, _ in batches)
@@ -98,7 +98,7 @@ def _whole(batches: Batches) -> tuple[Tensor, Tensor]:
     return idx, targets
 
 
-def counted(batches: Batches) -> list[int]:
+def count_targets(batches: Batches) -> list[int]:
     """Targets that count, of each micro-batch."""
     return [int((targets != IGNORED).sum()) for _, targets in batches]
 
@@ -108,7 +108,7 @@ def norm_of(params: Iterable) -> Tensor:
     return torch.nn.utils.get_total_norm([p.grad for p in params if p.grad is not None])
 
 
-def near(a: float, b: float) -> bool:
+def is_near(a: float, b: float) -> bool:
     """Equal but for the order of float32 sums."""
     return abs(a - b) <= CLOSE * max(abs(a), abs(b))
 
@@ -142,7 +142,7 @@ class Weighing:
 
 def weighings(batches: Batches) -> Iterator[Weighing]:
     """The wrong ways that learners take."""
-    counts, sizes = counted(batches), [targets.numel() for _, targets in batches]
+    counts, sizes = count_targets(batches), [targets.numel() for _, targets in batches]
     k, total = len(batches), sum(counts)
     scale = "AdamW rescales its step, so the curve can look normal; clipping and log are wrong."
     yield Weighing(
@@ -217,7 +217,7 @@ def compare(
     `plain` gives the model as it was before the update.
     """
     for key, value, item in (("grad_norm", norm, 1), ("loss", loss, 0)):
-        if near(found[key], value):
+        if is_near(found[key], value):
             continue
         facts = dict(
             tried=tried,
@@ -226,7 +226,7 @@ def compare(
         )
         before = plain()
         for way in weighings(batches):
-            if near(found[key], before.mixture(batches, way.shares)[item]):
+            if is_near(found[key], before.mixture(batches, way.shares)[item]):
                 raise _loss(way, facts) if key == "loss" else _gradient(way, facts)
         what = "gradient" if key == "grad_norm" else "loss"
         raise Wrong(
@@ -288,7 +288,7 @@ def clip_nothing(params: list, limit: float) -> None:
 
 def clip_inside(plain: Plain, batches: Batches) -> float:
     """The norm that clipping inside the loop tells last."""
-    counts = counted(batches)
+    counts = count_targets(batches)
     plain.optimizer.zero_grad()
     for n, batch in zip(counts, batches, strict=True):
         (plain.mean(*batch) * n / sum(counts)).backward()

@@ -48,7 +48,7 @@ def _token(c: GPTConfig, T: int, convention: str, *, each: int = 6, scores: int 
     return each * counted + scores * c.num_layers * c.d_model * T
 
 
-def _asked(subject: Subject, rate: float, c: GPTConfig, T: int, **more) -> tuple[float, str]:
+def _ask_mfu(subject: Subject, rate: float, c: GPTConfig, T: int, **more) -> tuple[float, str]:
     tied = "tied" if c.tie_embeddings else "untied"
     given = "".join(f", {k}={v!r}" for k, v in more.items())
     tried = (
@@ -91,7 +91,7 @@ def _compare(found: float, right: float, tried: str, ways: Sequence[tuple], look
 def a_share(subject: Subject, draw: Draw) -> None:
     """A number between 0 and 1: the unit and the direction, before any formula is looked at."""
     c, T, rate = _config(draw, tied=False), 8, 1000.0
-    found, tried = _asked(subject, rate, c, T)
+    found, tried = _ask_mfu(subject, rate, c, T)
     right = rate * _token(c, T, "matmul") / PEAK
     other = rate * _token(c, T, "all") / PEAK  # which parameters count comes later
     _compare(
@@ -176,17 +176,17 @@ def matrices(subject: Subject, draw: Draw) -> None:
     """By default the matrices count, the head among them, tied or not; longer sequences cost more."""
     for tied, T in ((False, 32), (True, 32)):
         c, rate = _config(draw, tied=tied), 500.0
-        found, tried = _asked(subject, rate, c, T)
+        found, tried = _ask_mfu(subject, rate, c, T)
         right = rate * _token(c, T, "matmul") / PEAK
         _compare(found, right, tried, _formulas(c, T, rate), "what one token is multiplied with.")
 
 
-def everything(subject: Subject, draw: Draw) -> None:
+def all_parameters(subject: Subject, draw: Draw) -> None:
     """In the other convention every parameter counts, a shared one once."""
     T, rate = 16, 500.0
     for tied in (False, True):
         c = _config(draw, tied=tied)
-        found, tried = _asked(subject, rate, c, T, convention="all")
+        found, tried = _ask_mfu(subject, rate, c, T, convention="all")
         n, flops = _params(c), _token(c, T, "all")
         _compare(
             found,
@@ -219,7 +219,7 @@ def everything(subject: Subject, draw: Draw) -> None:
 def devices(subject: Subject, draw: Draw) -> None:
     """The rate is that of all devices together, the peak that of one."""
     R, c, T, rate = draw.size(4, 8, 3), _config(draw, tied=False), 16, 500.0
-    found, tried = _asked(subject, rate, c, T, world_size=R)
+    found, tried = _ask_mfu(subject, rate, c, T, world_size=R)
     one = rate * _token(c, T, "matmul") / PEAK
     _compare(
         found,
@@ -261,7 +261,7 @@ def refusals(subject: Subject, draw: Draw) -> None:
 SUITES = (
     Suite(
         "mfu",
-        (a_share, matrices, everything, devices, refusals),
+        (a_share, matrices, all_parameters, devices, refusals),
         proved="tokens per second become a share of the peak, in both conventions, on any\n"
         "number of devices.",
         remember="6 FLOPs per matrix parameter and token, plus 12 L D T; say which parameters.",

@@ -48,7 +48,7 @@ def _times(n: int, ranks: int, stage: int, sizes: dict) -> dict[str, int]:
     return {name: ranks * b for name, b in right.items()}
 
 
-def _narrow(n: int, ranks: int, stage: int, sizes: dict) -> dict[str, int]:
+def _narrow_bytes(n: int, ranks: int, stage: int, sizes: dict) -> dict[str, int]:
     return bytes_of(n, ranks, stage, sizes | {"optimizer_bytes": 8})
 
 
@@ -56,7 +56,7 @@ bent = functools.partial
 WRONG: tuple[tuple[str, Way, str, str, str], ...] = (
     (
         "ZERO-NO-MASTER",
-        _narrow,
+        _narrow_bytes,
         "the master copy is not counted",
         "8 bytes for the optimizer: the two moments alone.",
         "`optimizer_bytes`: what does the docstring say its 12 are?",

@@ -64,9 +64,9 @@ class Case:
     @functools.cached_property
     def after(self) -> dict[str, Tensor]:
         """The state that a right update leaves, whole."""
-        return self.updated(self.total / self.ranks)
+        return self.update_state(self.total / self.ranks)
 
-    def updated(self, grad: Tensor, step: int = 0, *, decay: bool = True) -> dict[str, Tensor]:
+    def update_state(self, grad: Tensor, step: int = 0, *, decay: bool = True) -> dict[str, Tensor]:
         """AdamW's update with another gradient, step number or decay: whole, float32."""
         master, m, v = (self.whole[name].double() for name in STATE)
         (b1, b2), lr, step = SETTINGS["betas"], SETTINGS["lr"], step or self.step
@@ -91,18 +91,18 @@ def gradients(c: Case, rank: int) -> list[Pattern]:
     """The new m as it comes out with another gradient."""
     mean, own = c.total / c.ranks, c.grads[rank].float()
 
-    def made(
+    def mistake_of(
         code: str, grad: Tensor, finding: str, fits: str, look: str, hides: str = ""
     ) -> Pattern:
-        value = c.cut(c.updated(grad)["m"], rank)
+        value = c.cut(c.update_state(grad)["m"], rank)
         return Pattern(code=code, value=value, finding=finding, fits=fits, look=look, hides=hides)
 
-    def of(other: int) -> Tensor:  # the old m is this rank's own, the gradient another's
+    def moment_of(other: int) -> Tensor:  # the old m is this rank's own, the gradient another's
         b1 = SETTINGS["betas"][0]
         return b1 * c.cut(c.whole["m"], rank) + (1 - b1) * c.cut(mean, other)
 
     return [
-        made(
+        mistake_of(
             "ZERO1-SUM",
             c.total,
             "the gradients are added, not averaged",
@@ -111,14 +111,14 @@ def gradients(c: Case, rank: int) -> list[Pattern]:
             "AdamW divides the length away, so the weights come out right.\n"
             "Clipping, eps and another number of ranks bring it back.",
         ),
-        made(
+        mistake_of(
             "ZERO1-DIVIDED-TWICE",
             mean / c.ranks,
             "the gradient is divided twice",
             f"the mean, once more divided by {c.ranks}.",
             "every place that divides or averages.",
         ),
-        made(
+        mistake_of(
             "ZERO1-OWN",
             own,
             "the other ranks' gradients are missing",
@@ -126,18 +126,18 @@ def gradients(c: Case, rank: int) -> list[Pattern]:
             "what the ranks send each other before the update.",
             "every rank trains its shard on its own rows alone.",
         ),
-        made(
+        mistake_of(
             "ZERO1-OWN",
             own / c.ranks,
             "the other ranks' gradients are missing",
             f"this rank's own gradient, divided by {c.ranks}.",
             "what the ranks send each other before the update.",
         ),
-        *olds(c, rank, "m"),
+        *old_state(c, rank, "m"),
         *(
             Pattern(
                 code="ZERO1-SHARD",
-                value=of(q),
+                value=moment_of(q),
                 finding="a rank takes another rank's gradient",
                 fits=f"the shard of rank {q}.",
                 look="which part of the flat vector is this rank's.",
@@ -149,7 +149,7 @@ def gradients(c: Case, rank: int) -> list[Pattern]:
     ]
 
 
-def olds(c: Case, rank: int, name: str) -> list[Pattern]:
+def old_state(c: Case, rank: int, name: str) -> list[Pattern]:
     """A part of the state that was not updated."""
     return [
         Pattern(
@@ -169,7 +169,7 @@ def masters(c: Case, rank: int) -> list[Pattern]:
     patterns = [
         Pattern(
             code="ZERO1-NO-DECAY",
-            value=c.cut(c.updated(mean, decay=False)["master"], rank),
+            value=c.cut(c.update_state(mean, decay=False)["master"], rank),
             finding="the weights do not decay",
             fits="an update with weight_decay 0.",
             look="which settings are handed on to AdamW.",
@@ -178,7 +178,7 @@ def masters(c: Case, rank: int) -> list[Pattern]:
     patterns += [
         Pattern(
             code="ZERO1-STEP",
-            value=c.cut(c.updated(mean, step)["master"], rank),
+            value=c.cut(c.update_state(mean, step)["master"], rank),
             finding="AdamW corrects for another step number",
             fits=f"update {step}.",
             look="`step`: which update is this one?",
@@ -197,10 +197,10 @@ def masters(c: Case, rank: int) -> list[Pattern]:
             hides="updates smaller than the rounding of 16 bits would be lost.",
         )
     )
-    return [*patterns, *olds(c, rank, "master")]
+    return [*patterns, *old_state(c, rank, "master")]
 
 
-def wholes(c: Case, rank: int) -> list[Pattern]:
+def gathered_weights(c: Case, rank: int) -> list[Pattern]:
     """The new weights, gathered in another way."""
     new, old = c.after["master"], c.whole["master"]
     S, R = c.shard, c.ranks

@@ -35,7 +35,7 @@ def _form(c: Case, found: list[dict], tried: str) -> None:
     """Four tensors from every rank: all weights in the gradient's dtype, three float32 shards."""
     for rank, one in enumerate(found):
         out, at = one["out"], f"{tried}; rank {rank}"
-        _four(out, at)
+        _expect_four(out, at)
         for name, value in zip(STATE, out[1:], strict=True):
             _one_shard(c, name, value, at)
         if one["held"] > 12 * c.shard:
@@ -61,7 +61,7 @@ def _form(c: Case, found: list[dict], tried: str) -> None:
             )
 
 
-def _four(out, tried: str) -> None:
+def _expect_four(out, tried: str) -> None:
     wanted = "(weights, master, m, v)"
     if out is None:
         raise Wrong(
@@ -175,7 +175,7 @@ def _values(c: Case, found: list[dict], tried: str) -> None:
         expect.values(
             v,
             c.cut(c.after["v"], rank),
-            mistakes.olds(c, rank, "v"),
+            mistakes.old_state(c, rank, "v"),
             **CLOSE,
             tried=f"{at}; v",
             finding="v differs",
@@ -194,7 +194,7 @@ def _values(c: Case, found: list[dict], tried: str) -> None:
         expect.values(
             weights.float(),
             c.after["master"],
-            mistakes.wholes(c, rank),
+            mistakes.gathered_weights(c, rank),
             **near,
             tried=f"{at}; weights",
             finding="the new weights differ",
@@ -215,12 +215,12 @@ def _traffic(c: Case, found: list[dict], tried: str) -> None:
         facts = dict(
             tried=f"{tried}; rank {rank}",
             expected=f"{right:.0f} bytes sent: reduce_scatter {padded}, allgather {padded}",
-            got=f"{sent:.0f} bytes sent: {_said(seen)}",
+            got=f"{sent:.0f} bytes sent: {_format_traffic(seen)}",
         )
         raise mistakes.traffic(seen, padded, size, **facts)
 
 
-def _said(seen: list) -> str:
+def _format_traffic(seen: list) -> str:
     return ", ".join(f"{name} {num_bytes}" for name, num_bytes in seen[:4])[:60] or "none"
 
 

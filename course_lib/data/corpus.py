@@ -132,9 +132,9 @@ class Corpus:
         by_draw = sorted(self.files, key=_draw)
         num_valid = sum(_draw(file) < valid_fraction for file in self.files)
         num_valid = min(max(num_valid, 1), len(self.files) - 1)
-        return self._only(by_draw[num_valid:]), self._only(by_draw[:num_valid])
+        return self._with_files(by_draw[num_valid:]), self._with_files(by_draw[:num_valid])
 
-    def _only(self, files: list[TextFile]) -> "Corpus":
+    def _with_files(self, files: list[TextFile]) -> "Corpus":
         return replace(self, files=tuple(sorted(files, key=lambda file: file.name)))
 
     def __repr__(self) -> str:

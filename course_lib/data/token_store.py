@@ -80,7 +80,7 @@ def pretokenize(
         )
     folder = Path(folder).expanduser()
     folder.mkdir(parents=True, exist_ok=True)
-    _agree(folder, _plan(source, tokenizer, shard_tokens))
+    _record_plan(folder, _plan(source, tokenizer, shard_tokens))
     if not (folder / INDEX).exists():
         bar = tqdm(
             total=source.num_bytes,
@@ -97,11 +97,11 @@ def pretokenize(
 
 def _write_shards(source, tokenizer, folder, shard_tokens, threads, bar) -> list[int]:
     """Write the shards that are missing; the number of tokens of each, all of them."""
-    counts, group, offset = _finished(folder)
+    counts, group, offset = _read_progress(folder)
     vocabulary = _vocabulary(tokenizer)
     writer = None
     try:
-        for number, ids in _encoded(source, tokenizer, threads, group, bar):
+        for number, ids in _encode_groups(source, tokenizer, threads, group, bar):
             while offset < len(ids):
                 writer = writer or TokenFileWriter(_path(folder, len(counts)), shard_tokens)
                 offset += writer.write(ids[offset:])
@@ -128,7 +128,7 @@ def _write_shards(source, tokenizer, folder, shard_tokens, threads, bar) -> list
     return counts
 
 
-def _finished(folder: Path) -> tuple[list[int], int, int]:
+def _read_progress(folder: Path) -> tuple[list[int], int, int]:
     """(tokens of each shard that is there, group and offset at which the next one begins)."""
     counts, group, offset = [], 0, 0
     while (path := _path(folder, len(counts))).exists():
@@ -138,7 +138,7 @@ def _finished(folder: Path) -> tuple[list[int], int, int]:
     return counts, group, offset
 
 
-def _encoded(source, tokenizer, threads, first, bar) -> Iterator[tuple[int, np.ndarray]]:
+def _encode_groups(source, tokenizer, threads, first, bar) -> Iterator[tuple[int, np.ndarray]]:
     """(number, ids) of each group from `first` on, in order, a few groups ahead of the reader."""
     ahead: deque = deque()
     stream = enumerate(groups(source.pieces()))
@@ -256,7 +256,7 @@ def _plan(source: Documents, tokenizer: Tokenizer, shard_tokens: int) -> dict:
     }
 
 
-def _agree(folder: Path, plan: dict) -> None:
+def _record_plan(folder: Path, plan: dict) -> None:
     """Write the plan into a new folder; ValueError when the folder was begun with another one."""
     path = folder / PLAN
     if not path.exists():

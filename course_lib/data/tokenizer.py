@@ -112,7 +112,7 @@ class Tokenizer:
         return ids.astype(np.uint16)
 
     @cached_property
-    def _marked(self) -> tiktoken.Encoding:
+    def _marks_encoding(self) -> tiktoken.Encoding:
         """The same ranks for a text with marks in it; a mark becomes the id `vocab_size`."""
         ranks = self._encoding._mergeable_ranks | {gpt2_words.MARK.encode(): self.vocab_size}
         special = {END_OF_TEXT: self.end_of_text}  # with none, tiktoken is slower
@@ -122,7 +122,7 @@ class Tokenizer:
 
     def _encode(self, text: str) -> np.ndarray:
         if gpt2_words.MARK not in text:
-            ids = self._marked.encode_to_numpy(gpt2_words.mark(text), disallowed_special=())
+            ids = self._marks_encoding.encode_to_numpy(gpt2_words.mark(text), disallowed_special=())
             return ids[ids != self.vocab_size]
         try:
             return self._encoding.encode_to_numpy(text, disallowed_special=())

@@ -62,7 +62,7 @@ class Fp8Linear(nn.Linear):
     """`nn.Linear` without a bias, its three products in 8 bits. The weight stays as it is."""
 
     @classmethod
-    def of(cls, linear: nn.Linear) -> "Fp8Linear":
+    def from_linear(cls, linear: nn.Linear) -> "Fp8Linear":
         """A layer around the weight of `linear`; ValueError for a bias or sizes that do not fit."""
         F, D = linear.weight.shape
         if linear.bias is not None or F % STEP or D % STEP:
@@ -103,7 +103,7 @@ def use_fp8(model: GPT, *, emulate: bool = False) -> GPT:
     for block in model.blocks:
         for part in (block.attention, block.mlp):
             for name, layer in list(part.named_children()):
-                setattr(part, name, Fp8Linear.of(layer))
+                setattr(part, name, Fp8Linear.from_linear(layer))
     return model
 
 

@@ -88,8 +88,8 @@ def keep_products(context, operation, *args, **kwargs) -> CheckpointPolicy:
     return CheckpointPolicy.PREFER_RECOMPUTE
 
 
-def selective():
-    """For `checkpoint(block, ..., use_reentrant=False, context_fn=selective)`.
+def selective_contexts():
+    """For `checkpoint(block, ..., use_reentrant=False, context_fn=selective_contexts)`.
 
     Kept products live in the context, out of sight of `saved_bytes`; `Held` sees them.
     """

@@ -65,7 +65,7 @@ class Launch:
 
 
 @contextlib.contextmanager
-def counted() -> Iterator[list[Launch]]:
+def count_launches() -> Iterator[list[Launch]]:
     """Collects the launches inside `with counted() as launches:`, all of them interpreted here."""
     launches: list[Launch] = []
     token = _LOG.set(launches)
@@ -101,9 +101,9 @@ class Kernel:
     def triton(self) -> Callable:
         """The same source as a kernel of real Triton's."""
         language = importlib.import_module("triton.language")
-        return importlib.import_module("triton").jit(self.speaking(language))
+        return importlib.import_module("triton").jit(self.with_language(language))
 
-    def speaking(self, language: types.ModuleType) -> Callable:
+    def with_language(self, language: types.ModuleType) -> Callable:
         """A copy of the function in which `tl` is `language`."""
         function = self.function
         scope = function.__globals__ | {"tl": language}
@@ -122,7 +122,7 @@ class Kernel:
         given.arguments |= {
             n: Pointer(m, torch.zeros((), dtype=int64)) for n, m in memories.items()
         }
-        function = self.speaking(sys.modules[__name__])
+        function = self.with_language(sys.modules[__name__])
         places = list(itertools.product(*map(builtins.range, grid)))
         for place in places:
             token = _PLACE.set((place, grid))
@@ -155,7 +155,7 @@ class _Memory:
     def as_shaped(self, flat: Tensor) -> Tensor:
         return flat.as_strided(self.tensor.shape, self.tensor.stride(), 0)
 
-    def at(self, offsets: Tensor, doing: str) -> Tensor:
+    def check_offsets(self, offsets: Tensor, doing: str) -> Tensor:
         """`offsets`, all of which lie inside; OutOfBounds otherwise."""
         past = offsets[(offsets < 0) | (offsets >= len(self.flat))]
         if len(past):
@@ -202,13 +202,13 @@ def load(
     pointer: Pointer, mask: Tensor | None = None, other: Tensor | float | None = None, **how
 ) -> Tensor:
     """The elements at `pointer`; where `mask` is False nothing is read, and the block holds `other`."""
-    memory, (offsets, chosen) = pointer.memory, _masked(pointer, mask)
+    memory, (offsets, chosen) = pointer.memory, _broadcast_mask(pointer, mask)
     dtype = memory.flat.dtype
     if other is None:
         other = float("nan") if dtype.is_floating_point else -1
     block = torch.empty(offsets.shape, dtype=dtype, device=offsets.device)
     block.copy_(torch.as_tensor(other))
-    places = memory.at(offsets[chosen], "load")
+    places = memory.check_offsets(offsets[chosen], "load")
     block[chosen] = memory.flat[places]
     memory.loads.index_add_(0, places, torch.ones_like(places, dtype=int32))
     return block
@@ -216,14 +216,14 @@ def load(
 
 def store(pointer: Pointer, value: Tensor | float, mask: Tensor | None = None, **how) -> None:
     """Write `value` where `mask` is True, rounded to the dtype of the tensor."""
-    memory, (offsets, chosen) = pointer.memory, _masked(pointer, mask)
-    places = memory.at(offsets[chosen], "store")
+    memory, (offsets, chosen) = pointer.memory, _broadcast_mask(pointer, mask)
+    places = memory.check_offsets(offsets[chosen], "store")
     value = torch.as_tensor(value).expand(offsets.shape)[chosen]
     memory.flat[places] = value.to(memory.flat.dtype)
     memory.stores.index_add_(0, places, torch.ones_like(places, dtype=int32))
 
 
-def _masked(pointer: Pointer, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+def _broadcast_mask(pointer: Pointer, mask: Tensor | None) -> tuple[Tensor, Tensor]:
     chosen = torch.as_tensor(True if mask is None else mask)
     return torch.broadcast_tensors(pointer.offsets, chosen.to(pointer.offsets.device))
 

@@ -48,7 +48,7 @@ class Tiles:
     """Tiles of keys, or of queries, in the chip's shared memory at once: all but one on the way."""
 
     @classmethod
-    def fitting(cls, q: Tensor) -> "Tiles":
+    def choose_for(cls, q: Tensor) -> "Tiles":
         """Sizes whose tiles fit into 99 KB of shared memory, for `q` (B, H, T, K)."""
         if q.dtype == torch.float32:
             return cls(32, 32, stages=2)
@@ -362,7 +362,7 @@ def triton_attention(
     if num_keys is None:
         num_keys = torch.full((B,), T, dtype=torch.int32, device=q_BHTK.device)
     num_keys = num_keys.to(torch.int32).clamp(0, T)
-    tiles = tiles or Tiles.fitting(q_BHTK)
+    tiles = tiles or Tiles.choose_for(q_BHTK)
     out, lse = TritonAttention.apply(q_BHTK, k_BHTK, v_BHTK, num_keys, causal, tiles)
     return (out, lse * math.log(2)) if with_logsumexp else out
 

@@ -165,12 +165,12 @@ def _one_round(bench: Bench, kinds: list[Rungs], number: int) -> dict[Rungs, flo
     steps = bench.shape.in_a_row
     first = CHECKED + number * steps
 
-    def several(rungs: Rungs) -> None:
+    def run_steps(rungs: Rungs) -> None:
         bench.wait()  # for what the kind before left in the queue: it would hide the next one's data
         for batch in range(first, first + steps):
             bench.step(rungs, batch)
 
-    calls = {rungs: lambda r=rungs: several(r) for rungs in order}
+    calls = {rungs: lambda r=rungs: run_steps(r) for rungs in order}
     timings = side_by_side(calls, warmup=int(number == 0), rounds=1, device=bench.device)
     return {rungs: timing.median / steps for rungs, timing in timings.items()}
 

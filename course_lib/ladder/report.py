@@ -12,7 +12,7 @@ from course_lib.ladder.rungs import BESIDE, LADDER, TITLES
 RECORDS = Path(__file__).resolve().parents[2] / "benchmarks" / "results"
 
 
-def stored(name: str = "ladder") -> dict | None:
+def read_record(name: str = "ladder") -> dict | None:
     """The record of that name beside this library, with its machine and date; None without one."""
     path = RECORDS / f"{name}.json"
     return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
@@ -36,7 +36,7 @@ def table(figures: dict) -> str:
             for kind in ("alone", "in_place", "last")
         )
         lines.append(_line(TITLES[name], figures["climbed"][name], *three))
-    top = figures["climbed"][_last(figures)] if _last(figures) else ground
+    top = figures["climbed"][_top_rung(figures)] if _top_rung(figures) else ground
     for name in BESIDE:
         if name in figures.get("beside", {}):
             row = figures["beside"][name]
@@ -89,7 +89,7 @@ def _noise(figures: dict, kind: str, name: str) -> str:
     return "~" if low <= 1 <= high else " "
 
 
-def _last(figures: dict) -> str:
+def _top_rung(figures: dict) -> str:
     """The top rung that was measured, or nothing."""
     here = [name for name in LADDER if figures["gains"]["alone"].get(name) is not None]
     return here[-1] if here else ""

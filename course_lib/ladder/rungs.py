@@ -219,9 +219,9 @@ class Bench:
 
     def _weights(self, rungs: Rungs) -> GPT:
         """The model that holds the weights of this vocabulary."""
-        return self._plain(dataclasses.replace(Rungs(), vocabulary=rungs.vocabulary))
+        return self._plain_model(dataclasses.replace(Rungs(), vocabulary=rungs.vocabulary))
 
-    def _plain(self, rungs: Rungs) -> nn.Module:
+    def _plain_model(self, rungs: Rungs) -> nn.Module:
         key = (rungs.vocabulary, rungs.attention, rungs.chunked)
         if key not in self.models:
             config = dataclasses.replace(self.shape.model, fast_attention=rungs.attention)
@@ -238,7 +238,7 @@ class Bench:
         return self.models[key]
 
     def _model(self, rungs: Rungs) -> nn.Module:
-        model = self._plain(rungs)
+        model = self._plain_model(rungs)
         if not rungs.compile:
             return model
         mode = "max-autotune" if rungs.autotune else None

@@ -76,7 +76,7 @@ FORMATS = {
 }
 
 
-def named(name: str) -> Format:
+def find_format(name: str) -> Format:
     """The format of that name; ValueError lists them."""
     if name not in FORMATS:
         raise ValueError(f"no format {name!r}; there are {', '.join(FORMATS)}")
@@ -86,14 +86,14 @@ def named(name: str) -> Format:
 def weight_bytes(shapes: Iterable[Sequence[int]], name: str) -> int:
     """Bytes of the tensors of these shapes when stored in the format `name`, scales included.
 
-    A shape has one dimension or more; the last is the length of a row. With f = named(name):
+    A shape has one dimension or more; the last is the length of a row. With f = find_format(name):
     a number takes f.bits. Where f.block is not 0, each row is cut into blocks of f.block numbers,
     the last of which may be partial; each block has a scale of f.block_bits, the partial one too,
     and stores no number that is not there. Each tensor has f.tensor_bits of its own, once. The bits
     of a tensor are packed without gaps and rounded up to whole bytes, tensor by tensor.
     Nothing else is counted: no gradient, no optimizer, no second copy. Returns an int.
     """
-    f, total = named(name), 0
+    f, total = find_format(name), 0
     for *rows, length in shapes:
         count = 1
         for size in rows:
@@ -104,13 +104,13 @@ def weight_bytes(shapes: Iterable[Sequence[int]], name: str) -> int:
     return total
 
 
-def rounded(x: Tensor, name: str) -> Tensor:
+def round_to_format(x: Tensor, name: str) -> Tensor:
     """`x`, rounded to the nearest number of the format, ties to the even one; float32.
 
     Scales are not applied. What is too large becomes infinity where the format has it, else the
     largest number. NaN stays NaN.
     """
-    f = named(name)
+    f = find_format(name)
     wide = x.double()
     exponent = torch.frexp(wide).exponent - 1  # 1 <= |x| / 2**exponent < 2
     least = 1 - f.bias if f.exponent else 0
@@ -123,27 +123,27 @@ def rounded(x: Tensor, name: str) -> Tensor:
     return torch.where(over, end * near.sign(), near).float()
 
 
-def stored(x: Tensor, name: str) -> Tensor:
+def fake_quantize(x: Tensor, name: str) -> Tensor:
     """`x` as it comes back from the format, block and tensor scales applied; float32.
 
     MX block scales are powers of two, those of nvfp4 are e4m3 numbers below a float32 scale of the
     tensor, that of int8 is float32. A row whose length `f.block` does not divide: ValueError.
     """
-    f = named(name)
+    f = find_format(name)
     if f.block and x.shape[-1] % f.block:
         raise ValueError(f"rows of {x.shape[-1]} do not divide into blocks of {f.block}")
     cut = x.float().reshape(-1, f.block) if f.block else x.float().reshape(1, -1)
     most = cut.abs().amax(1, keepdim=True)
     if name == "nvfp4":
         tensor_scale = (most.max() / (f.largest * FORMATS["e4m3"].largest)).clamp(min=1e-30)
-        scale = rounded(most / f.largest / tensor_scale, "e4m3") * tensor_scale
+        scale = round_to_format(most / f.largest / tensor_scale, "e4m3") * tensor_scale
     elif f.block:
         top = torch.frexp(torch.tensor(f.largest)).exponent - 1
         scale = torch.ldexp(torch.ones_like(most), torch.frexp(most).exponent - 1 - top)
     else:
         scale = most / f.largest if f.tensor_bits else torch.ones_like(most)
     scale = torch.where(scale == 0, 1.0, scale)
-    return (rounded(cut / scale, name) * scale).reshape(x.shape)
+    return (round_to_format(cut / scale, name) * scale).reshape(x.shape)
 
 
 def bit_string(value: float, name: str) -> str:

@@ -44,7 +44,7 @@ class Held(Recorder):
         self._known = {key: known for key, known in self._known.items() if alive[key] is not None}
         return sum(alive[key].nbytes() for key, (_, counts) in self._known.items() if counts)
 
-    def settled(self) -> int:
+    def settled_bytes(self) -> int:
         """As `bytes`, when the threads of gloo have let go of what they carried: it takes a moment."""
         least, same = self.bytes(), 0
         while same < 5:

@@ -54,14 +54,14 @@ class Operations(TorchDispatchMode):
         A tensor may stand in a list or among the keywords. Where the old content is overwritten
         (copy_, out=) it counts as read all the same: nothing in the call tells.
 
-        At hand: `tensors(value)`, `overwritten(func, args, kwargs)`, `home(x)`, `in_memory(xs)`.
+        At hand: `tensors(value)`, `written_arguments(func, args, kwargs)`, `home(x)`, `in_memory(xs)`.
         """
         kwargs = kwargs or {}
         out = func(*args, **kwargs)
         given = tensors((args, kwargs))
         homes = {home(x) for x in given}
         made = [x for x in tensors(out) if home(x) not in homes]  # the others are views of inputs
-        written = tensors((overwritten(func, args, kwargs), made))
+        written = tensors((written_arguments(func, args, kwargs), made))
         if written and not func._opname.startswith(("empty", "new_empty")):
             self.seen.append(Operation(func._opname, in_memory(given), in_memory(written)))
         return out
@@ -73,11 +73,11 @@ def tensors(value: Any) -> list[Tensor]:
     return list(found.values())
 
 
-def overwritten(func, args: tuple, kwargs: dict) -> list[Tensor]:
+def written_arguments(func, args: tuple, kwargs: dict) -> list[Tensor]:
     """Those arguments in which this call writes numbers, as its schema says: in place, or out=."""
     if torch.Tag.inplace_view in func.tags:  # t_, unsqueeze_ and such: another shape, no numbers
         return []
-    named = dict(_named(func, args), **kwargs)
+    named = dict(_arguments_by_name(func, args), **kwargs)
     return tensors([named.get(name) for name in _mutable(func)])
 
 
@@ -98,7 +98,7 @@ def _numbers(x: Tensor) -> int:
     return count
 
 
-def _named(func, args: tuple) -> Iterator[tuple[str, Any]]:
+def _arguments_by_name(func, args: tuple) -> Iterator[tuple[str, Any]]:
     return zip((a.name for a in func._schema.arguments), args, strict=False)
 
 

@@ -25,10 +25,10 @@ def peak_flops(device: torch.device, dtype: torch.dtype) -> tuple[float, str]:
         for part, teraflops in DATA_SHEETS.items():
             if part in name:
                 return teraflops * 1e12, "data sheet"
-    return _measured(device, dtype), "measured"
+    return _measure_rate(device, dtype), "measured"
 
 
-def _measured(device: torch.device, dtype: torch.dtype, seconds: float = 0.5) -> float:
+def _measure_rate(device: torch.device, dtype: torch.dtype, seconds: float = 0.5) -> float:
     size = 8192 if device.type == "cuda" else 2048
     a, b = (torch.ones(size, size, device=device, dtype=dtype) for _ in range(2))
     best, rounds, ends = float("inf"), 0, time.perf_counter() + seconds

@@ -71,7 +71,7 @@ def side_by_side(
     for _ in range(warmup):
         for function in functions.values():
             function()
-    run = _queued if torch.device(device).type == "cuda" else _on_the_clock
+    run = _time_events if torch.device(device).type == "cuda" else _on_the_clock
     return run(functions, rounds)
 
 
@@ -116,7 +116,7 @@ def _on_the_clock(functions: Mapping[str, Callable], rounds: int) -> dict[str, T
     return {name: Timing(tuple(found)) for name, found in seconds.items()}
 
 
-def _queued(functions: Mapping[str, Callable], rounds: int) -> dict[str, Timing]:
+def _time_events(functions: Mapping[str, Callable], rounds: int) -> dict[str, Timing]:
     def mark() -> torch.cuda.Event:
         event = torch.cuda.Event(enable_timing=True)
         event.record()

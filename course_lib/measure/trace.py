@@ -1,6 +1,6 @@
 """Names for parts of a program, and a file that shows when each of them ran.
 
-What it is: `marked`, a range that torch's profiler and Nsight Systems both show, and `chrome_trace`,
+What it is: `mark_range`, a range that torch's profiler and Nsight Systems both show, and `chrome_trace`,
 one call for a profile to be opened in ui.perfetto.dev. What it leaves out: the tables of a profile,
 which `torch.profiler` prints itself (lesson 11).
 """
@@ -14,7 +14,7 @@ from torch.profiler import ProfilerActivity, profile, record_function
 
 
 @contextlib.contextmanager
-def marked(name: str) -> Iterator[None]:
+def mark_range(name: str) -> Iterator[None]:
     """A range of that name in a running profile, and on CUDA for nsys too; it nests.
 
     Costs nothing but the call where nobody records: no range is made then.

@@ -151,9 +151,9 @@ class ShardedAdamW(torch.optim.Optimizer):
         super().__init__(params, dict(lr=lr, betas=betas, eps=eps, weight_decay=weight_decay))
         self.group = group
         for settings in self.param_groups:
-            if not _trained(settings):
+            if not _trained_params(settings):
                 raise ValueError("expected a parameter that requires_grad in every group, got none")
-            flat = torch.cat([p.detach().reshape(-1) for p in _trained(settings)])
+            flat = torch.cat([p.detach().reshape(-1) for p in _trained_params(settings)])
             master = shard_of(flat, group).float()
             settings["step"], settings["master"] = 0, master
             settings["m"], settings["v"] = torch.zeros_like(master), torch.zeros_like(master)
@@ -164,7 +164,7 @@ class ShardedAdamW(torch.optim.Optimizer):
         with torch.enable_grad():
             loss = closure() if closure else None
         for settings in self.param_groups:
-            params = _trained(settings)
+            params = _trained_params(settings)
             grad = torch.cat(
                 [(torch.zeros_like(p) if p.grad is None else p.grad).reshape(-1) for p in params]
             )
@@ -178,5 +178,5 @@ class ShardedAdamW(torch.optim.Optimizer):
         return loss
 
 
-def _trained(settings: dict) -> list[Tensor]:
+def _trained_params(settings: dict) -> list[Tensor]:
     return [p for p in settings["params"] if p.requires_grad]

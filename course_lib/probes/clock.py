@@ -42,17 +42,17 @@ class Bench:
         self.now = max(self.now, self.busy_until)
 
 
-def timed(stopwatch: Callable, cases: Sequence[dict]) -> list[dict[str, Any]]:
+def time_cases(stopwatch: Callable, cases: Sequence[dict]) -> list[dict[str, Any]]:
     """What `stopwatch` says of each case: "costs", "settings", and maybe "launch", "busy", "fails".
 
     Work of `busy` seconds is in the queue before it is called; with `fails` the function raises
     ZeroDivisionError. Of each case: "out", what came back; "calls", how often the function was
     called; "error", with `refuse` or `fails`, the name of what was raised ("" for nothing).
     """
-    return [_one(stopwatch, **case) for case in cases]
+    return [_time_case(stopwatch, **case) for case in cases]
 
 
-def _one(
+def _time_case(
     stopwatch: Callable,
     costs: list,
     settings: dict,
@@ -71,10 +71,10 @@ def _one(
         if not (fails or refuse):
             raise
         error = "ValueError" if isinstance(raised, ValueError) else type(raised).__name__
-    return {"out": _plain(out), "calls": bench.calls, "error": error}
+    return {"out": _plain_numbers(out), "calls": bench.calls, "error": error}
 
 
-def _plain(out: Any) -> Any:
+def _plain_numbers(out: Any) -> Any:
     """NumPy's numbers as Python's, which travel."""
     if not isinstance(out, (tuple, list)):
         return out

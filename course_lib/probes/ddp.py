@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from course_lib.measure.held import held_now
 from course_lib.parallel import ddp
-from course_lib.probes.ddp_twin import D, Plan, gradients, made, part_of_loss, rows_of, step
+from course_lib.probes.ddp_twin import D, Plan, gradients, make_toy, part_of_loss, rows_of, step
 from course_lib.ranks.traffic import Traffic
 
 
@@ -43,7 +43,7 @@ class _Work:
 
 
 @contextlib.contextmanager
-def watched(mark: Callable[[str], None]) -> Iterator[None]:
+def deferred_all_reduce(mark: Callable[[str], None]) -> Iterator[None]:
     """`dist.all_reduce` whose result is there when it has been waited for, and not before.
 
     An answer that does not wait reads its own numbers, always and not now and then. `mark` is
@@ -71,7 +71,7 @@ def sync(answer: Callable, cases: list[tuple[list, list]]) -> list[dict]:
     facts = []
     for params, grads in cases:
         given = [None if g is None else g.clone() for g in grads]
-        with Traffic() as traffic, watched(traffic.mark):
+        with Traffic() as traffic, deferred_all_reduce(traffic.mark):
             means = answer(params, given)
         kept = all(a is None or torch.equal(a, b) for a, b in zip(grads, given, strict=True))
         facts.append({"means": means, "seen": traffic.seen, "kept": kept})
@@ -87,15 +87,15 @@ def buckets(answer: Callable, seed: int, bucket_bytes: int, plan: Plan) -> dict:
     """
     faulthandler.disable()
     rank, world_size = dist.get_rank(), dist.get_world_size()
-    model = made(seed, rank)
-    with Traffic() as traffic, watched(traffic.mark):
+    model = make_toy(seed, rank)
+    with Traffic() as traffic, deferred_all_reduce(traffic.mark):
         for p in model.parameters():
             if p.requires_grad:
                 p.register_post_accumulate_grad_hook(lambda p: traffic.mark("ready"))
-        before = _alive()
+        before = _living_bytes()
         wrapped = answer(model, bucket_bytes=bucket_bytes)
         facts = {
-            "made": _taken(traffic),
+            "made": _take_seen(traffic),
             "updates": [],
             "start": {n: v.clone() for n, v in model.state_dict().items()},
         }
@@ -110,14 +110,16 @@ def buckets(answer: Callable, seed: int, bucket_bytes: int, plan: Plan) -> dict:
                     part_of_loss(wrapped, layers, rows, rank, world_size).backward()
             traffic.mark("backward ended")
             wrapped.finish()
-            facts["updates"].append({"seen": _taken(traffic), "grads": gradients(model)})
+            facts["updates"].append({"seen": _take_seen(traffic), "grads": gradients(model)})
         grads = [g for u in facts["updates"] for g in u["grads"].values()]
         own = sum(p.grad.nbytes for p in model.parameters() if p.grad is not None)
-        facts["kept"] = _settled(before + own + sum(g.nbytes for g in grads))
+        facts["kept"] = _bytes_beyond(before + own + sum(g.nbytes for g in grads))
     return facts
 
 
-def filled(answer: Callable, shapes: list[tuple[int, str]], bucket_bytes: int) -> list[list[int]]:
+def fill_buckets(
+    answer: Callable, shapes: list[tuple[int, str]], bucket_bytes: int
+) -> list[list[int]]:
     """By bucket the numbers of the parameters in it. `shapes`: elements, and "half", "frozen" or ""."""
     params = [
         nn.Parameter(
@@ -135,19 +137,19 @@ def one_rank(answer: Callable, seed: int, bucket_bytes: int, plan: Plan) -> dict
     """As `buckets`, and "errors": what a limit of 0 raises, and a second backward pass."""
 
     def no_room() -> None:
-        answer(made(seed), bucket_bytes=0)
+        answer(make_toy(seed), bucket_bytes=0)
 
-    def twice() -> None:
-        model = answer(made(seed), bucket_bytes=bucket_bytes)
+    def run_twice() -> None:
+        model = answer(make_toy(seed), bucket_bytes=bucket_bytes)
         for _ in range(2):
             model(torch.ones(1, D), "").sum().backward()
 
     facts = buckets(answer, seed, bucket_bytes, plan)
-    facts["errors"] = {action.__name__: _raised(action) for action in (no_room, twice)}
+    facts["errors"] = {action.__name__: _error_name(action) for action in (no_room, run_twice)}
     return facts
 
 
-def _raised(action: Callable[[], None]) -> str:
+def _error_name(action: Callable[[], None]) -> str:
     try:
         action()
     except Exception as error:
@@ -157,13 +159,13 @@ def _raised(action: Callable[[], None]) -> str:
 
 def no_sync(answer: type[ddp.Replica], seed: int, bucket_bytes: int, plan: Plan) -> dict:
     """As `buckets`, with the library's DataParallel and the answer's `no_sync` in it."""
-    return buckets(_joined(answer), seed, bucket_bytes, plan)
+    return buckets(_join_classes(answer), seed, bucket_bytes, plan)
 
 
 def flags(answer: type[ddp.Replica]) -> dict[str, bool | str]:
     """`syncing` inside `no_sync`, after a context that stood in another, after both, after an error;
     and what came of that error."""
-    one = _joined(answer)(made(0))
+    one = _join_classes(answer)(make_toy(0))
     found = {}
     with one.no_sync():
         found["inside"] = one.syncing
@@ -181,24 +183,24 @@ def flags(answer: type[ddp.Replica]) -> dict[str, bool | str]:
     return found
 
 
-def _joined(answer: type[ddp.Replica]) -> type[ddp.DataParallel]:
+def _join_classes(answer: type[ddp.Replica]) -> type[ddp.DataParallel]:
     return type("DataParallel", (answer, ddp.DataParallel), {})
 
 
-def _taken(traffic: Traffic) -> list[tuple[str, int]]:
+def _take_seen(traffic: Traffic) -> list[tuple[str, int]]:
     seen, traffic.seen = traffic.seen, []
     return seen
 
 
-def _settled(expected: int) -> int:
+def _bytes_beyond(expected: int) -> int:
     """Bytes alive beyond `expected`. A thread of gloo lets go of a tensor a moment after its wait."""
     for _ in range(50):
-        if (kept := _alive() - expected) <= 0:
+        if (kept := _living_bytes() - expected) <= 0:
             break
         time.sleep(0.01)
     return kept
 
 
-def _alive() -> int:
+def _living_bytes() -> int:
     gc.collect()
     return held_now(x for x in gc.get_objects() if isinstance(x, Tensor))

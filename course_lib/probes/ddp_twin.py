@@ -53,19 +53,19 @@ def part_of_loss(model: nn.Module, used: str, seed: int, rank: int, world_size: 
     return out.pow(2).sum() * world_size / ROWS
 
 
-def made(seed: int, rank: int = 0) -> Toy:
+def make_toy(seed: int, rank: int = 0) -> Toy:
     """The model as `rank` makes it: other weights on every rank."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(1000 * seed + rank)
         return Toy()
 
 
-def alone(seed: int, plans: Sequence[Plan]) -> tuple[list[dict[str, Tensor]], Toy]:
+def train_alone(seed: int, plans: Sequence[Plan]) -> tuple[list[dict[str, Tensor]], Toy]:
     """By update the gradients of one process that sees the rows of all ranks; the model after it.
 
     `plans`: by rank.
     """
-    model, found = made(seed), []
+    model, found = make_toy(seed), []
     for update in range(len(plans[0])):
         for rank, plan in enumerate(plans):
             for i, used in enumerate(plan[update]):

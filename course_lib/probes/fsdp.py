@@ -66,10 +66,10 @@ def decide(kind: type[FSDPTrainer], method: str, cases: list[dict]) -> list[Any]
     For a strategy that FSDPConfig would refuse: the name of the exception that `method` raises.
     """
     trainer = make(type(kind.__name__, (kind,), {"_wrapped": lambda self: self.plain_model}))
-    return [_decided(trainer, method, dict(case)) for case in cases]
+    return [_decide_case(trainer, method, dict(case)) for case in cases]
 
 
-def _decided(trainer: FSDPTrainer, method: str, case: dict) -> Any:
+def _decide_case(trainer: FSDPTrainer, method: str, case: dict) -> Any:
     known = case.get("sharding", "FULL_SHARD") in STRATEGIES
     trainer.config = config(**case | ({} if known else {"sharding": "FULL_SHARD"}))
     trainer.dtype = DTYPES[trainer.config.precision]
@@ -81,7 +81,7 @@ def _decided(trainer: FSDPTrainer, method: str, case: dict) -> Any:
             found = getattr(trainer, method)()
         except Exception as error:
             return type(error).__name__
-    told = _told(found, trainer.plain_model)
+    told = _plain_decision(found, trainer.plain_model)
     _leave()
     return told
 
@@ -109,12 +109,12 @@ def observe(
     found = []
     for case in cases:
         trainer = make(kind, **case)
-        found.append(_observed(trainer, idx, targets, peak))
+        found.append(_observe_pass(trainer, idx, targets, peak))
         _leave()
     return found
 
 
-def _observed(trainer: FSDPTrainer, idx: Tensor, targets: Tensor, peak: bool) -> dict:
+def _observe_pass(trainer: FSDPTrainer, idx: Tensor, targets: Tensor, peak: bool) -> dict:
     model, dtypes = trainer.plain_model, {}
     whole, units = _units(model)
     attention = model.blocks[0].attention
@@ -155,7 +155,7 @@ def _units(model: nn.Module) -> tuple[int, dict[str, int]]:
     return sum(p.numel() for p in model.parameters()), units
 
 
-def _told(found: Any, model: nn.Module) -> Any:
+def _plain_decision(found: Any, model: nn.Module) -> Any:
     """A decision in plain values; what is none of ours goes as the name of its type."""
     if isinstance(found, MixedPrecisionPolicy):
         return {
@@ -176,5 +176,5 @@ def _told(found: Any, model: nn.Module) -> Any:
         kind = "block" if isinstance(found, TransformerBlock) else type(found).__name__
         return {"module": names.get(id(found)), "kind": "root" if found is model else kind}
     if isinstance(found, (tuple, list)):
-        return [_told(one, model) for one in found]
+        return [_plain_decision(one, model) for one in found]
     return found if found is None or isinstance(found, (bool, int)) else f"a {type(found).__name__}"

@@ -23,20 +23,20 @@ from course_lib.checkpoints import manifest, sharded, single_file
 from course_lib.checkpoints.dcp_index import read_index
 from course_lib.checkpoints.files import CheckpointError
 from course_lib.checkpoints.random_states import random_states
-from course_lib.checkpoints.saved_state import flatten, named, without_tensors
+from course_lib.checkpoints.saved_state import flatten, name_parameters, without_tensors
 from course_lib.probes.known_state import (
     TOKENS,
     digest,
-    local,
+    local_part,
     numbers_of,
     plain_state,
-    put,
+    put_state,
     tensors_of,
     trainer_at,
 )
 from course_lib.ranks.traffic import Traffic
 from course_lib.ranks.world import World
-from course_lib.training.fsdp_trainer import FSDPTrainer, whole
+from course_lib.training.fsdp_trainer import FSDPTrainer, full_tensor
 
 PARTS = ("step", "tokens_seen", "model", "optimizer", "scaler", "loader", "ranks", "config")
 SLOW_S = 0.15  # by which the last rank is late with its file
@@ -46,15 +46,15 @@ class _Incomplete(Exception):
     """A state that cannot be written; what it lacks is in the facts."""
 
 
-def saves(kind: type, seed: int, cases: list[dict]) -> list[dict]:
+def save_cases(kind: type, seed: int, cases: list[dict]) -> list[dict]:
     """`save_checkpoint` of a trainer in the state of `seed`, with each of these settings."""
-    return [_saved(kind, seed, folder(str(i)), changes) for i, changes in enumerate(cases)]
+    return [_save_case(kind, seed, folder(str(i)), changes) for i, changes in enumerate(cases)]
 
 
-def writes(kind: type, seed: int) -> dict[str, Tensor]:
+def write_files(kind: type, seed: int) -> dict[str, Tensor]:
     """The files of a sharded checkpoint of that state, as the library writes it, on rank 0."""
     trainer = trainer_at(FSDPTrainer, folder("written"))
-    put(trainer, seed)
+    put_state(trainer, seed)
     path = trainer.save_checkpoint()
     if not trainer.world.is_first:
         return {}
@@ -64,14 +64,14 @@ def writes(kind: type, seed: int) -> dict[str, Tensor]:
     }
 
 
-def loads(kind: type, seed: int, files: dict[str, Tensor], cases: list[str]) -> list[dict]:
+def load_cases(kind: type, seed: int, files: dict[str, Tensor], cases: list[str]) -> list[dict]:
     """`load_checkpoint` of a trainer of another state, where those files lie, in each of the cases:
 
     "there": the checkpoint alone. "fresh": the same, and the optimizer has not made a step yet.
     "nothing": an empty folder. "half": beside a later folder that
     nobody has published. "text": with another text to read. "given": by its path, elsewhere.
     """
-    return [_loaded(kind, seed, files, case, folder(case)) for case in cases]
+    return [_load_case(kind, seed, files, case, folder(case)) for case in cases]
 
 
 def folder(name: str) -> Path:
@@ -90,25 +90,25 @@ def _meet(out: Path, rank: int, ranks: int) -> None:
         time.sleep(0.005)
 
 
-def _saved(kind: type, seed: int, out: Path, changes: dict) -> dict:
+def _save_case(kind: type, seed: int, out: Path, changes: dict) -> dict:
     trainer = trainer_at(kind, out, **changes)
-    put(trainer, seed)
+    put_state(trainer, seed)
     facts, full = {"handed": None}, trainer.config.checkpoint == "full"
     write = trainer.write_checkpoint
 
-    def spied(state: dict) -> Path:
+    def spy_on_write(state: dict) -> Path:
         lacks = [part for part in PARTS if part not in state]
         parts = flatten({k: v for k, v in state.items() if k in ("model", "optimizer")})
         sharded = sum(isinstance(t, DTensor) for t in parts.values())
-        held = sum(local(t).nbytes for t in parts.values())
+        held = sum(local_part(t).nbytes for t in parts.values())
         facts.update(handed={"bytes": held, "sharded": sharded, "lacks": lacks})
         if {"step", "model", "optimizer"} & set(lacks) or full and sharded:
             raise _Incomplete
         return write(state)
 
-    trainer.write_checkpoint = spied
+    trainer.write_checkpoint = spy_on_write
     returned = None
-    with contextlib.suppress(_Incomplete), _late(trainer.world), Traffic() as traffic:
+    with contextlib.suppress(_Incomplete), _delay_last_rank(trainer.world), Traffic() as traffic:
         returned = trainer.save_checkpoint()
     facts["returned"] = None if returned is None else str(returned)
     places = sharded.candidates(out / "checkpoints")
@@ -116,7 +116,7 @@ def _saved(kind: type, seed: int, out: Path, changes: dict) -> dict:
     trainer.checkpoints.wait()
     _meet(out, trainer.world.rank, trainer.world.world_size)
     facts["gathered"] = sum(b for name, b in traffic.seen if name == "allgather")
-    facts["kept"] = sum(local(t).nbytes for t in tensors_of(trainer).values())
+    facts["kept"] = sum(local_part(t).nbytes for t in tensors_of(trainer).values())
     found = sharded.candidates(out / "checkpoints")
     facts["there"] = sorted(str(p.relative_to(out)) for p in out.rglob("*") if p.is_file())[:6]
     facts["file"] = _contents(found[0], trainer) if found and trainer.world.is_first else None
@@ -126,16 +126,16 @@ def _saved(kind: type, seed: int, out: Path, changes: dict) -> dict:
 
 
 @contextlib.contextmanager
-def _late(world: World) -> Iterator[None]:
+def _delay_last_rank(world: World) -> Iterator[None]:
     """The last of several ranks is slow with the first tensor that it writes."""
     write, waits = torch.save, [SLOW_S]
 
-    def slow(*args, **kwargs):
+    def save_slowly(*args, **kwargs):
         time.sleep(waits.pop() if waits else 0)
         return write(*args, **kwargs)
 
     if 1 < world.world_size == world.rank + 1:
-        torch.save = slow
+        torch.save = save_slowly
     try:
         yield
     finally:
@@ -148,7 +148,7 @@ def _contents(path: Path, trainer: FSDPTrainer) -> dict:
     facts: dict[str, Any] = {"shards": _shards(path) if path.is_dir() else None}
     try:
         plain, tensors = (_of_folder if path.is_dir() else _of_file)(path, trainer)
-        return facts | {"plain": _plain(plain), "tensors": _hashes(tensors)}
+        return facts | {"plain": _plain_values(plain), "tensors": _hashes(tensors)}
     except (CheckpointError, KeyError, TypeError, IndexError) as error:
         return facts | {"problem": f"{type(error).__name__}: {error}"[:300]}
 
@@ -175,11 +175,11 @@ def _of_folder(path: Path, _: FSDPTrainer) -> tuple[dict, dict[str, Tensor]]:
 def _of_file(path: Path, trainer: FSDPTrainer) -> tuple[dict, dict[str, Tensor]]:
     state = single_file.load(path)
     names = [name for group in trainer.optimizer_groups() for name in group["names"]]
-    parts = {"model": state["model"], "optimizer": named(state["optimizer"], names)}
+    parts = {"model": state["model"], "optimizer": name_parameters(state["optimizer"], names)}
     return without_tensors(state), flatten(parts)
 
 
-def _plain(state: dict[str, Any]) -> dict[str, Any]:
+def _plain_values(state: dict[str, Any]) -> dict[str, Any]:
     """The values of a state that are no tensors, as few plain ones; None for what is missing."""
     loader, scaler, config = (state.get(k) or {} for k in ("loader", "scaler", "config"))
     ranks = state.get("ranks")
@@ -198,11 +198,11 @@ def _hashes(tensors: dict[str, Tensor]) -> dict[str, list]:
     return {path: [list(t.shape), digest(t)] for path, t in tensors.items()}
 
 
-def _loaded(kind: type, seed: int, files: dict[str, Tensor], case: str, out: Path) -> dict:
+def _load_case(kind: type, seed: int, files: dict[str, Tensor], case: str, out: Path) -> dict:
     other = seed + 100
     trainer = trainer_at(kind, out, TOKENS[::-1].copy() if case == "text" else TOKENS)
     if case != "nothing":
-        put(trainer, other, moments=case != "fresh")
+        put_state(trainer, other, moments=case != "fresh")
     step = plain_state(seed)["step"]
     place = (out / "elsewhere" if case == "given" else out / "checkpoints") / f"step_{step:08d}"
     if trainer.world.is_first and case != "nothing":
@@ -219,7 +219,7 @@ def _loaded(kind: type, seed: int, files: dict[str, Tensor], case: str, out: Pat
         except (Exception, CheckpointException) as error:  # DCP's is none of Python's
             facts["error"] = [type(error).__name__, isinstance(error, ValueError), str(error)[:200]]
     facts["sent"] = sum(b for name, b in traffic.seen if name in ("allgather", "broadcast"))
-    facts |= _plain(
+    facts |= _plain_values(
         {
             "step": trainer.step,
             "tokens_seen": trainer.tokens_seen,
@@ -228,9 +228,9 @@ def _loaded(kind: type, seed: int, files: dict[str, Tensor], case: str, out: Pat
             "ranks": [random_states()],
         }
     )
-    tensors = {path: whole(t) for path, t in tensors_of(trainer).items()}
+    tensors = {path: full_tensor(t) for path, t in tensors_of(trainer).items()}
     facts["tensors"] = _hashes(tensors) if trainer.world.is_first else None
-    facts["kept"] = sum(local(t).nbytes for t in tensors_of(trainer).values())
+    facts["kept"] = sum(local_part(t).nbytes for t in tensors_of(trainer).values())
     return facts
 
 

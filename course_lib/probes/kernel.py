@@ -1,6 +1,6 @@
 """A kernel over rows under a check: launched on made-up tensors, every access counted.
 
-What it is: `launched`, which the checks of `rmsnorm_kernel` run where the answer is
+What it is: `launch_cases`, which the checks of `rmsnorm_kernel` run where the answer is
 (`local_ranks.run(..., probe=)`), always with the interpreter of tiles.py, so that a verdict does not
 depend on Triton being installed. What it leaves out: which numbers are right.
 """
@@ -15,7 +15,7 @@ from torch import Tensor
 from course_lib.fast import tiles
 
 
-def launched(answer: Any, cases: list[dict]) -> list[dict]:
+def launch_cases(answer: Any, cases: list[dict]) -> list[dict]:
     """Each case: "x" (N, X), of whose rows the first D numbers are the input, "weight" (D,), "gap",
     the numbers between two rows of the output, "eps", "block".
 
@@ -23,7 +23,7 @@ def launched(answer: Any, cases: list[dict]) -> list[dict]:
     each number of x, weight and out; or "error", with "doing", "tensor", "between" and "text".
     """
     kernel = tiles.Kernel(_function(answer))
-    return [_one(kernel, **case) for case in cases]
+    return [_launch_case(kernel, **case) for case in cases]
 
 
 def _function(answer: Any) -> Callable:
@@ -33,12 +33,14 @@ def _function(answer: Any) -> Callable:
     return answer
 
 
-def _one(kernel: tiles.Kernel, x: Tensor, weight: Tensor, gap: int, eps: float, block: int) -> dict:
+def _launch_case(
+    kernel: tiles.Kernel, x: Tensor, weight: Tensor, gap: int, eps: float, block: int
+) -> dict:
     N, D = x.shape[0], len(weight)
     x_ND = x[:, :D]
     out_ND = torch.full((N, D + gap), math.nan, dtype=x.dtype)[:, :D]
     try:
-        with tiles.counted() as launches:
+        with tiles.count_launches() as launches:
             kernel[(N,)](
                 x_ND, weight, out_ND, x_ND.stride(0), out_ND.stride(0), D, eps, BLOCK=block
             )

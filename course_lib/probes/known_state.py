@@ -36,7 +36,7 @@ class SmallConfig(FSDPConfig):
         return GPTConfig(vocab_size=vocab_size, **SHAPE)
 
 
-def known(path: str, shape: torch.Size, seed: int) -> Tensor:
+def known_tensor(path: str, shape: torch.Size, seed: int) -> Tensor:
     """The numbers of the tensor of that path, "model/norm.weight" say, in the state of a seed."""
     if path.endswith("/step"):
         return torch.tensor(float(plain_state(seed)["step"]))
@@ -101,7 +101,7 @@ def tensors_of(trainer: FSDPTrainer) -> dict[str, Tensor]:
     return flatten({"model": {n: p.detach() for p, n in names.items()}, "optimizer": moments})
 
 
-def put(trainer: FSDPTrainer, seed: int, *, moments: bool = True) -> None:
+def put_state(trainer: FSDPTrainer, seed: int, *, moments: bool = True) -> None:
     """Bring the trainer into the state of `seed`, without a training step; its optimizer as new
     where `moments` is False."""
     for group in trainer.optimizer.param_groups if moments else ():
@@ -109,7 +109,7 @@ def put(trainer: FSDPTrainer, seed: int, *, moments: bool = True) -> None:
             zeros = {"exp_avg": torch.zeros_like(p), "exp_avg_sq": torch.zeros_like(p)}
             trainer.optimizer.state[p] = {"step": torch.zeros(())} | zeros
     for path, tensor in tensors_of(trainer).items():
-        copy_parts({path: known(path, tensor.shape, seed)}, {path: tensor})
+        copy_parts({path: known_tensor(path, tensor.shape, seed)}, {path: tensor})
     plain, rank = plain_state(seed), trainer.world.rank
     trainer.step, trainer.tokens_seen = plain["step"], plain["tokens_seen"]
     trainer.loader.load_state_dict(
@@ -122,6 +122,6 @@ def put(trainer: FSDPTrainer, seed: int, *, moments: bool = True) -> None:
     torch.manual_seed(seed + rank)
 
 
-def local(x: Tensor) -> Tensor:
+def local_part(x: Tensor) -> Tensor:
     """This rank's part of a sharded tensor; another tensor as it is."""
     return x.to_local() if isinstance(x, DTensor) else x

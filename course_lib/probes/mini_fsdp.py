@@ -54,20 +54,21 @@ def observe(
     """
     mini_fsdp.ShardedModule = kind  # on this rank: what shard_model wraps with
     return [
-        _observed(shard_model(gpt(seed), TransformerBlock, **case), idx, targets) for case in cases
+        _observe_pass(shard_model(gpt(seed), TransformerBlock, **case), idx, targets)
+        for case in cases
     ]
 
 
-def _observed(model: FlatModule, idx: Tensor, targets: Tensor) -> dict:
+def _observe_pass(model: FlatModule, idx: Tensor, targets: Tensor) -> dict:
     wrappers = [m for m in model.modules() if isinstance(m, FlatModule)]
     with Traffic() as traffic, Held() as held:
         loss = model(idx, targets)[1]
         traffic.mark("backward")
-        after_forward, opened = held.settled(), sum(m.full is not None for m in wrappers[1:])
+        after_forward, opened = held.settled_bytes(), sum(m.full is not None for m in wrappers[1:])
         loss.backward()
         value, seen = loss.item(), list(traffic.seen)
         del loss
-        left, open_after = held.settled(), sum(m.full is not None for m in wrappers)
+        left, open_after = held.settled_bytes(), sum(m.full is not None for m in wrappers)
     shards = [p.numel() for p in model.parameters()]
     with torch.no_grad():
         model(idx, targets)
@@ -84,7 +85,9 @@ def _observed(model: FlatModule, idx: Tensor, targets: Tensor) -> dict:
     }
 
 
-def odd(kind: type[FlatModule], batches: list[Tensor], seed: int = 0) -> dict[str, Tensor]:
+def odd_gradients(
+    kind: type[FlatModule], batches: list[Tensor], seed: int = 0
+) -> dict[str, Tensor]:
     """Gradients, by name, of `Odd` in one wrapper, after a backward pass of each batch of this rank."""
     model = kind(Odd(seed))
     for x in batches:

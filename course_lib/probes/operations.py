@@ -1,6 +1,6 @@
 """What the checks of `Operations` run under an answer: small programs, each with its own operations.
 
-What it is: the programs by name and `observed`, which runs them in a process that can be sent no
+What it is: the programs by name and `observe_programs`, which runs them in a process that can be sent no
 functions (`local_ranks.run(..., probe=)`), and returns plain values. What it leaves out: which
 operations are right, which course_lib.checks says.
 
@@ -26,12 +26,12 @@ def _new_names(x: Tensor, y: Tensor, w: Tensor) -> Any:
     return x.t().reshape(-1)  # a copy, and another shape for it
 
 
-def _turned(x: Tensor, y: Tensor, w: Tensor) -> Any:
+def _turn_in_place(x: Tensor, y: Tensor, w: Tensor) -> Any:
     x.t_().unsqueeze_(0)
     return x + 1
 
 
-def _reserved(x: Tensor, y: Tensor, w: Tensor) -> Any:
+def _reserve_memory(x: Tensor, y: Tensor, w: Tensor) -> Any:
     torch.empty(5)
     x.new_empty(3)
     return torch.empty_like(x).copy_(x)
@@ -43,18 +43,18 @@ def _backward(x: Tensor, y: Tensor, w: Tensor) -> Any:
     return x.grad
 
 
-def _foreach(x: Tensor, y: Tensor, w: Tensor) -> Any:
+def _add_foreach(x: Tensor, y: Tensor, w: Tensor) -> Any:
     torch._foreach_add_([x, w], 1.0)
     return x
 
 
-def _into(x: Tensor, y: Tensor, w: Tensor) -> Any:
+def _add_into(x: Tensor, y: Tensor, w: Tensor) -> Any:
     z = x.clone()
     torch.add(x, y, out=z)
     return z
 
 
-def _wide(x: Tensor, y: Tensor, w: Tensor) -> Any:
+def _multiply_wide(x: Tensor, y: Tensor, w: Tensor) -> Any:
     return w.expand(x.shape) * 2
 
 
@@ -63,23 +63,23 @@ PROGRAMS: dict[str, Callable[[Tensor, Tensor, Tensor], Any]] = {
     "again": lambda x, y, w: ((x * w) * w) * w,
     "views": _views,
     "new names": _new_names,
-    "turned": _turned,
-    "reserved": _reserved,
+    "turned": _turn_in_place,
+    "reserved": _reserve_memory,
     "in place": lambda x, y, w: x.add_(w),
-    "foreach": _foreach,
+    "foreach": _add_foreach,
     "list": lambda x, y, w: torch.cat([x, y]),
     "two results": lambda x, y, w: torch.max(x, dim=1),
     "keyword": lambda x, y, w: torch.add(x, y, alpha=3),
-    "out": _into,
+    "out": _add_into,
     "16 bits": lambda x, y, w: x.bfloat16() + y.bfloat16(),
     "square": lambda x, y, w: x * x,
-    "wide": _wide,
+    "wide": _multiply_wide,
     "backward": _backward,
     "fails": lambda x, y, w: (x * 2) @ y,
 }
 
 
-def observed(counter: Callable, names: list[str], given: list[Tensor]) -> dict[str, dict]:
+def observe_programs(counter: Callable, names: list[str], given: list[Tensor]) -> dict[str, dict]:
     """Each program under a counter of its own, by name: "seen", "before", "out", "error",
     "after".
 
@@ -87,11 +87,14 @@ def observed(counter: Callable, names: list[str], given: list[Tensor]) -> dict[s
     tensors that came back; "error": the name of what was raised; "after": how many more were noted
     when the counter was closed.
     """
-    return {name: _one(counter(), PROGRAMS[name], [x.clone() for x in given]) for name in names}
+    return {
+        name: _observe_program(counter(), PROGRAMS[name], [x.clone() for x in given])
+        for name in names
+    }
 
 
-def _one(operations: Any, program: Callable, given: list[Tensor]) -> dict:
-    out, error, before = None, "", len(plain(operations))
+def _observe_program(operations: Any, program: Callable, given: list[Tensor]) -> dict:
+    out, error, before = None, "", len(plain_entries(operations))
     try:
         with operations:
             out = program(*given)
@@ -99,14 +102,14 @@ def _one(operations: Any, program: Callable, given: list[Tensor]) -> dict:
         raise
     except Exception as raised:
         error = type(raised).__name__
-    seen = plain(operations)
+    seen = plain_entries(operations)
     given[1] * 2  # nobody counts any more
     tensors = [x.detach() for x in tree_leaves(out) if isinstance(x, Tensor)]
-    after = len(plain(operations)) - len(seen)
+    after = len(plain_entries(operations)) - len(seen)
     return {"seen": seen, "before": before, "out": tensors, "error": error, "after": after}
 
 
-def plain(operations: Any) -> list[tuple]:
+def plain_entries(operations: Any) -> list[tuple]:
     """What was noted, in values that travel."""
     return [(str(o.name), _number(o.read), _number(o.written)) for o in operations.seen]
 
@@ -115,7 +118,7 @@ def _number(value: Any) -> Any:
     return value if isinstance(value, (int, float)) else str(value)
 
 
-def nested(counter: Callable, given: list[Tensor]) -> list[list[tuple]]:
+def nest_counters(counter: Callable, given: list[Tensor]) -> list[list[tuple]]:
     """What two counters see, one inside the other; then the inner one, used a second time."""
     x, y, _ = given
     outer, inner = counter(), counter()
@@ -123,7 +126,7 @@ def nested(counter: Callable, given: list[Tensor]) -> list[list[tuple]]:
         x * 2
         with inner:
             x + y
-    first = [plain(outer), plain(inner)]
+    first = [plain_entries(outer), plain_entries(inner)]
     with inner:
         x - y
-    return [*first, plain(inner)]
+    return [*first, plain_entries(inner)]

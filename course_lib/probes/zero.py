@@ -25,7 +25,7 @@ def updates(step_function: Callable, cases: Sequence[tuple[dict, dict]]) -> list
     the storages of all but the first of several results; "changed", names of inputs that hold
     other numbers afterwards.
     """
-    return [_one(step_function, inputs, settings) for inputs, settings in cases]
+    return [_run_update(step_function, inputs, settings) for inputs, settings in cases]
 
 
 def updates_in_pairs(
@@ -35,15 +35,17 @@ def updates_in_pairs(
     rank, world_size = place()
     groups = [dist.new_group([first, first + 1]) for first in range(0, world_size, 2)]
     mine = {"group": groups[rank // 2]}
-    return [_one(step_function, inputs, settings | mine) for inputs, settings in cases]
+    return [_run_update(step_function, inputs, settings | mine) for inputs, settings in cases]
 
 
-def _one(step_function: Callable, inputs: dict, settings: dict) -> dict[str, Any]:
+def _run_update(step_function: Callable, inputs: dict, settings: dict) -> dict[str, Any]:
     given = {name: _copy(value) for name, value in inputs.items()}
     with Traffic() as traffic:
         out = step_function(*(given[name] for name in INPUTS), **settings)
     kept = [x for x in out[1:] if isinstance(x, Tensor)] if isinstance(out, (tuple, list)) else []
-    changed = [n for n, x in given.items() if isinstance(x, Tensor) and not _same(x, inputs[n])]
+    changed = [
+        n for n, x in given.items() if isinstance(x, Tensor) and not _are_equal(x, inputs[n])
+    ]
     return {"out": out, "seen": traffic.seen, "held": held_now(kept), "changed": changed}
 
 
@@ -51,5 +53,5 @@ def _copy(value: Any) -> Any:
     return value.clone() if isinstance(value, Tensor) else value
 
 
-def _same(found: Tensor, given: Tensor) -> bool:
+def _are_equal(found: Tensor, given: Tensor) -> bool:
     return found.shape == given.shape and torch.equal(found, given)

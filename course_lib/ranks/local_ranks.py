@@ -55,7 +55,7 @@ class RankFailed(Exception):
         super().__init__(f"rank {rank}: {kind}: {text}")
         self.rank, self.kind, self.text, self.line = rank, kind, text, line
 
-    def rebuilt(self) -> Exception:
+    def rebuild_exception(self) -> Exception:
         """An exception of that built-in kind here, its text led by the rank."""
         kind = getattr(builtins, self.kind, None)
         try:
@@ -85,7 +85,7 @@ def run(
     because they wait for a rank that never joins. No process is left in any case.
     """
     if probe is not None:
-        function = driven(function, probe)
+        function = bind_probe(function, probe)
     context = multiprocessing.get_context("fork")
     with tempfile.TemporaryDirectory() as folder:
         meeting, pipes, processes = Path(folder) / "meeting", [], []
@@ -108,7 +108,7 @@ def run(
                 process.join()
 
 
-def driven(function: Callable, probe: str) -> Callable:
+def bind_probe(function: Callable, probe: str) -> Callable:
     """The probe "module:name" of the library with `function` as its first argument."""
     module, _, name = probe.partition(":")
     return functools.partial(getattr(importlib.import_module(module), name), function)

@@ -74,7 +74,7 @@ class World:
         seat = _seat(device)
         if "RANK" not in os.environ:
             return cls(**seat)
-        _init_group(seat["device"], cpu_too, **_meeting(seat["rank"], seat["world_size"]))
+        _init_group(seat["device"], cpu_too, **_rendezvous(seat["rank"], seat["world_size"]))
         return cls(**seat, group=dist.group.WORLD)
 
     @classmethod
@@ -170,7 +170,7 @@ def _init_group(place: torch.device, cpu_too: bool, **meeting) -> None:
     dist.init_process_group(backend, timeout=limit, device_id=place, **meeting)
 
 
-def _meeting(rank: int, world_size: int) -> dict[str, Any]:
+def _rendezvous(rank: int, world_size: int) -> dict[str, Any]:
     """Where the ranks of this attempt meet, as `init_process_group` wants it.
 
     torchrun keeps its store over a restart, with the addresses of processes that are gone (pytorch

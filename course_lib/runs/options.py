@@ -52,7 +52,7 @@ def field_words(cls: type) -> dict[str, str]:
 
 
 def _add(parser: argparse.ArgumentParser, field: dataclasses.Field, kind, words: str) -> None:
-    help_text = f"{words} [default: {_shown(field.default)}]".replace("%", "%%").replace("\n", " ")
+    help_text = f"{words} [default: {_show_default(field.default)}]".replace("%", "%%").replace("\n", " ")
     name = f"--{field.name}"
     if kind is bool:
         parser.add_argument(
@@ -61,19 +61,19 @@ def _add(parser: argparse.ArgumentParser, field: dataclasses.Field, kind, words:
         return
     parser.add_argument(
         name,
-        type=_plain(kind),
+        type=_without_none(kind),
         default=field.default,
         help=help_text,
-        metavar=_plain(kind).__name__.upper(),
+        metavar=_without_none(kind).__name__.upper(),
     )
 
 
-def _plain(kind) -> type:
+def _without_none(kind) -> type:
     """int | None is read as int."""
     if isinstance(kind, types.UnionType):
         (kind,) = (k for k in typing.get_args(kind) if k is not type(None))
     return kind
 
 
-def _shown(default) -> str:
+def _show_default(default) -> str:
     return "none" if default is None else str(default)

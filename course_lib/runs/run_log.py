@@ -56,7 +56,7 @@ class RunLog:
         """Log one update; `row` has "step" and any of the other columns."""
         if self.folder is None:
             return
-        self._writer.writerow({name: _short(value) for name, value in row.items()})
+        self._writer.writerow({name: _shorten(value) for name, value in row.items()})
         self._stream.flush()  # a killed run keeps every row it has shown
         self._bar.update(row["step"] - self._bar.n)
         self._bar.set_postfix_str(f"loss {row['loss']:.3f}, {row['tokens_per_s']:,.0f} tokens/s")
@@ -103,7 +103,7 @@ def _series(rows: Iterable[dict], name: str) -> tuple[list[float], list[float]]:
     return [step for step, _ in found], [value for _, value in found]
 
 
-def _short(value: float) -> float | str:
+def _shorten(value: float) -> float | str:
     """Whole numbers as they are, others with as many digits as a float32 carries."""
     return value if isinstance(value, int) else f"{value:.9g}"
 

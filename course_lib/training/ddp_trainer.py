@@ -210,12 +210,12 @@ class DistributedTrainer:
                 self._refuse_nan(found)
                 last = self.step == c.max_steps
                 row = {"step": self.step, **found, "tokens": self.tokens_seen}
-                if validates and self._due(c.eval_every, last):
+                if validates and self._is_due(c.eval_every, last):
                     row["valid_loss"] = self.evaluate()
-                if self._due(c.log_every, last) or "valid_loss" in row:
+                if self._is_due(c.log_every, last) or "valid_loss" in row:
                     row |= speed.row()
                     log.write(row)
-                if self._due(c.save_every, last):
+                if self._is_due(c.save_every, last):
                     self.save_checkpoint()
         return row
 
@@ -368,7 +368,7 @@ class DistributedTrainer:
         flops = flops_per_token(self.plain_model.config, self.config.tokens_per_sequence)
         return Speed(self.device, self.dtype, flops, self.world.world_size)
 
-    def _due(self, every: int, last: bool) -> bool:
+    def _is_due(self, every: int, last: bool) -> bool:
         return last or (every > 0 and self.step % every == 0)
 
     def _refuse_nan(self, found: dict[str, float]) -> None:

@@ -38,7 +38,7 @@ from torch.distributed.tensor import DTensor
 
 from course_lib.checkpoints.files import CheckpointError
 from course_lib.checkpoints.random_states import random_states, restore_random_states
-from course_lib.checkpoints.saved_state import SavedState, numbered
+from course_lib.checkpoints.saved_state import SavedState, number_parameters
 from course_lib.checkpoints.sharded import ShardedCheckpoints
 from course_lib.gpt import TransformerBlock
 from course_lib.ranks.world import World, run
@@ -200,7 +200,7 @@ class FSDPTrainer(DistributedTrainer):
         if self.config.checkpoint == "sharded":
             return self.checkpoints.save(state, wait=not self.config.async_save)
         if self.world.is_first:  # in the form that DistributedTrainer reads
-            state = state | {"optimizer": numbered(state["optimizer"])}
+            state = state | {"optimizer": number_parameters(state["optimizer"])}
         return super().write_checkpoint(state)
 
     def read_checkpoint(self, path: str | Path | None = None) -> SavedState | None:
@@ -214,7 +214,7 @@ class FSDPTrainer(DistributedTrainer):
             saved = self.checkpoints.open(path, names)
         else:
             say = print if self.world.is_first else lambda text: None
-            saved = self.checkpoints.newest(names, say)
+            saved = self.checkpoints.open_newest(names, say)
         if saved is not None:
             self.refuse_unfit(saved)
         return saved
@@ -261,7 +261,7 @@ class FSDPTrainer(DistributedTrainer):
 
         Collectives: an all-gather of each parameter, 4 bytes a parameter in all.
         """
-        return {n: whole(p).cpu().clone() for n, p in self.plain_model.named_parameters()}
+        return {n: full_tensor(p).cpu().clone() for n, p in self.plain_model.named_parameters()}
 
     def describe(self) -> str:
         """A second line: how the model is spread."""
@@ -322,7 +322,7 @@ class FSDPTrainer(DistributedTrainer):
                 module.reshard()
 
 
-def whole(x: Tensor) -> Tensor:
+def full_tensor(x: Tensor) -> Tensor:
     """All of a sharded tensor, from an all-gather; another tensor as it is. Detached."""
     x = x.detach()
     return x.full_tensor() if isinstance(x, DTensor) else x

@@ -141,13 +141,13 @@ class Answer:
                 self.answer, args, seconds=request["seconds"], probe=request["probe"]
             )
         except local_ranks.RankFailed as failure:
-            raise Failed(failure.rebuilt()) from None
+            raise Failed(failure.rebuild_exception()) from None
         except local_ranks.RanksStuck as stuck:
             return str(stuck)
         return [(rank.value, rank.collectives, rank.held_bytes) for rank in ranks]
 
     def do_probe(self, args: tuple, request: dict) -> Any:
-        return _run(local_ranks.driven(self.answer, request["probe"]), args, {})
+        return _run(local_ranks.bind_probe(self.answer, request["probe"]), args, {})
 
     def do_vjp(self, args: tuple, request: dict) -> list[Tensor | None]:
         return _vjp(self.answer, args, request["upstream"], None)

@@ -16,8 +16,8 @@ class Operations(TorchDispatchMode):
         free = func.is_view or func._opname == "_unsafe_view" or torch.Tag.inplace_view in func.tags
         if not free and "empty" not in func._opname:
             name = func._schema.name.split("::")[1]
-            new = [x for x in tensors(result) if not any(x is y for y in overwritten(func, args, kwargs))]
-            written = in_memory(overwritten(func, args, kwargs)) + in_memory(new)
+            new = [x for x in tensors(result) if not any(x is y for y in written_arguments(func, args, kwargs))]
+            written = in_memory(written_arguments(func, args, kwargs)) + in_memory(new)
             self.seen.append(Operation(name, in_memory(tensors([*args, *kwargs.values()])), written))
         return result
 
@@ -54,7 +54,7 @@ class Operations(TorchDispatchMode):
         inputs = leaves([args, kwargs])
         places = [x.untyped_storage().data_ptr() for x in inputs]
         fresh = [x for x in leaves(result) if x.untyped_storage().data_ptr() not in places]
-        changed = overwritten(func, args, kwargs)
+        changed = written_arguments(func, args, kwargs)
         if func._opname in ("empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided"):
             return result
         if changed or fresh:
@@ -90,7 +90,7 @@ class Operations(TorchDispatchMode):
         given = tensors((args, kwargs))
         homes = {home(x) for x in given}
         made = [x for x in tensors(out) if home(x) not in homes]
-        written = tensors((overwritten(func, args, kwargs), made))
+        written = tensors((written_arguments(func, args, kwargs), made))
         if written and not func._opname.startswith(("empty", "new_empty")):
             self.seen.append(Operation(func._opname, in_memory(given), in_memory(written)))
 
@@ -110,7 +110,7 @@ class Operations(TorchDispatchMode):
         given = tensors((args, kwargs))
         homes = {home(x) for x in given}
         made = [x for x in tensors(out) if home(x) not in homes]
-        written = tensors((overwritten(func, args, kwargs), made))
+        written = tensors((written_arguments(func, args, kwargs), made))
         if written and not func._opname.startswith(("empty", "new_empty")):
             self.seen.append(Operation(func._opname, in_memory(given), in_memory(written)))
         return out
@@ -131,7 +131,7 @@ class Operations(TorchDispatchMode):
         given = tensors((args, kwargs))
         homes = {home(x) for x in given}
         made = [x for x in tensors(out) if home(x) not in homes]
-        written = tensors((overwritten(func, args, kwargs), made))
+        written = tensors((written_arguments(func, args, kwargs), made))
         if written and not func._opname.startswith(("empty", "new_empty")):
             pass
         return out
@@ -152,7 +152,7 @@ class Operations(TorchDispatchMode):
         given = tensors((args, kwargs))
         homes = {home(x) for x in given}
         made = [x for x in tensors(out) if home(x) not in homes]
-        written = tensors((overwritten(func, args, kwargs), made))
+        written = tensors((written_arguments(func, args, kwargs), made))
         if written and not func._opname.startswith(("empty", "new_empty")):
             self.seen.append(Operation(str(func), in_memory(given), in_memory(written)))
         return out
@@ -173,7 +173,7 @@ class Operations(TorchDispatchMode):
         given = tensors((args, kwargs))
         homes = {home(x) for x in given}
         made = [x for x in tensors(out) if home(x) not in homes]
-        written = tensors((overwritten(func, args, kwargs), made))
+        written = tensors((written_arguments(func, args, kwargs), made))
         if written and not func._opname.startswith(("empty", "new_empty")):
             self.seen.append(Operation(func._opname, in_memory(written), in_memory(given)))
         return out
@@ -194,7 +194,7 @@ class Operations(TorchDispatchMode):
         given = tensors((args, kwargs))
         homes = {home(x) for x in given}
         made = [x for x in tensors(out) if home(x) not in homes]
-        written = tensors((overwritten(func, args, kwargs), made))
+        written = tensors((written_arguments(func, args, kwargs), made))
         if written and not func._opname.startswith(("empty", "new_empty")):
             self.seen.append(Operation(func._opname, sum(x.numel() for x in given), sum(x.numel() for x in written)))
         return out
@@ -215,7 +215,7 @@ class Operations(TorchDispatchMode):
         given = tensors((args, kwargs))
         homes = {home(x) for x in given}
         made = [x for x in tensors(out) if home(x) not in homes]
-        written = tensors((overwritten(func, args, kwargs), made))
+        written = tensors((written_arguments(func, args, kwargs), made))
         if written and not func._opname.startswith(("empty", "new_empty")):
             self.seen.append(Operation(func._opname, in_memory(given) + in_memory(written), in_memory(written)))
         return out
@@ -236,7 +236,7 @@ class Operations(TorchDispatchMode):
         given = tensors((args, kwargs))
         homes = {home(x) for x in given}
         made = [x for x in tensors(out) if home(x) not in homes]
-        written = tensors((overwritten(func, args, kwargs), made))
+        written = tensors((written_arguments(func, args, kwargs), made))
         if written and not func._opname.startswith(("empty", "new_empty")):
             self.seen.append(Operation(func._opname, in_memory(given[:1]), in_memory(written)))
         return out
@@ -257,7 +257,7 @@ class Operations(TorchDispatchMode):
         given = tensors((args, kwargs))
         homes = {home(x) for x in given}
         made = [x for x in tensors(out) if home(x) not in homes]
-        written = tensors((overwritten(func, args, kwargs), made))
+        written = tensors((written_arguments(func, args, kwargs), made))
         if func._opname not in [o.name for o in self.seen] and written and not func._opname.startswith(("empty", "new_empty")):
             self.seen.append(Operation(func._opname, in_memory(given), in_memory(written)))
         return out
@@ -292,7 +292,7 @@ class Operations(TorchDispatchMode):
         kwargs = kwargs or {}
         out = func(*args, **kwargs)
         if not func.is_view and "empty" not in func._opname:
-            written = tensors((overwritten(func, args, kwargs), out))
+            written = tensors((written_arguments(func, args, kwargs), out))
             self.seen.append(Operation(func._opname, in_memory(tensors((args, kwargs))), in_memory(written)))
         return out
 
@@ -312,7 +312,7 @@ class Operations(TorchDispatchMode):
         given = tensors((args, kwargs))
         homes = {home(x) for x in given}
         made = [x for x in tensors(out) if home(x) not in homes]
-        written = tensors((overwritten(func, args, kwargs), made))
+        written = tensors((written_arguments(func, args, kwargs), made))
         if written:
             self.seen.append(Operation(func._opname, in_memory(given), in_memory(written)))
         return out
@@ -354,7 +354,7 @@ class Operations(TorchDispatchMode):
         given = tensors((args, kwargs))
         homes = {home(x) for x in given}
         made = [x for x in tensors(out) if home(x) not in homes]
-        written = tensors(out) if overwritten(func, args, kwargs) else made
+        written = tensors(out) if written_arguments(func, args, kwargs) else made
         if written and not func._opname.startswith(("empty", "new_empty")):
             self.seen.append(Operation(func._opname, in_memory(given), in_memory(written)))
         return out
@@ -375,7 +375,7 @@ class Operations(TorchDispatchMode):
         given = [x for x in {id(x): x for x in (*args, *kwargs.values())}.values() if isinstance(x, Tensor)]
         homes = {home(x) for x in given}
         made = [x for x in tensors(out) if home(x) not in homes]
-        written = tensors((overwritten(func, args, kwargs), made))
+        written = tensors((written_arguments(func, args, kwargs), made))
         if written and not func._opname.startswith(("empty", "new_empty")):
             self.seen.append(Operation(func._opname, in_memory(given), in_memory(written)))
         return out
@@ -396,7 +396,7 @@ class Operations(TorchDispatchMode):
         given = tensors((args, kwargs))
         homes = {home(x) for x in given}
         made = [x for x in tensors(out)[:1] if home(x) not in homes]
-        written = tensors((overwritten(func, args, kwargs), made))
+        written = tensors((written_arguments(func, args, kwargs), made))
         if written and not func._opname.startswith(("empty", "new_empty")):
             self.seen.append(Operation(func._opname, in_memory(given), in_memory(written)))
         return out
@@ -417,7 +417,7 @@ class Operations(TorchDispatchMode):
         given = tensors(args)
         homes = {home(x) for x in tensors((args, kwargs))}
         made = [x for x in tensors(out) if home(x) not in homes]
-        written = tensors((overwritten(func, args, kwargs), made))
+        written = tensors((written_arguments(func, args, kwargs), made))
         if written and not func._opname.startswith(("empty", "new_empty")):
             self.seen.append(Operation(func._opname, in_memory(given), in_memory(written)))
         return out
@@ -442,7 +442,7 @@ class Operations(TorchDispatchMode):
         given = tensors((args, kwargs))
         homes = {home(x) for x in given}
         made = [x for x in tensors(out) if home(x) not in homes]
-        written = tensors((overwritten(func, args, kwargs), made))
+        written = tensors((written_arguments(func, args, kwargs), made))
         if written and not func._opname.startswith(("empty", "new_empty")):
             self.seen.append(Operation(func._opname, four(given), four(written)))
         return out
@@ -464,7 +464,7 @@ class Operations(TorchDispatchMode):
         given = given or tensors((args, kwargs))
         homes = {home(x) for x in given}
         made = [x for x in tensors(out) if home(x) not in homes]
-        written = tensors((overwritten(func, args, kwargs), made))
+        written = tensors((written_arguments(func, args, kwargs), made))
         if written and not func._opname.startswith(("empty", "new_empty")):
             self.seen.append(Operation(func._opname, in_memory(given), in_memory(written)))
         return out
@@ -485,7 +485,7 @@ class Operations(TorchDispatchMode):
         given = tensors((args, kwargs))
         homes = {home(x) for x in given}
         made = [x for x in tensors(out) if home(x) not in homes]
-        written = tensors((overwritten(func, args, kwargs), made))
+        written = tensors((written_arguments(func, args, kwargs), made))
         if written and not func._opname.startswith(("empty", "new_empty")):
             self.seen.append(Operation(func._opname, sum(x.numel() * x.element_size() for x in given), in_memory(written)))
         return out
@@ -506,10 +506,10 @@ class Operations(TorchDispatchMode):
         given = tensors((args, kwargs))
         homes = {home(x) for x in given}
         made = [x for x in tensors(out) if home(x) not in homes]
-        written = tensors((overwritten(func, args, kwargs), made))
+        written = tensors((written_arguments(func, args, kwargs), made))
         if written and not func._opname.startswith(("empty", "new_empty")):
             self.seen.append(Operation(func._opname, in_memory(given), in_memory(written)))
-        return func(*args, **kwargs) if overwritten(func, args, kwargs) else out
+        return func(*args, **kwargs) if written_arguments(func, args, kwargs) else out
 
 # %% wrong OPS-RAISED notes what raised
 class Operations(TorchDispatchMode):
@@ -531,7 +531,7 @@ class Operations(TorchDispatchMode):
         given = tensors((args, kwargs))
         homes = {home(x) for x in given}
         made = [x for x in tensors(out) if home(x) not in homes]
-        written = tensors((overwritten(func, args, kwargs), made))
+        written = tensors((written_arguments(func, args, kwargs), made))
         if written and not func._opname.startswith(("empty", "new_empty")):
             self.seen.append(Operation(func._opname, in_memory(given), in_memory(written)))
         return out
@@ -553,7 +553,7 @@ class Operations(TorchDispatchMode):
         given = tensors((args, kwargs))
         homes = {home(x) for x in given}
         made = [x for x in tensors(out) if home(x) not in homes]
-        written = tensors((overwritten(func, args, kwargs), made))
+        written = tensors((written_arguments(func, args, kwargs), made))
         if written and not func._opname.startswith(("empty", "new_empty")):
             self.seen.append(Operation(func._opname, in_memory(given), in_memory(written)))
         return out
@@ -575,7 +575,7 @@ class Operations(TorchDispatchMode):
         given = tensors((args, kwargs))
         homes = {home(x) for x in given}
         made = [x for x in tensors(out) if home(x) not in homes]
-        written = tensors((overwritten(func, args, kwargs), made))
+        written = tensors((written_arguments(func, args, kwargs), made))
         if written and not func._opname.startswith(("empty", "new_empty")):
             self.seen.append(Operation(func._opname, in_memory(given), in_memory(written)))
         return out

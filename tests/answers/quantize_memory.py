@@ -2,7 +2,7 @@
 
 # %% right as the library has it
 def weight_bytes(shapes, name):
-    f, total = named(name), 0
+    f, total = find_format(name), 0
     for *rows, length in shapes:
         count = math.prod(rows)
         blocks = -(-length // f.block) if f.block else 0
@@ -12,7 +12,7 @@ def weight_bytes(shapes, name):
 
 # %% right row by row
 def weight_bytes(shapes, name):
-    f = named(name)
+    f = find_format(name)
 
     def row_bits(length):
         scales = 0
@@ -28,7 +28,7 @@ def weight_bytes(shapes, name):
 
 # %% right on tensors of the meta device
 def weight_bytes(shapes, name):
-    f = named(name)
+    f = find_format(name)
     total = 0
     for shape in shapes:
         numbers = torch.empty(shape, device="meta")
@@ -44,7 +44,7 @@ def weight_bytes(shapes, name):
 
 # %% wrong NONE no return
 def weight_bytes(shapes, name):
-    f, total = named(name), 0
+    f, total = find_format(name), 0
     for *rows, length in shapes:
         count = math.prod(rows)
         blocks = -(-length // f.block) if f.block else 0
@@ -53,7 +53,7 @@ def weight_bytes(shapes, name):
 
 # %% wrong TYPE a quotient
 def weight_bytes(shapes, name):
-    f, total = named(name), 0
+    f, total = find_format(name), 0
     for *rows, length in shapes:
         count = math.prod(rows)
         blocks = -(-length // f.block) if f.block else 0
@@ -63,7 +63,7 @@ def weight_bytes(shapes, name):
 
 # %% wrong QUANT-BITS not divided
 def weight_bytes(shapes, name):
-    f, total = named(name), 0
+    f, total = find_format(name), 0
     for *rows, length in shapes:
         count = math.prod(rows)
         blocks = -(-length // f.block) if f.block else 0
@@ -73,7 +73,7 @@ def weight_bytes(shapes, name):
 
 # %% wrong QUANT-NO-SCALES numbers alone
 def weight_bytes(shapes, name):
-    f, total = named(name), 0
+    f, total = find_format(name), 0
     for *rows, length in shapes:
         count = math.prod(rows)
         blocks = -(-length // f.block) if f.block else 0
@@ -83,7 +83,7 @@ def weight_bytes(shapes, name):
 
 # %% wrong QUANT-NO-SCALES no scales of blocks
 def weight_bytes(shapes, name):
-    f, total = named(name), 0
+    f, total = find_format(name), 0
     for *rows, length in shapes:
         count = math.prod(rows)
         blocks = -(-length // f.block) if f.block else 0
@@ -93,7 +93,7 @@ def weight_bytes(shapes, name):
 
 # %% wrong QUANT-NO-TENSOR no scale of the tensor
 def weight_bytes(shapes, name):
-    f, total = named(name), 0
+    f, total = find_format(name), 0
     for *rows, length in shapes:
         count = math.prod(rows)
         blocks = -(-length // f.block) if f.block else 0
@@ -103,7 +103,7 @@ def weight_bytes(shapes, name):
 
 # %% wrong QUANT-TENSOR-ONCE one for the model
 def weight_bytes(shapes, name):
-    f, total = named(name), 0
+    f, total = find_format(name), 0
     for *rows, length in shapes:
         count = math.prod(rows)
         blocks = -(-length // f.block) if f.block else 0
@@ -113,7 +113,7 @@ def weight_bytes(shapes, name):
 
 # %% wrong QUANT-PARTIAL rounded down
 def weight_bytes(shapes, name):
-    f, total = named(name), 0
+    f, total = find_format(name), 0
     for *rows, length in shapes:
         count = math.prod(rows)
         blocks = length // f.block if f.block else 0
@@ -123,7 +123,7 @@ def weight_bytes(shapes, name):
 
 # %% wrong QUANT-EXTRA-BLOCK one more
 def weight_bytes(shapes, name):
-    f, total = named(name), 0
+    f, total = find_format(name), 0
     for *rows, length in shapes:
         count = math.prod(rows)
         blocks = length // f.block + 1 if f.block else 0
@@ -133,7 +133,7 @@ def weight_bytes(shapes, name):
 
 # %% wrong QUANT-FLAT blocks of the whole tensor
 def weight_bytes(shapes, name):
-    f, total = named(name), 0
+    f, total = find_format(name), 0
     for *rows, length in shapes:
         count, length = 1, math.prod(rows) * length
         blocks = -(-length // f.block) if f.block else 0
@@ -143,7 +143,7 @@ def weight_bytes(shapes, name):
 
 # %% wrong QUANT-PADDED whole blocks of numbers
 def weight_bytes(shapes, name):
-    f, total = named(name), 0
+    f, total = find_format(name), 0
     for *rows, length in shapes:
         count = math.prod(rows)
         blocks = -(-length // f.block) if f.block else 0
@@ -153,7 +153,7 @@ def weight_bytes(shapes, name):
 
 # %% wrong QUANT-MASTER a float32 copy
 def weight_bytes(shapes, name):
-    f, total = named(name), 0
+    f, total = find_format(name), 0
     for *rows, length in shapes:
         count = math.prod(rows)
         blocks = -(-length // f.block) if f.block else 0
@@ -163,7 +163,7 @@ def weight_bytes(shapes, name):
 
 # %% wrong QUANT-HALF-BYTE rounded down
 def weight_bytes(shapes, name):
-    f, total = named(name), 0
+    f, total = find_format(name), 0
     for *rows, length in shapes:
         count = math.prod(rows)
         blocks = -(-length // f.block) if f.block else 0
@@ -173,7 +173,7 @@ def weight_bytes(shapes, name):
 
 # %% wrong QUANT-JOINED rounded once
 def weight_bytes(shapes, name):
-    f, total = named(name), 0
+    f, total = find_format(name), 0
     for *rows, length in shapes:
         count = math.prod(rows)
         blocks = -(-length // f.block) if f.block else 0
@@ -183,7 +183,7 @@ def weight_bytes(shapes, name):
 
 # %% wrong QUANT-ONE-ROW the last dimension
 def weight_bytes(shapes, name):
-    f, total = named(name), 0
+    f, total = find_format(name), 0
     for *rows, length in shapes:
         count = 1
         blocks = -(-length // f.block) if f.block else 0
@@ -213,7 +213,7 @@ def weight_bytes(shapes, name):
 
 # %% wrong OTHER the block as bits of a scale
 def weight_bytes(shapes, name):
-    f, total = named(name), 0
+    f, total = find_format(name), 0
     for *rows, length in shapes:
         count = math.prod(rows)
         blocks = -(-length // f.block) if f.block else 0
@@ -223,7 +223,7 @@ def weight_bytes(shapes, name):
 
 # %% wrong RAISED a name without a value
 def weight_bytes(shapes, name):
-    f, total = named(name), 0
+    f, total = find_format(name), 0
     for *rows, length in shapes:
         count = math.prod(rows)
         blocks = -(-length // f.block) if f.block else 0
