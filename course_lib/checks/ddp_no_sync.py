@@ -1,6 +1,6 @@
 """Checks of lesson 18: Replica.no_sync, with the library's DataParallel around it.
 
-Oracle: the update of one process that sees every micro-batch of all ranks (ddp_twin.alone).
+Oracle: the update of one process that sees every micro-batch of all ranks (ddp_twin.train_alone).
 """
 
 from collections.abc import Sequence

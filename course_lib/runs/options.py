@@ -52,7 +52,9 @@ def field_words(cls: type) -> dict[str, str]:
 
 
 def _add(parser: argparse.ArgumentParser, field: dataclasses.Field, kind, words: str) -> None:
-    help_text = f"{words} [default: {_show_default(field.default)}]".replace("%", "%%").replace("\n", " ")
+    help_text = f"{words} [default: {_show_default(field.default)}]".replace("%", "%%").replace(
+        "\n", " "
+    )
     name = f"--{field.name}"
     if kind is bool:
         parser.add_argument(

@@ -46,4 +46,4 @@ def fsdp_load_resharded_3(n):
             manifest.compare(target, manifest.read(target)["files"])
         except CheckpointError:
             return "no"
-        return yes(manifest.published(Path(folder), "step_*"))
+        return yes(manifest.find_published(Path(folder), "step_*"))
