@@ -68,7 +68,7 @@ def parser() -> argparse.ArgumentParser:
     hinted.add_argument("id", help="exercise id")
     hinted.add_argument("--level", type=int, choices=(1, 2, 3), help="open this hint now")
     _add_ledger(command)
-    reviewed = command("review", "course_lib.lab.review.asking:run", "questions that are due")
+    reviewed = command("review", "course_lib.lab.reviews.asking:run", "questions that are due")
     reviewed.add_argument("--list", action="store_true", help="what is due and when; ask nothing")
     reviewed.add_argument("--limit", type=int, metavar="N", help="at most N questions")
     reset = command(

@@ -8,7 +8,7 @@ with `%%writefile` is a script. Everything else is ordinary MyST.
 import ast
 import re
 import textwrap
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,8 +17,8 @@ import jupytext
 import yaml
 from nbformat import NotebookNode
 
-from course_lib.lab.review import grammar
-from course_lib.lab.review.items import Item
+from course_lib.lab.reviews.items import Item
+from grader import review_items
 
 REQUIRED = ("from", "blank", "title", "difficulty", "importance", "minutes", "needs", "teaches",
             "uses", "hints")  # fmt: skip
@@ -133,8 +133,8 @@ class Lesson:
     def shown(self) -> str:
         """The text with each review item in its first variant; as many lines as the source."""
         try:
-            return grammar.concrete(self.text)
-        except grammar.GrammarError as problem:
+            return review_items.concrete(self.text)
+        except ValueError as problem:
             raise LessonError(f"{self.path.name}: {problem}") from None
 
     @cached_property
@@ -184,21 +184,27 @@ class Lesson:
         return points
 
     @cached_property
-    def reviews(self) -> dict[str, Item]:
-        """Review items by id, from the `Review` dropdowns, every variant computed once."""
+    def written_reviews(self) -> dict[str, review_items.Written]:
+        """Review items by id, with what the names in their braces stand for."""
+        exercises = self.exercises
         try:
-            found = grammar.parse(self.text)
-            for name, item in found.items():
-                if item.exercise not in self.exercises:
-                    raise grammar.GrammarError(
-                        f"review-{name}: {item.exercise!r} is no exercise of this lesson; it has "
-                        f"{', '.join(self.exercises)}"
+            found = review_items.parse(self.name, self.text)
+            for name, written in found.items():
+                if (exercise := written.item.exercise) not in exercises:
+                    raise ValueError(
+                        f"review-{name}: {exercise!r} is no exercise of this lesson; it has "
+                        f"{', '.join(exercises)}"
                     )
-                card = self.exercises[item.exercise].card
-                grammar.validate(item, [*card["teaches"], *card["uses"]])
-        except grammar.GrammarError as problem:
+                card = exercises[exercise].card
+                review_items.validate(written, [*card["teaches"], *card["uses"]])
+        except ValueError as problem:
             raise LessonError(f"{self.path.name}: {problem}") from None
-        return {name: replace(item, lesson=self.name) for name, item in found.items()}
+        return found
+
+    @property
+    def reviews(self) -> dict[str, Item]:
+        """Review items by id, every variant computed."""
+        return {name: written.item for name, written in self.written_reviews.items()}
 
     def _validate(self, card: dict, body: str) -> None:
         missing = [key for key in REQUIRED if key not in card]

@@ -5,7 +5,7 @@
     grader/source/NN_name/NN_name.ipynb  what nbgrader reads: markers kept, a hidden check
     course_lib/lab/exercises.json        cards, hints and stubs, for the checks outside a notebook
     course_lib/lab/lessons.json          titles, prompts and predictions, for the journal
-    course_lib/lab/reviews.json          the review items, as templates
+    course_lib/lab/reviews.json          the review items, in all variants
     course_lib/lab/concepts.json         what is taught and what it stands on, for the ledger
     the book page                        `book_view`, called by Jupyter Book
 
@@ -22,8 +22,8 @@ import nbformat
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
-from course_lib.lab.review import grammar, items
-from grader import concepts
+from course_lib.lab.reviews import items
+from grader import concepts, review_items
 from grader.carry import digest
 from grader.lesson import Exercise, Lesson, lessons
 from grader.notes import notes
@@ -164,7 +164,7 @@ def book_view(text: str) -> NotebookNode:
         read_myst_markdown_notebook,
     )  # needs Sphinx, which the lab does not
 
-    text = grammar.concrete(text)
+    text = review_items.concrete(text)
     nb = read_myst_markdown_notebook(text, add_source_map=True)
     if not any(cell.cell_type == "code" for cell in nb.cells):
         return nb

@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 from course_lib.lab import registry
 from course_lib.lab.events import stamp
 from course_lib.lab.ledger.state import State, derive
-from course_lib.lab.review import queue
-from course_lib.lab.review.items import items
+from course_lib.lab.reviews import queue
+from course_lib.lab.reviews.items import items
 
 START = datetime(2026, 9, 1, tzinfo=UTC)
 

@@ -12,7 +12,7 @@ import pytest
 
 from course_lib.lab import events
 from course_lib.lab.ledger import exports, web
-from course_lib.lab.review.items import items
+from course_lib.lab.reviews.items import items
 from grader.cli import main
 from tests.learner import Learner, at
 from tests.outside import loads

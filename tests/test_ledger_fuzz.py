@@ -9,7 +9,7 @@ import pytest
 from course_lib.lab import events, registry
 from course_lib.lab.ledger import exports, page, summary, terminal, web
 from course_lib.lab.ledger.state import derive
-from course_lib.lab.review.items import items
+from course_lib.lab.reviews.items import items
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 KINDS = ("check", "hint", "solution", "predict", "reveal", "review", "session", "note", "journal",

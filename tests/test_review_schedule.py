@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from course_lib.lab import registry
 from course_lib.lab.events import stamp
-from course_lib.lab.review import queue, schedule
-from course_lib.lab.review.items import items
-from course_lib.lab.review.schedule import rate_pass
+from course_lib.lab.reviews import queue, schedule
+from course_lib.lab.reviews.items import items
+from course_lib.lab.reviews.schedule import rate_pass
 
 START = datetime(2026, 11, 20, 9, 0, tzinfo=UTC)
 DAY = timedelta(days=1)
@@ -233,7 +233,7 @@ def test_replayed_elsewhere_the_dates_are_the_same():
     now = START + 20 * DAY
     program = (
         "import json, sys; from datetime import datetime;"
-        "from course_lib.lab.review.schedule import schedule;"
+        "from course_lib.lab.reviews.schedule import schedule;"
         "found = schedule(json.loads(sys.argv[1]), datetime.fromisoformat(sys.argv[2]));"
         "print(json.dumps({i: [o.due.isoformat(), o.reviews] for i, o in found.items()}))"
     )
@@ -245,7 +245,7 @@ def test_replayed_elsewhere_the_dates_are_the_same():
 
 def test_the_companion_does_not_wait_for_torch():
     program = (
-        "import sys; import course_lib.lab.review.asking, course_lib.lab.review.notebook;"
+        "import sys; import course_lib.lab.reviews.asking, course_lib.lab.reviews.notebook;"
         "sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", program]).returncode == 0

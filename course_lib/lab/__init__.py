@@ -16,6 +16,7 @@ _HOME = {
     "hint": "hinting",
     "predict": "prediction",
     "reveal": "prediction",
+    "review": "reviews.notebook",
     "solution": "hinting",
 }
 
@@ -33,8 +34,8 @@ __all__ = [
 
 
 def __getattr__(name: str):
-    if name in ("mine", "review"):  # a module, and a package that can be called
-        return import_module(f"course_lib.lab.{name}")
+    if name == "mine":
+        return import_module("course_lib.lab.mine")
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"course_lib.lab.{_HOME[name]}"), name)

@@ -10,9 +10,9 @@ import pytest
 from pages import opened
 
 from course_lib.lab import events, registry
-from course_lib.lab.review import notebook, queue
-from course_lib.lab.review.items import items
-from course_lib.lab.review.sitting import Sitting
+from course_lib.lab.reviews import notebook, queue
+from course_lib.lab.reviews.items import items
+from course_lib.lab.reviews.sitting import Sitting
 
 PAGE = """<!doctype html><html lang="en"><head><meta charset="utf-8">
 <meta name="viewport" content="width=device-width"><title>Review</title></head>

@@ -19,8 +19,8 @@ from course_lib.lab.home import home
 from course_lib.lab.ledger import reviews
 from course_lib.lab.ledger.ending import now_state
 from course_lib.lab.ledger.state import State
-from course_lib.lab.review.items import Item
-from course_lib.lab.review.schedule import Scheduled
+from course_lib.lab.reviews.items import Item
+from course_lib.lab.reviews.schedule import Scheduled
 
 DECK = "GPT training by hand"
 EASE = 250

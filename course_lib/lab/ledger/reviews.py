@@ -3,8 +3,8 @@
 from datetime import datetime, timedelta
 from math import ceil
 
-from course_lib.lab.review import items as review_items
-from course_lib.lab.review import queue, schedule
+from course_lib.lab.reviews import items as review_items
+from course_lib.lab.reviews import queue, schedule
 
 MINUTES = 1.5
 """A review takes up to 90 seconds."""

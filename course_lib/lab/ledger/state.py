@@ -9,7 +9,7 @@ from course_lib.lab.ledger import concepts, reviews
 from course_lib.lab.ledger.blind_spots import BlindSpot, blind_spots
 from course_lib.lab.ledger.levels import Attempts, Change, Levels
 from course_lib.lab.ledger.sessions import Session, sessions
-from course_lib.lab.review.schedule import Scheduled
+from course_lib.lab.reviews.schedule import Scheduled
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from course_lib.lab.ledger.ending import now_state
 from course_lib.lab.ledger.levels import NAMES
 from course_lib.lab.ledger.state import State, passed
 from course_lib.lab.ledger.summary import count
-from course_lib.lab.review.schedule import set_aside
+from course_lib.lab.reviews.schedule import set_aside
 
 
 def run(args: argparse.Namespace) -> int:

@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 from fsrs import Card, Rating, ReviewLog, Scheduler
 
 from course_lib.lab.events import in_order, when
-from course_lib.lab.review.items import items
+from course_lib.lab.reviews.items import items
 
 FSRS = Scheduler(
     desired_retention=0.9,

@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 
 from course_lib.lab import registry
 from course_lib.lab.events import in_order, when
-from course_lib.lab.review.items import Item, items
-from course_lib.lab.review.schedule import Scheduled, schedule
+from course_lib.lab.reviews.items import Item, items
+from course_lib.lab.reviews.schedule import Scheduled, schedule
 
 A_DAY = 8
 SOLVED = 2

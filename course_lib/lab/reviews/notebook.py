@@ -5,10 +5,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from course_lib.lab.review.answers import Unreadable
-from course_lib.lab.review.asking import ask
-from course_lib.lab.review.listing import listing, notes
-from course_lib.lab.review.sitting import AGAIN, EASY, Question, Sitting
+from course_lib.lab.reviews.answers import Unreadable
+from course_lib.lab.reviews.asking import ask
+from course_lib.lab.reviews.listing import listing, notes
+from course_lib.lab.reviews.sitting import AGAIN, EASY, Question, Sitting
 
 MODULE = Path(__file__).with_name("form.mjs")
 

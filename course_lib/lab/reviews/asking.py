@@ -11,9 +11,9 @@ from argparse import Namespace
 from datetime import UTC, datetime
 
 from course_lib.lab import events
-from course_lib.lab.review.answers import LETTERS, Unreadable
-from course_lib.lab.review.listing import listing, notes
-from course_lib.lab.review.sitting import (
+from course_lib.lab.reviews.answers import LETTERS, Unreadable
+from course_lib.lab.reviews.listing import listing, notes
+from course_lib.lab.reviews.sitting import (
     AGAIN,
     EASY,
     GOOD,

@@ -3,10 +3,10 @@
 from datetime import UTC, datetime, timedelta
 
 from course_lib.lab import registry
-from course_lib.lab.review import queue
-from course_lib.lab.review.items import items
-from course_lib.lab.review.schedule import Scheduled, schedule, set_aside
-from course_lib.lab.review.sitting import Levels
+from course_lib.lab.reviews import queue
+from course_lib.lab.reviews.items import items
+from course_lib.lab.reviews.schedule import Scheduled, schedule, set_aside
+from course_lib.lab.reviews.sitting import Levels
 
 WIDTH = 88
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from course_lib.lab import events
-from course_lib.lab.review import queue
-from course_lib.lab.review.items import Item, Variant, items
-from course_lib.lab.review.schedule import schedule
+from course_lib.lab.reviews import queue
+from course_lib.lab.reviews.items import Item, Variant, items
+from course_lib.lab.reviews.schedule import schedule
 
 AGAIN, HARD, GOOD, EASY = 1, 2, 3, 4
 FAST, SLOW = 20, 90

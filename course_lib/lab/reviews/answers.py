@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from course_lib.lab.review.arithmetic import evaluate
+from course_lib.lab.reviews.arithmetic import evaluate
 
 KINDS = ("number", "list", "shape", "choice", "yes-no")
 ROUNDED = 0.02
