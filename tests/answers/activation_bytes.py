@@ -32,469 +32,152 @@ def activation_bytes(config, batch, seq_len, *, dtype_bytes=4):
         out["mlp"] += N * dtype_bytes * (D + 4 * config.d_hidden)
     return out
 
+# %% right in plain steps
+def activation_bytes(config, batch, seq_len, *, dtype_bytes=4):
+    D, F, L, V = config.d_model, config.d_hidden, config.num_layers, config.vocab_size
+    N, H, T, s = batch * seq_len, config.num_heads, seq_len, dtype_bytes
+    norm = 4 * (2 * N * D + N) + (4 * D if s < 4 else 0)
+    attention = s * 5 * N * D
+    if config.fast_attention:
+        attention += 4 * N * H
+    else:
+        attention += (4 if s == 4 else 6) * batch * H * T * T + T * T
+    mlp = s * (N * D + 4 * N * F)
+    head = s * N * D + 4 * N * V
+    return {"norms": (2 * L + 1) * norm, "attention": L * attention, "mlp": L * mlp, "head": head}
+
 # %% wrong STUB untouched
 def activation_bytes(config, batch, seq_len, *, dtype_bytes=4):
     raise NotImplementedError("your code here")
 
 # %% wrong NONE no return
-def activation_bytes(config, batch, seq_len, *, dtype_bytes=4):
-    D, F, L, V = config.d_model, config.d_hidden, config.num_layers, config.vocab_size
-    N, H, T, s = batch * seq_len, config.num_heads, seq_len, dtype_bytes
-    norm = 4 * (2 * N * D + N) + (4 * D if s < 4 else 0)
-    attention = s * 5 * N * D
-    if config.fast_attention:
-        attention += 4 * N * H
-    else:
-        attention += (4 if s == 4 else 6) * batch * H * T * T + T * T
-    mlp = s * (N * D + 4 * N * F)
-    head = s * N * D + 4 * N * V
-    parts = {"norms": (2 * L + 1) * norm, "attention": L * attention, "mlp": L * mlp, "head": head}
+- return {"norms": (2 * L + 1) * norm, "attention": L * attention, "mlp": L * mlp, "head": head}
++ parts = {"norms": (2 * L + 1) * norm, "attention": L * attention, "mlp": L * mlp, "head": head}
 
 # %% wrong ACT-PARTS the sum
-def activation_bytes(config, batch, seq_len, *, dtype_bytes=4):
-    D, F, L, V = config.d_model, config.d_hidden, config.num_layers, config.vocab_size
-    N, H, T, s = batch * seq_len, config.num_heads, seq_len, dtype_bytes
-    norm = 4 * (2 * N * D + N) + (4 * D if s < 4 else 0)
-    attention = s * 5 * N * D
-    if config.fast_attention:
-        attention += 4 * N * H
-    else:
-        attention += (4 if s == 4 else 6) * batch * H * T * T + T * T
-    mlp = s * (N * D + 4 * N * F)
-    head = s * N * D + 4 * N * V
-    return (2 * L + 1) * norm + L * attention + L * mlp + head
+- return {"norms": (2 * L + 1) * norm, "attention": L * attention, "mlp": L * mlp, "head": head}
++ return (2 * L + 1) * norm + L * attention + L * mlp + head
 
 # %% wrong TYPE a division
-def activation_bytes(config, batch, seq_len, *, dtype_bytes=4):
-    D, F, L, V = config.d_model, config.d_hidden, config.num_layers, config.vocab_size
-    N, H, T, s = batch * seq_len / 1, config.num_heads, seq_len, dtype_bytes
-    norm = 4 * (2 * N * D + N) + (4 * D if s < 4 else 0)
-    attention = s * 5 * N * D
-    if config.fast_attention:
-        attention += 4 * N * H
-    else:
-        attention += (4 if s == 4 else 6) * batch * H * T * T + T * T
-    mlp = s * (N * D + 4 * N * F)
-    head = s * N * D + 4 * N * V
-    return {"norms": (2 * L + 1) * norm, "attention": L * attention, "mlp": L * mlp, "head": head}
+- N, H, T, s = batch * seq_len, config.num_heads, seq_len, dtype_bytes
++ N, H, T, s = batch * seq_len / 1, config.num_heads, seq_len, dtype_bytes
 
 # %% wrong ACT-NORM-FINAL two norms a block
-def activation_bytes(config, batch, seq_len, *, dtype_bytes=4):
-    D, F, L, V = config.d_model, config.d_hidden, config.num_layers, config.vocab_size
-    N, H, T, s = batch * seq_len, config.num_heads, seq_len, dtype_bytes
-    norm = 4 * (2 * N * D + N) + (4 * D if s < 4 else 0)
-    attention = s * 5 * N * D
-    if config.fast_attention:
-        attention += 4 * N * H
-    else:
-        attention += (4 if s == 4 else 6) * batch * H * T * T + T * T
-    mlp = s * (N * D + 4 * N * F)
-    head = s * N * D + 4 * N * V
-    return {"norms": 2 * L * norm, "attention": L * attention, "mlp": L * mlp, "head": head}
+- return {"norms": (2 * L + 1) * norm, "attention": L * attention, "mlp": L * mlp, "head": head}
++ return {"norms": 2 * L * norm, "attention": L * attention, "mlp": L * mlp, "head": head}
 
 # %% wrong ACT-NORM-COPIES a norm keeps its input
-def activation_bytes(config, batch, seq_len, *, dtype_bytes=4):
-    D, F, L, V = config.d_model, config.d_hidden, config.num_layers, config.vocab_size
-    N, H, T, s = batch * seq_len, config.num_heads, seq_len, dtype_bytes
-    norm = 4 * (N * D + N) + (4 * D if s < 4 else 0)
-    attention = s * 5 * N * D
-    if config.fast_attention:
-        attention += 4 * N * H
-    else:
-        attention += (4 if s == 4 else 6) * batch * H * T * T + T * T
-    mlp = s * (N * D + 4 * N * F)
-    head = s * N * D + 4 * N * V
-    return {"norms": (2 * L + 1) * norm, "attention": L * attention, "mlp": L * mlp, "head": head}
+- norm = 4 * (2 * N * D + N) + (4 * D if s < 4 else 0)
++ norm = 4 * (N * D + N) + (4 * D if s < 4 else 0)
 
 # %% wrong ACT-NORM-RMS no inverse rms
-def activation_bytes(config, batch, seq_len, *, dtype_bytes=4):
-    D, F, L, V = config.d_model, config.d_hidden, config.num_layers, config.vocab_size
-    N, H, T, s = batch * seq_len, config.num_heads, seq_len, dtype_bytes
-    norm = 4 * 2 * N * D + (4 * D if s < 4 else 0)
-    attention = s * 5 * N * D
-    if config.fast_attention:
-        attention += 4 * N * H
-    else:
-        attention += (4 if s == 4 else 6) * batch * H * T * T + T * T
-    mlp = s * (N * D + 4 * N * F)
-    head = s * N * D + 4 * N * V
-    return {"norms": (2 * L + 1) * norm, "attention": L * attention, "mlp": L * mlp, "head": head}
+- norm = 4 * (2 * N * D + N) + (4 * D if s < 4 else 0)
++ norm = 4 * 2 * N * D + (4 * D if s < 4 else 0)
 
 # %% wrong ACT-TWICE a norm keeps its output
-def activation_bytes(config, batch, seq_len, *, dtype_bytes=4):
-    D, F, L, V = config.d_model, config.d_hidden, config.num_layers, config.vocab_size
-    N, H, T, s = batch * seq_len, config.num_heads, seq_len, dtype_bytes
-    norm = 4 * (3 * N * D + N) + (4 * D if s < 4 else 0)
-    attention = s * 5 * N * D
-    if config.fast_attention:
-        attention += 4 * N * H
-    else:
-        attention += (4 if s == 4 else 6) * batch * H * T * T + T * T
-    mlp = s * (N * D + 4 * N * F)
-    head = s * N * D + 4 * N * V
-    return {"norms": (2 * L + 1) * norm, "attention": L * attention, "mlp": L * mlp, "head": head}
+- norm = 4 * (2 * N * D + N) + (4 * D if s < 4 else 0)
++ norm = 4 * (3 * N * D + N) + (4 * D if s < 4 else 0)
 
 # %% wrong ACT-LAYERS one block
-def activation_bytes(config, batch, seq_len, *, dtype_bytes=4):
-    D, F, L, V = config.d_model, config.d_hidden, config.num_layers, config.vocab_size
-    N, H, T, s = batch * seq_len, config.num_heads, seq_len, dtype_bytes
-    norm = 4 * (2 * N * D + N) + (4 * D if s < 4 else 0)
-    attention = s * 5 * N * D
-    if config.fast_attention:
-        attention += 4 * N * H
-    else:
-        attention += (4 if s == 4 else 6) * batch * H * T * T + T * T
-    mlp = s * (N * D + 4 * N * F)
-    head = s * N * D + 4 * N * V
-    return {"norms": 3 * norm, "attention": attention, "mlp": mlp, "head": head}
+- return {"norms": (2 * L + 1) * norm, "attention": L * attention, "mlp": L * mlp, "head": head}
++ return {"norms": 3 * norm, "attention": attention, "mlp": mlp, "head": head}
 
 # %% wrong ACT-LAYERS one block of attention and MLP
-def activation_bytes(config, batch, seq_len, *, dtype_bytes=4):
-    D, F, L, V = config.d_model, config.d_hidden, config.num_layers, config.vocab_size
-    N, H, T, s = batch * seq_len, config.num_heads, seq_len, dtype_bytes
-    norm = 4 * (2 * N * D + N) + (4 * D if s < 4 else 0)
-    attention = s * 5 * N * D
-    if config.fast_attention:
-        attention += 4 * N * H
-    else:
-        attention += (4 if s == 4 else 6) * batch * H * T * T + T * T
-    mlp = s * (N * D + 4 * N * F)
-    head = s * N * D + 4 * N * V
-    return {"norms": (2 * L + 1) * norm, "attention": attention, "mlp": mlp, "head": head}
+- return {"norms": (2 * L + 1) * norm, "attention": L * attention, "mlp": L * mlp, "head": head}
++ return {"norms": (2 * L + 1) * norm, "attention": attention, "mlp": mlp, "head": head}
 
 # %% wrong ACT-BATCH one sequence
-def activation_bytes(config, batch, seq_len, *, dtype_bytes=4):
-    D, F, L, V = config.d_model, config.d_hidden, config.num_layers, config.vocab_size
-    N, H, T, s = seq_len, config.num_heads, seq_len, dtype_bytes
-    norm = 4 * (2 * N * D + N) + (4 * D if s < 4 else 0)
-    attention = s * 5 * N * D
-    if config.fast_attention:
-        attention += 4 * N * H
-    else:
-        attention += (4 if s == 4 else 6) * batch * H * T * T + T * T
-    mlp = s * (N * D + 4 * N * F)
-    head = s * N * D + 4 * N * V
-    return {"norms": (2 * L + 1) * norm, "attention": L * attention, "mlp": L * mlp, "head": head}
+- N, H, T, s = batch * seq_len, config.num_heads, seq_len, dtype_bytes
++ N, H, T, s = seq_len, config.num_heads, seq_len, dtype_bytes
 
 # %% wrong ACT-ELEMENTS numbers
-def activation_bytes(config, batch, seq_len, *, dtype_bytes=4):
-    D, F, L, V = config.d_model, config.d_hidden, config.num_layers, config.vocab_size
-    N, H, T, s = batch * seq_len, config.num_heads, seq_len, dtype_bytes
-    norm = 4 * (2 * N * D + N) + (4 * D if s < 4 else 0)
-    attention = s * 5 * N * D
-    if config.fast_attention:
-        attention += 4 * N * H
-    else:
-        attention += (4 if s == 4 else 6) * batch * H * T * T + T * T
-    mlp = s * (N * D + 4 * N * F)
-    head = s * N * D + 4 * N * V
-    norm, attention, mlp, head = norm // 4, attention // 4, mlp // 4, head // 4
-    return {"norms": (2 * L + 1) * norm, "attention": L * attention, "mlp": L * mlp, "head": head}
+  head = s * N * D + 4 * N * V
++ norm, attention, mlp, head = norm // 4, attention // 4, mlp // 4, head // 4
 
 # %% wrong ACT-PARAMETERS weights too
-def activation_bytes(config, batch, seq_len, *, dtype_bytes=4):
-    D, F, L, V = config.d_model, config.d_hidden, config.num_layers, config.vocab_size
-    N, H, T, s = batch * seq_len, config.num_heads, seq_len, dtype_bytes
-    norm = 4 * (2 * N * D + N) + (4 * D if s < 4 else 0)
-    attention = s * 5 * N * D
-    if config.fast_attention:
-        attention += 4 * N * H
-    else:
-        attention += (4 if s == 4 else 6) * batch * H * T * T + T * T
-    mlp = s * (N * D + 4 * N * F + 3 * D * F)
-    head = s * N * D + 4 * N * V
-    return {"norms": (2 * L + 1) * norm, "attention": L * attention, "mlp": L * mlp, "head": head}
+- mlp = s * (N * D + 4 * N * F)
++ mlp = s * (N * D + 4 * N * F + 3 * D * F)
 
 # %% wrong ACT-PARAMETERS the head's weight
-def activation_bytes(config, batch, seq_len, *, dtype_bytes=4):
-    D, F, L, V = config.d_model, config.d_hidden, config.num_layers, config.vocab_size
-    N, H, T, s = batch * seq_len, config.num_heads, seq_len, dtype_bytes
-    norm = 4 * (2 * N * D + N) + (4 * D if s < 4 else 0)
-    attention = s * 5 * N * D
-    if config.fast_attention:
-        attention += 4 * N * H
-    else:
-        attention += (4 if s == 4 else 6) * batch * H * T * T + T * T
-    mlp = s * (N * D + 4 * N * F)
-    head = s * (N * D + D * V) + 4 * N * V
-    return {"norms": (2 * L + 1) * norm, "attention": L * attention, "mlp": L * mlp, "head": head}
+- head = s * N * D + 4 * N * V
++ head = s * (N * D + D * V) + 4 * N * V
 
 # %% wrong ACT-INPUT-TWICE q, k and v each keep the input
-def activation_bytes(config, batch, seq_len, *, dtype_bytes=4):
-    D, F, L, V = config.d_model, config.d_hidden, config.num_layers, config.vocab_size
-    N, H, T, s = batch * seq_len, config.num_heads, seq_len, dtype_bytes
-    norm = 4 * (2 * N * D + N) + (4 * D if s < 4 else 0)
-    attention = s * 7 * N * D
-    if config.fast_attention:
-        attention += 4 * N * H
-    else:
-        attention += (4 if s == 4 else 6) * batch * H * T * T + T * T
-    mlp = s * (N * D + 4 * N * F)
-    head = s * N * D + 4 * N * V
-    return {"norms": (2 * L + 1) * norm, "attention": L * attention, "mlp": L * mlp, "head": head}
+- attention = s * 5 * N * D
++ attention = s * 7 * N * D
 
 # %% wrong ACT-NO-OUTPUT no output
-def activation_bytes(config, batch, seq_len, *, dtype_bytes=4):
-    D, F, L, V = config.d_model, config.d_hidden, config.num_layers, config.vocab_size
-    N, H, T, s = batch * seq_len, config.num_heads, seq_len, dtype_bytes
-    norm = 4 * (2 * N * D + N) + (4 * D if s < 4 else 0)
-    attention = s * 4 * N * D
-    if config.fast_attention:
-        attention += 4 * N * H
-    else:
-        attention += (4 if s == 4 else 6) * batch * H * T * T + T * T
-    mlp = s * (N * D + 4 * N * F)
-    head = s * N * D + 4 * N * V
-    return {"norms": (2 * L + 1) * norm, "attention": L * attention, "mlp": L * mlp, "head": head}
+- attention = s * 5 * N * D
++ attention = s * 4 * N * D
 
 # %% wrong ACT-NO-LSE no log-sum-exp
-def activation_bytes(config, batch, seq_len, *, dtype_bytes=4):
-    D, F, L, V = config.d_model, config.d_hidden, config.num_layers, config.vocab_size
-    N, H, T, s = batch * seq_len, config.num_heads, seq_len, dtype_bytes
-    norm = 4 * (2 * N * D + N) + (4 * D if s < 4 else 0)
-    attention = s * 5 * N * D
-    if config.fast_attention:
-        pass
-    else:
-        attention += (4 if s == 4 else 6) * batch * H * T * T + T * T
-    mlp = s * (N * D + 4 * N * F)
-    head = s * N * D + 4 * N * V
-    return {"norms": (2 * L + 1) * norm, "attention": L * attention, "mlp": L * mlp, "head": head}
+- attention += 4 * N * H
++ pass
 
 # %% wrong ACT-SQUARE-FUSED T squared always
-def activation_bytes(config, batch, seq_len, *, dtype_bytes=4):
-    D, F, L, V = config.d_model, config.d_hidden, config.num_layers, config.vocab_size
-    N, H, T, s = batch * seq_len, config.num_heads, seq_len, dtype_bytes
-    norm = 4 * (2 * N * D + N) + (4 * D if s < 4 else 0)
-    attention = s * 5 * N * D
-    if False:
-        attention += 4 * N * H
-    else:
-        attention += (4 if s == 4 else 6) * batch * H * T * T + T * T
-    mlp = s * (N * D + 4 * N * F)
-    head = s * N * D + 4 * N * V
-    return {"norms": (2 * L + 1) * norm, "attention": L * attention, "mlp": L * mlp, "head": head}
+- if config.fast_attention:
++ if False:
 
 # %% wrong ACT-SQUARE-FUSED the branches changed
-def activation_bytes(config, batch, seq_len, *, dtype_bytes=4):
-    D, F, L, V = config.d_model, config.d_hidden, config.num_layers, config.vocab_size
-    N, H, T, s = batch * seq_len, config.num_heads, seq_len, dtype_bytes
-    norm = 4 * (2 * N * D + N) + (4 * D if s < 4 else 0)
-    attention = s * 5 * N * D
-    if not config.fast_attention:
-        attention += 4 * N * H
-    else:
-        attention += (4 if s == 4 else 6) * batch * H * T * T + T * T
-    mlp = s * (N * D + 4 * N * F)
-    head = s * N * D + 4 * N * V
-    return {"norms": (2 * L + 1) * norm, "attention": L * attention, "mlp": L * mlp, "head": head}
+- if config.fast_attention:
++ if not config.fast_attention:
 
 # %% wrong ACT-NO-SQUARE never T squared
-def activation_bytes(config, batch, seq_len, *, dtype_bytes=4):
-    D, F, L, V = config.d_model, config.d_hidden, config.num_layers, config.vocab_size
-    N, H, T, s = batch * seq_len, config.num_heads, seq_len, dtype_bytes
-    norm = 4 * (2 * N * D + N) + (4 * D if s < 4 else 0)
-    attention = s * 5 * N * D
-    if True:
-        attention += 4 * N * H
-    else:
-        attention += (4 if s == 4 else 6) * batch * H * T * T + T * T
-    mlp = s * (N * D + 4 * N * F)
-    head = s * N * D + 4 * N * V
-    return {"norms": (2 * L + 1) * norm, "attention": L * attention, "mlp": L * mlp, "head": head}
+- if config.fast_attention:
++ if True:
 
 # %% wrong ACT-ONE-HEAD one head
-def activation_bytes(config, batch, seq_len, *, dtype_bytes=4):
-    D, F, L, V = config.d_model, config.d_hidden, config.num_layers, config.vocab_size
-    N, H, T, s = batch * seq_len, config.num_heads, seq_len, dtype_bytes
-    norm = 4 * (2 * N * D + N) + (4 * D if s < 4 else 0)
-    attention = s * 5 * N * D
-    if config.fast_attention:
-        attention += 4 * N * H
-    else:
-        attention += (4 if s == 4 else 6) * batch * T * T + T * T
-    mlp = s * (N * D + 4 * N * F)
-    head = s * N * D + 4 * N * V
-    return {"norms": (2 * L + 1) * norm, "attention": L * attention, "mlp": L * mlp, "head": head}
+- attention += (4 if s == 4 else 6) * batch * H * T * T + T * T
++ attention += (4 if s == 4 else 6) * batch * T * T + T * T
 
 # %% wrong ACT-NO-MASK no mask
-def activation_bytes(config, batch, seq_len, *, dtype_bytes=4):
-    D, F, L, V = config.d_model, config.d_hidden, config.num_layers, config.vocab_size
-    N, H, T, s = batch * seq_len, config.num_heads, seq_len, dtype_bytes
-    norm = 4 * (2 * N * D + N) + (4 * D if s < 4 else 0)
-    attention = s * 5 * N * D
-    if config.fast_attention:
-        attention += 4 * N * H
-    else:
-        attention += (4 if s == 4 else 6) * batch * H * T * T
-    mlp = s * (N * D + 4 * N * F)
-    head = s * N * D + 4 * N * V
-    return {"norms": (2 * L + 1) * norm, "attention": L * attention, "mlp": L * mlp, "head": head}
+- attention += (4 if s == 4 else 6) * batch * H * T * T + T * T
++ attention += (4 if s == 4 else 6) * batch * H * T * T
 
 # %% wrong ACT-SCORES scores and softmax
-def activation_bytes(config, batch, seq_len, *, dtype_bytes=4):
-    D, F, L, V = config.d_model, config.d_hidden, config.num_layers, config.vocab_size
-    N, H, T, s = batch * seq_len, config.num_heads, seq_len, dtype_bytes
-    norm = 4 * (2 * N * D + N) + (4 * D if s < 4 else 0)
-    attention = s * 5 * N * D
-    if config.fast_attention:
-        attention += 4 * N * H
-    else:
-        attention += (8 if s == 4 else 10) * batch * H * T * T + T * T
-    mlp = s * (N * D + 4 * N * F)
-    head = s * N * D + 4 * N * V
-    return {"norms": (2 * L + 1) * norm, "attention": L * attention, "mlp": L * mlp, "head": head}
+- attention += (4 if s == 4 else 6) * batch * H * T * T + T * T
++ attention += (8 if s == 4 else 10) * batch * H * T * T + T * T
 
 # %% wrong ACT-THREE-HIDDEN no silu
-def activation_bytes(config, batch, seq_len, *, dtype_bytes=4):
-    D, F, L, V = config.d_model, config.d_hidden, config.num_layers, config.vocab_size
-    N, H, T, s = batch * seq_len, config.num_heads, seq_len, dtype_bytes
-    norm = 4 * (2 * N * D + N) + (4 * D if s < 4 else 0)
-    attention = s * 5 * N * D
-    if config.fast_attention:
-        attention += 4 * N * H
-    else:
-        attention += (4 if s == 4 else 6) * batch * H * T * T + T * T
-    mlp = s * (N * D + 3 * N * F)
-    head = s * N * D + 4 * N * V
-    return {"norms": (2 * L + 1) * norm, "attention": L * attention, "mlp": L * mlp, "head": head}
+- mlp = s * (N * D + 4 * N * F)
++ mlp = s * (N * D + 3 * N * F)
 
 # %% wrong ACT-THREE-HIDDEN gate and up
-def activation_bytes(config, batch, seq_len, *, dtype_bytes=4):
-    D, F, L, V = config.d_model, config.d_hidden, config.num_layers, config.vocab_size
-    N, H, T, s = batch * seq_len, config.num_heads, seq_len, dtype_bytes
-    norm = 4 * (2 * N * D + N) + (4 * D if s < 4 else 0)
-    attention = s * 5 * N * D
-    if config.fast_attention:
-        attention += 4 * N * H
-    else:
-        attention += (4 if s == 4 else 6) * batch * H * T * T + T * T
-    mlp = s * (N * D + 2 * N * F)
-    head = s * N * D + 4 * N * V
-    return {"norms": (2 * L + 1) * norm, "attention": L * attention, "mlp": L * mlp, "head": head}
+- mlp = s * (N * D + 4 * N * F)
++ mlp = s * (N * D + 2 * N * F)
 
 # %% wrong ACT-INPUT-TWICE gate and up each keep the input
-def activation_bytes(config, batch, seq_len, *, dtype_bytes=4):
-    D, F, L, V = config.d_model, config.d_hidden, config.num_layers, config.vocab_size
-    N, H, T, s = batch * seq_len, config.num_heads, seq_len, dtype_bytes
-    norm = 4 * (2 * N * D + N) + (4 * D if s < 4 else 0)
-    attention = s * 5 * N * D
-    if config.fast_attention:
-        attention += 4 * N * H
-    else:
-        attention += (4 if s == 4 else 6) * batch * H * T * T + T * T
-    mlp = s * (2 * N * D + 4 * N * F)
-    head = s * N * D + 4 * N * V
-    return {"norms": (2 * L + 1) * norm, "attention": L * attention, "mlp": L * mlp, "head": head}
+- mlp = s * (N * D + 4 * N * F)
++ mlp = s * (2 * N * D + 4 * N * F)
 
 # %% wrong ACT-NO-LOGSOFTMAX no loss
-def activation_bytes(config, batch, seq_len, *, dtype_bytes=4):
-    D, F, L, V = config.d_model, config.d_hidden, config.num_layers, config.vocab_size
-    N, H, T, s = batch * seq_len, config.num_heads, seq_len, dtype_bytes
-    norm = 4 * (2 * N * D + N) + (4 * D if s < 4 else 0)
-    attention = s * 5 * N * D
-    if config.fast_attention:
-        attention += 4 * N * H
-    else:
-        attention += (4 if s == 4 else 6) * batch * H * T * T + T * T
-    mlp = s * (N * D + 4 * N * F)
-    head = s * N * D
-    return {"norms": (2 * L + 1) * norm, "attention": L * attention, "mlp": L * mlp, "head": head}
+- head = s * N * D + 4 * N * V
++ head = s * N * D
 
 # %% wrong ACT-LOGITS-TWICE logits and log-softmax
-def activation_bytes(config, batch, seq_len, *, dtype_bytes=4):
-    D, F, L, V = config.d_model, config.d_hidden, config.num_layers, config.vocab_size
-    N, H, T, s = batch * seq_len, config.num_heads, seq_len, dtype_bytes
-    norm = 4 * (2 * N * D + N) + (4 * D if s < 4 else 0)
-    attention = s * 5 * N * D
-    if config.fast_attention:
-        attention += 4 * N * H
-    else:
-        attention += (4 if s == 4 else 6) * batch * H * T * T + T * T
-    mlp = s * (N * D + 4 * N * F)
-    head = s * N * D + (s + 4) * N * V
-    return {"norms": (2 * L + 1) * norm, "attention": L * attention, "mlp": L * mlp, "head": head}
+- head = s * N * D + 4 * N * V
++ head = s * N * D + (s + 4) * N * V
 
 # %% wrong ACT-LOGITS-16 logits in their dtype
-def activation_bytes(config, batch, seq_len, *, dtype_bytes=4):
-    D, F, L, V = config.d_model, config.d_hidden, config.num_layers, config.vocab_size
-    N, H, T, s = batch * seq_len, config.num_heads, seq_len, dtype_bytes
-    norm = 4 * (2 * N * D + N) + (4 * D if s < 4 else 0)
-    attention = s * 5 * N * D
-    if config.fast_attention:
-        attention += 4 * N * H
-    else:
-        attention += (4 if s == 4 else 6) * batch * H * T * T + T * T
-    mlp = s * (N * D + 4 * N * F)
-    head = s * N * D + s * N * V
-    return {"norms": (2 * L + 1) * norm, "attention": L * attention, "mlp": L * mlp, "head": head}
+- head = s * N * D + 4 * N * V
++ head = s * N * D + s * N * V
 
 # %% wrong ACT-NORM-16 norms in their dtype
-def activation_bytes(config, batch, seq_len, *, dtype_bytes=4):
-    D, F, L, V = config.d_model, config.d_hidden, config.num_layers, config.vocab_size
-    N, H, T, s = batch * seq_len, config.num_heads, seq_len, dtype_bytes
-    norm = s * (2 * N * D + N) + (4 * D if s < 4 else 0)
-    attention = s * 5 * N * D
-    if config.fast_attention:
-        attention += 4 * N * H
-    else:
-        attention += (4 if s == 4 else 6) * batch * H * T * T + T * T
-    mlp = s * (N * D + 4 * N * F)
-    head = s * N * D + 4 * N * V
-    return {"norms": (2 * L + 1) * norm, "attention": L * attention, "mlp": L * mlp, "head": head}
+- norm = 4 * (2 * N * D + N) + (4 * D if s < 4 else 0)
++ norm = s * (2 * N * D + N) + (4 * D if s < 4 else 0)
 
 # %% wrong ACT-NORM-GAIN no copy of the gain
-def activation_bytes(config, batch, seq_len, *, dtype_bytes=4):
-    D, F, L, V = config.d_model, config.d_hidden, config.num_layers, config.vocab_size
-    N, H, T, s = batch * seq_len, config.num_heads, seq_len, dtype_bytes
-    norm = 4 * (2 * N * D + N)
-    attention = s * 5 * N * D
-    if config.fast_attention:
-        attention += 4 * N * H
-    else:
-        attention += (4 if s == 4 else 6) * batch * H * T * T + T * T
-    mlp = s * (N * D + 4 * N * F)
-    head = s * N * D + 4 * N * V
-    return {"norms": (2 * L + 1) * norm, "attention": L * attention, "mlp": L * mlp, "head": head}
+- norm = 4 * (2 * N * D + N) + (4 * D if s < 4 else 0)
++ norm = 4 * (2 * N * D + N)
 
 # %% wrong ACT-SOFTMAX-16 the softmax once
-def activation_bytes(config, batch, seq_len, *, dtype_bytes=4):
-    D, F, L, V = config.d_model, config.d_hidden, config.num_layers, config.vocab_size
-    N, H, T, s = batch * seq_len, config.num_heads, seq_len, dtype_bytes
-    norm = 4 * (2 * N * D + N) + (4 * D if s < 4 else 0)
-    attention = s * 5 * N * D
-    if config.fast_attention:
-        attention += 4 * N * H
-    else:
-        attention += 4 * batch * H * T * T + T * T
-    mlp = s * (N * D + 4 * N * F)
-    head = s * N * D + 4 * N * V
-    return {"norms": (2 * L + 1) * norm, "attention": L * attention, "mlp": L * mlp, "head": head}
+- attention += (4 if s == 4 else 6) * batch * H * T * T + T * T
++ attention += 4 * batch * H * T * T + T * T
 
 # %% wrong ACT-DTYPE float32 always
-def activation_bytes(config, batch, seq_len, *, dtype_bytes=4):
-    D, F, L, V = config.d_model, config.d_hidden, config.num_layers, config.vocab_size
-    N, H, T, s = batch * seq_len, config.num_heads, seq_len, 4
-    norm = 4 * (2 * N * D + N) + (4 * D if s < 4 else 0)
-    attention = s * 5 * N * D
-    if config.fast_attention:
-        attention += 4 * N * H
-    else:
-        attention += (4 if s == 4 else 6) * batch * H * T * T + T * T
-    mlp = s * (N * D + 4 * N * F)
-    head = s * N * D + 4 * N * V
-    return {"norms": (2 * L + 1) * norm, "attention": L * attention, "mlp": L * mlp, "head": head}
+- N, H, T, s = batch * seq_len, config.num_heads, seq_len, dtype_bytes
++ N, H, T, s = batch * seq_len, config.num_heads, seq_len, 4
 
 # %% wrong RAISED a config without batch
-def activation_bytes(config, batch, seq_len, *, dtype_bytes=4):
-    D, F, L, V = config.d_model, config.d_hidden, config.num_layers, config.vocab_size
-    N, H, T, s = batch * seq_len, config.num_heads, config.seq_len, dtype_bytes
-    norm = 4 * (2 * N * D + N) + (4 * D if s < 4 else 0)
-    attention = s * 5 * N * D
-    if config.fast_attention:
-        attention += 4 * N * H
-    else:
-        attention += (4 if s == 4 else 6) * batch * H * T * T + T * T
-    mlp = s * (N * D + 4 * N * F)
-    head = s * N * D + 4 * N * V
-    return {"norms": (2 * L + 1) * norm, "attention": L * attention, "mlp": L * mlp, "head": head}
+- N, H, T, s = batch * seq_len, config.num_heads, seq_len, dtype_bytes
++ N, H, T, s = batch * seq_len, config.num_heads, config.seq_len, dtype_bytes

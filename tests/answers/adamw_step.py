@@ -33,425 +33,168 @@ def adamw_step(param: Tensor, grad: Tensor, m: Tensor, v: Tensor, step: int, *, 
     scale = (v / (1 - betas[1] ** step)).pow(0.5) + eps
     return param.mul(1 - lr * weight_decay).sub(m / (1 - betas[0] ** step) / scale, alpha=lr), m, v
 
+# %% right in plain steps
+def adamw_step(param, grad, m, v, step, *, lr, betas, weight_decay, eps=1e-8):
+    if step < 1:
+        raise ValueError(f"step {step}, counted from 1")
+    b1, b2 = betas
+    m = b1 * m + (1 - b1) * grad
+    v = b2 * v + (1 - b2) * grad * grad
+    m_hat = m / (1 - b1**step)
+    v_hat = v / (1 - b2**step)
+    param = param - lr * weight_decay * param
+    param = param - lr * m_hat / (v_hat.sqrt() + eps)
+    return param, m, v
+
 # %% wrong STUB untouched
 def adamw_step(param, grad, m, v, step, *, lr, betas, weight_decay, eps=1e-8):
     raise NotImplementedError("your code here")
 
 # %% wrong NONE no return
-def adamw_step(param, grad, m, v, step, *, lr, betas, weight_decay, eps=1e-8):
-    if step < 1:
-        raise ValueError(f"step {step}, counted from 1")
-    b1, b2 = betas
-    m = b1 * m + (1 - b1) * grad
-    v = b2 * v + (1 - b2) * grad * grad
-    m_hat = m / (1 - b1**step)
-    v_hat = v / (1 - b2**step)
-    param = param - lr * weight_decay * param
-    param = param - lr * m_hat / (v_hat.sqrt() + eps)
-    p = param, m, v
+- return param, m, v
++ p = param, m, v
 
 # %% wrong ADAMW-TRIPLE the weights alone
-def adamw_step(param, grad, m, v, step, *, lr, betas, weight_decay, eps=1e-8):
-    if step < 1:
-        raise ValueError(f"step {step}, counted from 1")
-    b1, b2 = betas
-    m = b1 * m + (1 - b1) * grad
-    v = b2 * v + (1 - b2) * grad * grad
-    m_hat = m / (1 - b1**step)
-    v_hat = v / (1 - b2**step)
-    param = param - lr * weight_decay * param
-    param = param - lr * m_hat / (v_hat.sqrt() + eps)
-    return param
+- return param, m, v
++ return param
 
 # %% wrong ADAMW-TRIPLE a pair
-def adamw_step(param, grad, m, v, step, *, lr, betas, weight_decay, eps=1e-8):
-    if step < 1:
-        raise ValueError(f"step {step}, counted from 1")
-    b1, b2 = betas
-    m = b1 * m + (1 - b1) * grad
-    v = b2 * v + (1 - b2) * grad * grad
-    m_hat = m / (1 - b1**step)
-    v_hat = v / (1 - b2**step)
-    param = param - lr * weight_decay * param
-    param = param - lr * m_hat / (v_hat.sqrt() + eps)
-    return param, (m, v)
+- return param, m, v
++ return param, (m, v)
 
 # %% wrong ADAMW-ORDER state first
-def adamw_step(param, grad, m, v, step, *, lr, betas, weight_decay, eps=1e-8):
-    if step < 1:
-        raise ValueError(f"step {step}, counted from 1")
-    b1, b2 = betas
-    m = b1 * m + (1 - b1) * grad
-    v = b2 * v + (1 - b2) * grad * grad
-    m_hat = m / (1 - b1**step)
-    v_hat = v / (1 - b2**step)
-    param = param - lr * weight_decay * param
-    param = param - lr * m_hat / (v_hat.sqrt() + eps)
-    return m, v, param
+- return param, m, v
++ return m, v, param
 
 # %% wrong ADAMW-ORDER v before m
-def adamw_step(param, grad, m, v, step, *, lr, betas, weight_decay, eps=1e-8):
-    if step < 1:
-        raise ValueError(f"step {step}, counted from 1")
-    b1, b2 = betas
-    m = b1 * m + (1 - b1) * grad
-    v = b2 * v + (1 - b2) * grad * grad
-    m_hat = m / (1 - b1**step)
-    v_hat = v / (1 - b2**step)
-    param = param - lr * weight_decay * param
-    param = param - lr * m_hat / (v_hat.sqrt() + eps)
-    return param, v, m
+- return param, m, v
++ return param, v, m
 
 # %% wrong INPLACE param in place
-def adamw_step(param, grad, m, v, step, *, lr, betas, weight_decay, eps=1e-8):
-    if step < 1:
-        raise ValueError(f"step {step}, counted from 1")
-    b1, b2 = betas
-    m = b1 * m + (1 - b1) * grad
-    v = b2 * v + (1 - b2) * grad * grad
-    m_hat = m / (1 - b1**step)
-    v_hat = v / (1 - b2**step)
-    param.sub_(lr * weight_decay * param)
-    param = param - lr * m_hat / (v_hat.sqrt() + eps)
-    return param, m, v
+- param = param - lr * weight_decay * param
++ param.sub_(lr * weight_decay * param)
 
 # %% wrong INPLACE m in place
-def adamw_step(param, grad, m, v, step, *, lr, betas, weight_decay, eps=1e-8):
-    if step < 1:
-        raise ValueError(f"step {step}, counted from 1")
-    b1, b2 = betas
-    m.mul_(b1).add_(grad, alpha=1 - b1)
-    v = b2 * v + (1 - b2) * grad * grad
-    m_hat = m / (1 - b1**step)
-    v_hat = v / (1 - b2**step)
-    param = param - lr * weight_decay * param
-    param = param - lr * m_hat / (v_hat.sqrt() + eps)
-    return param, m, v
+- m = b1 * m + (1 - b1) * grad
++ m.mul_(b1).add_(grad, alpha=1 - b1)
 
 # %% wrong DTYPE always float32
-def adamw_step(param, grad, m, v, step, *, lr, betas, weight_decay, eps=1e-8):
-    if step < 1:
-        raise ValueError(f"step {step}, counted from 1")
-    b1, b2 = betas
-    m = b1 * m + (1 - b1) * grad
-    v = b2 * v + (1 - b2) * grad * grad
-    m_hat = m / (1 - b1**step)
-    v_hat = v / (1 - b2**step)
-    param = param - lr * weight_decay * param
-    param = param - lr * m_hat / (v_hat.sqrt() + eps)
-    return param.float(), m, v
+- return param, m, v
++ return param.float(), m, v
 
 # %% wrong ADAMW-BETAS betas exchanged
-def adamw_step(param, grad, m, v, step, *, lr, betas, weight_decay, eps=1e-8):
-    if step < 1:
-        raise ValueError(f"step {step}, counted from 1")
-    b2, b1 = betas
-    m = b1 * m + (1 - b1) * grad
-    v = b2 * v + (1 - b2) * grad * grad
-    m_hat = m / (1 - b1**step)
-    v_hat = v / (1 - b2**step)
-    param = param - lr * weight_decay * param
-    param = param - lr * m_hat / (v_hat.sqrt() + eps)
-    return param, m, v
+- b1, b2 = betas
++ b2, b1 = betas
 
 # %% wrong ADAMW-BETAS one beta for both
-def adamw_step(param, grad, m, v, step, *, lr, betas, weight_decay, eps=1e-8):
-    if step < 1:
-        raise ValueError(f"step {step}, counted from 1")
-    b1, b2 = betas
-    m = b1 * m + (1 - b1) * grad
-    v = b1 * v + (1 - b1) * grad * grad
-    m_hat = m / (1 - b1**step)
-    v_hat = v / (1 - b2**step)
-    param = param - lr * weight_decay * param
-    param = param - lr * m_hat / (v_hat.sqrt() + eps)
-    return param, m, v
+- v = b2 * v + (1 - b2) * grad * grad
++ v = b1 * v + (1 - b1) * grad * grad
 
 # %% wrong ADAMW-MIRRORED keeps a tenth
-def adamw_step(param, grad, m, v, step, *, lr, betas, weight_decay, eps=1e-8):
-    if step < 1:
-        raise ValueError(f"step {step}, counted from 1")
-    b1, b2 = betas
-    m = (1 - b1) * m + b1 * grad
-    v = b2 * v + (1 - b2) * grad * grad
-    m_hat = m / (1 - b1**step)
-    v_hat = v / (1 - b2**step)
-    param = param - lr * weight_decay * param
-    param = param - lr * m_hat / (v_hat.sqrt() + eps)
-    return param, m, v
+- m = b1 * m + (1 - b1) * grad
++ m = (1 - b1) * m + b1 * grad
 
 # %% wrong ADAMW-SUM heavy ball momentum
-def adamw_step(param, grad, m, v, step, *, lr, betas, weight_decay, eps=1e-8):
-    if step < 1:
-        raise ValueError(f"step {step}, counted from 1")
-    b1, b2 = betas
-    m = b1 * m + grad
-    v = b2 * v + (1 - b2) * grad * grad
-    m_hat = m / (1 - b1**step)
-    v_hat = v / (1 - b2**step)
-    param = param - lr * weight_decay * param
-    param = param - lr * m_hat / (v_hat.sqrt() + eps)
-    return param, m, v
+- m = b1 * m + (1 - b1) * grad
++ m = b1 * m + grad
 
 # %% wrong ADAMW-SUM sum of squares
-def adamw_step(param, grad, m, v, step, *, lr, betas, weight_decay, eps=1e-8):
-    if step < 1:
-        raise ValueError(f"step {step}, counted from 1")
-    b1, b2 = betas
-    m = b1 * m + (1 - b1) * grad
-    v = b2 * v + grad * grad
-    m_hat = m / (1 - b1**step)
-    v_hat = v / (1 - b2**step)
-    param = param - lr * weight_decay * param
-    param = param - lr * m_hat / (v_hat.sqrt() + eps)
-    return param, m, v
+- v = b2 * v + (1 - b2) * grad * grad
++ v = b2 * v + grad * grad
 
 # %% wrong ADAMW-NOT-SQUARED v of gradients
-def adamw_step(param, grad, m, v, step, *, lr, betas, weight_decay, eps=1e-8):
-    if step < 1:
-        raise ValueError(f"step {step}, counted from 1")
-    b1, b2 = betas
-    m = b1 * m + (1 - b1) * grad
-    v = b2 * v + (1 - b2) * grad
-    m_hat = m / (1 - b1**step)
-    v_hat = v / (1 - b2**step)
-    param = param - lr * weight_decay * param
-    param = param - lr * m_hat / (v_hat.sqrt() + eps)
-    return param, m, v
+- v = b2 * v + (1 - b2) * grad * grad
++ v = b2 * v + (1 - b2) * grad
 
 # %% wrong ADAMW-NOT-SQUARED v of sizes
-def adamw_step(param, grad, m, v, step, *, lr, betas, weight_decay, eps=1e-8):
-    if step < 1:
-        raise ValueError(f"step {step}, counted from 1")
-    b1, b2 = betas
-    m = b1 * m + (1 - b1) * grad
-    v = b2 * v + (1 - b2) * grad.abs()
-    m_hat = m / (1 - b1**step)
-    v_hat = v / (1 - b2**step)
-    param = param - lr * weight_decay * param
-    param = param - lr * m_hat / (v_hat.sqrt() + eps)
-    return param, m, v
+- v = b2 * v + (1 - b2) * grad * grad
++ v = b2 * v + (1 - b2) * grad.abs()
 
 # %% wrong ADAMW-SQUARE-OF-MEAN v of m squared
-def adamw_step(param, grad, m, v, step, *, lr, betas, weight_decay, eps=1e-8):
-    if step < 1:
-        raise ValueError(f"step {step}, counted from 1")
-    b1, b2 = betas
-    m = b1 * m + (1 - b1) * grad
-    v = b2 * v + (1 - b2) * m * m
-    m_hat = m / (1 - b1**step)
-    v_hat = v / (1 - b2**step)
-    param = param - lr * weight_decay * param
-    param = param - lr * m_hat / (v_hat.sqrt() + eps)
-    return param, m, v
+- v = b2 * v + (1 - b2) * grad * grad
++ v = b2 * v + (1 - b2) * m * m
 
 # %% wrong ADAMW-STATE-OLD returns the old state
-def adamw_step(param, grad, m, v, step, *, lr, betas, weight_decay, eps=1e-8):
-    if step < 1:
-        raise ValueError(f"step {step}, counted from 1")
-    b1, b2 = betas
-    old = m, v
-    m = b1 * m + (1 - b1) * grad
-    v = b2 * v + (1 - b2) * grad * grad
-    m_hat = m / (1 - b1**step)
-    v_hat = v / (1 - b2**step)
-    param = param - lr * weight_decay * param
-    param = param - lr * m_hat / (v_hat.sqrt() + eps)
-    return param, *old
+  b1, b2 = betas
++ old = m, v
+
+- return param, m, v
++ return param, *old
 
 # %% wrong ADAMW-STATE-CORRECTED returns corrected means
-def adamw_step(param, grad, m, v, step, *, lr, betas, weight_decay, eps=1e-8):
-    if step < 1:
-        raise ValueError(f"step {step}, counted from 1")
-    b1, b2 = betas
-    m = b1 * m + (1 - b1) * grad
-    v = b2 * v + (1 - b2) * grad * grad
-    m_hat = m / (1 - b1**step)
-    v_hat = v / (1 - b2**step)
-    param = param - lr * weight_decay * param
-    param = param - lr * m_hat / (v_hat.sqrt() + eps)
-    return param, m_hat, v_hat
+- return param, m, v
++ return param, m_hat, v_hat
 
 # %% wrong ADAMW-STATE-CORRECTED corrects m under its own name
-def adamw_step(param, grad, m, v, step, *, lr, betas, weight_decay, eps=1e-8):
-    if step < 1:
-        raise ValueError(f"step {step}, counted from 1")
-    b1, b2 = betas
-    m = b1 * m + (1 - b1) * grad
-    v = b2 * v + (1 - b2) * grad * grad
-    m = m / (1 - b1**step)
-    v_hat = v / (1 - b2**step)
-    param = param - lr * weight_decay * param
-    param = param - lr * m / (v_hat.sqrt() + eps)
-    return param, m, v
+- m_hat = m / (1 - b1**step)
++ m = m / (1 - b1**step)
+
+- param = param - lr * m_hat / (v_hat.sqrt() + eps)
++ param = param - lr * m / (v_hat.sqrt() + eps)
 
 # %% wrong ADAMW-NO-CORRECTION the toy of the notes
-def adamw_step(param, grad, m, v, step, *, lr, betas, weight_decay, eps=1e-8):
-    if step < 1:
-        raise ValueError(f"step {step}, counted from 1")
-    b1, b2 = betas
-    m = b1 * m + (1 - b1) * grad
-    v = b2 * v + (1 - b2) * grad * grad
-    m_hat, v_hat = m, v
-    param = param - lr * weight_decay * param
-    param = param - lr * m_hat / (v_hat.sqrt() + eps)
-    return param, m, v
+- m_hat = m / (1 - b1**step)
+- v_hat = v / (1 - b2**step)
++ m_hat, v_hat = m, v
 
 # %% wrong ADAMW-ONE-CORRECTION v not corrected
-def adamw_step(param, grad, m, v, step, *, lr, betas, weight_decay, eps=1e-8):
-    if step < 1:
-        raise ValueError(f"step {step}, counted from 1")
-    b1, b2 = betas
-    m = b1 * m + (1 - b1) * grad
-    v = b2 * v + (1 - b2) * grad * grad
-    m_hat = m / (1 - b1**step)
-    v_hat = v
-    param = param - lr * weight_decay * param
-    param = param - lr * m_hat / (v_hat.sqrt() + eps)
-    return param, m, v
+- v_hat = v / (1 - b2**step)
++ v_hat = v
 
 # %% wrong ADAMW-ONE-CORRECTION m not corrected
-def adamw_step(param, grad, m, v, step, *, lr, betas, weight_decay, eps=1e-8):
-    if step < 1:
-        raise ValueError(f"step {step}, counted from 1")
-    b1, b2 = betas
-    m = b1 * m + (1 - b1) * grad
-    v = b2 * v + (1 - b2) * grad * grad
-    m_hat = m
-    v_hat = v / (1 - b2**step)
-    param = param - lr * weight_decay * param
-    param = param - lr * m_hat / (v_hat.sqrt() + eps)
-    return param, m, v
+- m_hat = m / (1 - b1**step)
++ m_hat = m
 
 # %% wrong ADAMW-WRONG-CORRECTION the root corrected
-def adamw_step(param, grad, m, v, step, *, lr, betas, weight_decay, eps=1e-8):
-    if step < 1:
-        raise ValueError(f"step {step}, counted from 1")
-    b1, b2 = betas
-    m = b1 * m + (1 - b1) * grad
-    v = b2 * v + (1 - b2) * grad * grad
-    m_hat = m / (1 - b1**step)
-    v_hat = v.sqrt() / (1 - b2**step)
-    param = param - lr * weight_decay * param
-    param = param - lr * m_hat / (v_hat + eps)
-    return param, m, v
+- v_hat = v / (1 - b2**step)
++ v_hat = v.sqrt() / (1 - b2**step)
+  param = param - lr * weight_decay * param
+- param = param - lr * m_hat / (v_hat.sqrt() + eps)
++ param = param - lr * m_hat / (v_hat + eps)
 
 # %% wrong ADAMW-WRONG-CORRECTION v corrected with beta1
-def adamw_step(param, grad, m, v, step, *, lr, betas, weight_decay, eps=1e-8):
-    if step < 1:
-        raise ValueError(f"step {step}, counted from 1")
-    b1, b2 = betas
-    m = b1 * m + (1 - b1) * grad
-    v = b2 * v + (1 - b2) * grad * grad
-    m_hat = m / (1 - b1**step)
-    v_hat = v / (1 - b1**step)
-    param = param - lr * weight_decay * param
-    param = param - lr * m_hat / (v_hat.sqrt() + eps)
-    return param, m, v
+- v_hat = v / (1 - b2**step)
++ v_hat = v / (1 - b1**step)
 
 # %% wrong ADAMW-WRONG-CORRECTION multiplied
-def adamw_step(param, grad, m, v, step, *, lr, betas, weight_decay, eps=1e-8):
-    if step < 1:
-        raise ValueError(f"step {step}, counted from 1")
-    b1, b2 = betas
-    m = b1 * m + (1 - b1) * grad
-    v = b2 * v + (1 - b2) * grad * grad
-    m_hat = m * (1 - b1**step)
-    v_hat = v * (1 - b2**step)
-    param = param - lr * weight_decay * param
-    param = param - lr * m_hat / (v_hat.sqrt() + eps)
-    return param, m, v
+- m_hat = m / (1 - b1**step)
+- v_hat = v / (1 - b2**step)
++ m_hat = m * (1 - b1**step)
++ v_hat = v * (1 - b2**step)
 
 # %% wrong ADAMW-STEP-OFF counts from 0
-def adamw_step(param, grad, m, v, step, *, lr, betas, weight_decay, eps=1e-8):
-    if step < 1:
-        raise ValueError(f"step {step}, counted from 1")
-    b1, b2 = betas
-    m = b1 * m + (1 - b1) * grad
-    v = b2 * v + (1 - b2) * grad * grad
-    m_hat = m / (1 - b1 ** (step - 1))
-    v_hat = v / (1 - b2 ** (step - 1))
-    param = param - lr * weight_decay * param
-    param = param - lr * m_hat / (v_hat.sqrt() + eps)
-    return param, m, v
+- m_hat = m / (1 - b1**step)
+- v_hat = v / (1 - b2**step)
++ m_hat = m / (1 - b1 ** (step - 1))
++ v_hat = v / (1 - b2 ** (step - 1))
 
 # %% wrong ADAMW-STEP-OFF one too many
-def adamw_step(param, grad, m, v, step, *, lr, betas, weight_decay, eps=1e-8):
-    if step < 1:
-        raise ValueError(f"step {step}, counted from 1")
-    b1, b2 = betas
-    m = b1 * m + (1 - b1) * grad
-    v = b2 * v + (1 - b2) * grad * grad
-    m_hat = m / (1 - b1 ** (step + 1))
-    v_hat = v / (1 - b2 ** (step + 1))
-    param = param - lr * weight_decay * param
-    param = param - lr * m_hat / (v_hat.sqrt() + eps)
-    return param, m, v
+- m_hat = m / (1 - b1**step)
+- v_hat = v / (1 - b2**step)
++ m_hat = m / (1 - b1 ** (step + 1))
++ v_hat = v / (1 - b2 ** (step + 1))
 
 # %% wrong ADAMW-FIXED-STEP no power
-def adamw_step(param, grad, m, v, step, *, lr, betas, weight_decay, eps=1e-8):
-    if step < 1:
-        raise ValueError(f"step {step}, counted from 1")
-    b1, b2 = betas
-    m = b1 * m + (1 - b1) * grad
-    v = b2 * v + (1 - b2) * grad * grad
-    m_hat = m / (1 - b1)
-    v_hat = v / (1 - b2)
-    param = param - lr * weight_decay * param
-    param = param - lr * m_hat / (v_hat.sqrt() + eps)
-    return param, m, v
+- m_hat = m / (1 - b1**step)
+- v_hat = v / (1 - b2**step)
++ m_hat = m / (1 - b1)
++ v_hat = v / (1 - b2)
 
 # %% wrong ADAMW-UPHILL plus
-def adamw_step(param, grad, m, v, step, *, lr, betas, weight_decay, eps=1e-8):
-    if step < 1:
-        raise ValueError(f"step {step}, counted from 1")
-    b1, b2 = betas
-    m = b1 * m + (1 - b1) * grad
-    v = b2 * v + (1 - b2) * grad * grad
-    m_hat = m / (1 - b1**step)
-    v_hat = v / (1 - b2**step)
-    param = param - lr * weight_decay * param
-    param = param + lr * m_hat / (v_hat.sqrt() + eps)
-    return param, m, v
+- param = param - lr * m_hat / (v_hat.sqrt() + eps)
++ param = param + lr * m_hat / (v_hat.sqrt() + eps)
 
 # %% wrong ADAMW-SGD momentum alone
-def adamw_step(param, grad, m, v, step, *, lr, betas, weight_decay, eps=1e-8):
-    if step < 1:
-        raise ValueError(f"step {step}, counted from 1")
-    b1, b2 = betas
-    m = b1 * m + (1 - b1) * grad
-    v = b2 * v + (1 - b2) * grad * grad
-    m_hat = m / (1 - b1**step)
-    v_hat = v / (1 - b2**step)
-    param = param - lr * weight_decay * param
-    param = param - lr * m_hat
-    return param, m, v
+- param = param - lr * m_hat / (v_hat.sqrt() + eps)
++ param = param - lr * m_hat
 
 # %% wrong ADAMW-NO-ROOT divides by v
-def adamw_step(param, grad, m, v, step, *, lr, betas, weight_decay, eps=1e-8):
-    if step < 1:
-        raise ValueError(f"step {step}, counted from 1")
-    b1, b2 = betas
-    m = b1 * m + (1 - b1) * grad
-    v = b2 * v + (1 - b2) * grad * grad
-    m_hat = m / (1 - b1**step)
-    v_hat = v / (1 - b2**step)
-    param = param - lr * weight_decay * param
-    param = param - lr * m_hat / (v_hat + eps)
-    return param, m, v
+- param = param - lr * m_hat / (v_hat.sqrt() + eps)
++ param = param - lr * m_hat / (v_hat + eps)
 
 # %% wrong ADAMW-NO-LR no rate
-def adamw_step(param, grad, m, v, step, *, lr, betas, weight_decay, eps=1e-8):
-    if step < 1:
-        raise ValueError(f"step {step}, counted from 1")
-    b1, b2 = betas
-    m = b1 * m + (1 - b1) * grad
-    v = b2 * v + (1 - b2) * grad * grad
-    m_hat = m / (1 - b1**step)
-    v_hat = v / (1 - b2**step)
-    param = param - lr * weight_decay * param
-    param = param - m_hat / (v_hat.sqrt() + eps)
-    return param, m, v
+- param = param - lr * m_hat / (v_hat.sqrt() + eps)
++ param = param - m_hat / (v_hat.sqrt() + eps)
 
 # %% wrong ADAMW-OLD-STATE steps before it looks
 def adamw_step(param, grad, m, v, step, *, lr, betas, weight_decay, eps=1e-8):
@@ -462,178 +205,61 @@ def adamw_step(param, grad, m, v, step, *, lr, betas, weight_decay, eps=1e-8):
     return param, b1 * m + (1 - b1) * grad, b2 * v + (1 - b2) * grad * grad
 
 # %% wrong ADAMW-NO-MOMENTUM RMSprop
-def adamw_step(param, grad, m, v, step, *, lr, betas, weight_decay, eps=1e-8):
-    if step < 1:
-        raise ValueError(f"step {step}, counted from 1")
-    b1, b2 = betas
-    m = b1 * m + (1 - b1) * grad
-    v = b2 * v + (1 - b2) * grad * grad
-    m_hat = m / (1 - b1**step)
-    v_hat = v / (1 - b2**step)
-    param = param - lr * weight_decay * param
-    param = param - lr * grad / (v_hat.sqrt() + eps)
-    return param, m, v
+- param = param - lr * m_hat / (v_hat.sqrt() + eps)
++ param = param - lr * grad / (v_hat.sqrt() + eps)
 
 # %% wrong ADAMW-NO-MEMORY this gradient alone
-def adamw_step(param, grad, m, v, step, *, lr, betas, weight_decay, eps=1e-8):
-    if step < 1:
-        raise ValueError(f"step {step}, counted from 1")
-    b1, b2 = betas
-    m = b1 * m + (1 - b1) * grad
-    v = b2 * v + (1 - b2) * grad * grad
-    m_hat = m / (1 - b1**step)
-    v_hat = v / (1 - b2**step)
-    param = param - lr * weight_decay * param
-    param = param - lr * m_hat / (grad.abs() + eps)
-    return param, m, v
+- param = param - lr * m_hat / (v_hat.sqrt() + eps)
++ param = param - lr * m_hat / (grad.abs() + eps)
 
 # %% wrong ADAMW-NO-EPS no eps
-def adamw_step(param, grad, m, v, step, *, lr, betas, weight_decay, eps=1e-8):
-    if step < 1:
-        raise ValueError(f"step {step}, counted from 1")
-    b1, b2 = betas
-    m = b1 * m + (1 - b1) * grad
-    v = b2 * v + (1 - b2) * grad * grad
-    m_hat = m / (1 - b1**step)
-    v_hat = v / (1 - b2**step)
-    param = param - lr * weight_decay * param
-    param = param - lr * m_hat / (v_hat.sqrt())
-    return param, m, v
+- param = param - lr * m_hat / (v_hat.sqrt() + eps)
++ param = param - lr * m_hat / (v_hat.sqrt())
 
 # %% wrong ADAMW-EPS-INSIDE inside the root
-def adamw_step(param, grad, m, v, step, *, lr, betas, weight_decay, eps=1e-8):
-    if step < 1:
-        raise ValueError(f"step {step}, counted from 1")
-    b1, b2 = betas
-    m = b1 * m + (1 - b1) * grad
-    v = b2 * v + (1 - b2) * grad * grad
-    m_hat = m / (1 - b1**step)
-    v_hat = v / (1 - b2**step)
-    param = param - lr * weight_decay * param
-    param = param - lr * m_hat / (v_hat + eps).sqrt()
-    return param, m, v
+- param = param - lr * m_hat / (v_hat.sqrt() + eps)
++ param = param - lr * m_hat / (v_hat + eps).sqrt()
 
 # %% wrong ADAMW-EPS-EARLY the efficient form of the paper
-def adamw_step(param, grad, m, v, step, *, lr, betas, weight_decay, eps=1e-8):
-    if step < 1:
-        raise ValueError(f"step {step}, counted from 1")
-    b1, b2 = betas
-    m = b1 * m + (1 - b1) * grad
-    v = b2 * v + (1 - b2) * grad * grad
-    m_hat = m / (1 - b1**step)
-    v_hat = v / (1 - b2**step)
-    param = param - lr * weight_decay * param
-    param = param - lr * math.sqrt(1 - b2**step) * m_hat / (v.sqrt() + eps)
-    return param, m, v
+- param = param - lr * m_hat / (v_hat.sqrt() + eps)
++ param = param - lr * math.sqrt(1 - b2**step) * m_hat / (v.sqrt() + eps)
 
 # %% wrong ADAMW-EPS-FIXED its own eps
-def adamw_step(param, grad, m, v, step, *, lr, betas, weight_decay, eps=1e-8):
-    if step < 1:
-        raise ValueError(f"step {step}, counted from 1")
-    b1, b2 = betas
-    m = b1 * m + (1 - b1) * grad
-    v = b2 * v + (1 - b2) * grad * grad
-    m_hat = m / (1 - b1**step)
-    v_hat = v / (1 - b2**step)
-    param = param - lr * weight_decay * param
-    param = param - lr * m_hat / (v_hat.sqrt() + 1e-8)
-    return param, m, v
+- param = param - lr * m_hat / (v_hat.sqrt() + eps)
++ param = param - lr * m_hat / (v_hat.sqrt() + 1e-8)
 
 # %% wrong ADAMW-NO-DECAY plain Adam
-def adamw_step(param, grad, m, v, step, *, lr, betas, weight_decay, eps=1e-8):
-    if step < 1:
-        raise ValueError(f"step {step}, counted from 1")
-    b1, b2 = betas
-    m = b1 * m + (1 - b1) * grad
-    v = b2 * v + (1 - b2) * grad * grad
-    m_hat = m / (1 - b1**step)
-    v_hat = v / (1 - b2**step)
-    param = param - lr * m_hat / (v_hat.sqrt() + eps)
-    return param, m, v
+- param = param - lr * weight_decay * param
 
 # %% wrong ADAMW-L2 Adam with L2
-def adamw_step(param, grad, m, v, step, *, lr, betas, weight_decay, eps=1e-8):
-    if step < 1:
-        raise ValueError(f"step {step}, counted from 1")
-    b1, b2 = betas
-    grad = grad + weight_decay * param
-    m = b1 * m + (1 - b1) * grad
-    v = b2 * v + (1 - b2) * grad * grad
-    m_hat = m / (1 - b1**step)
-    v_hat = v / (1 - b2**step)
-    param = param - lr * m_hat / (v_hat.sqrt() + eps)
-    return param, m, v
+  b1, b2 = betas
++ grad = grad + weight_decay * param
+
+- param = param - lr * weight_decay * param
 
 # %% wrong ADAMW-DECAY-NO-LR decay without the rate
-def adamw_step(param, grad, m, v, step, *, lr, betas, weight_decay, eps=1e-8):
-    if step < 1:
-        raise ValueError(f"step {step}, counted from 1")
-    b1, b2 = betas
-    m = b1 * m + (1 - b1) * grad
-    v = b2 * v + (1 - b2) * grad * grad
-    m_hat = m / (1 - b1**step)
-    v_hat = v / (1 - b2**step)
-    param = param - weight_decay * param
-    param = param - lr * m_hat / (v_hat.sqrt() + eps)
-    return param, m, v
+- param = param - lr * weight_decay * param
++ param = param - weight_decay * param
 
 # %% wrong ADAMW-DECAY-UP grows
-def adamw_step(param, grad, m, v, step, *, lr, betas, weight_decay, eps=1e-8):
-    if step < 1:
-        raise ValueError(f"step {step}, counted from 1")
-    b1, b2 = betas
-    m = b1 * m + (1 - b1) * grad
-    v = b2 * v + (1 - b2) * grad * grad
-    m_hat = m / (1 - b1**step)
-    v_hat = v / (1 - b2**step)
-    param = param + lr * weight_decay * param
-    param = param - lr * m_hat / (v_hat.sqrt() + eps)
-    return param, m, v
+- param = param - lr * weight_decay * param
++ param = param + lr * weight_decay * param
 
 # %% wrong ADAMW-DECAY-LATE decay after the step
-def adamw_step(param, grad, m, v, step, *, lr, betas, weight_decay, eps=1e-8):
-    if step < 1:
-        raise ValueError(f"step {step}, counted from 1")
-    b1, b2 = betas
-    m = b1 * m + (1 - b1) * grad
-    v = b2 * v + (1 - b2) * grad * grad
-    m_hat = m / (1 - b1**step)
-    v_hat = v / (1 - b2**step)
-    param = param - lr * m_hat / (v_hat.sqrt() + eps)
-    return param * (1 - lr * weight_decay), m, v
+- param = param - lr * weight_decay * param
+  param = param - lr * m_hat / (v_hat.sqrt() + eps)
+- return param, m, v
++ return param * (1 - lr * weight_decay), m, v
 
 # %% wrong ADAMW-STEP-ZERO no check
-def adamw_step(param, grad, m, v, step, *, lr, betas, weight_decay, eps=1e-8):
-    b1, b2 = betas
-    m = b1 * m + (1 - b1) * grad
-    v = b2 * v + (1 - b2) * grad * grad
-    m_hat = m / (1 - b1**step)
-    v_hat = v / (1 - b2**step)
-    param = param - lr * weight_decay * param
-    param = param - lr * m_hat / (v_hat.sqrt() + eps)
-    return param, m, v
+- if step < 1:
+-     raise ValueError(f"step {step}, counted from 1")
 
 # %% wrong ADAMW-STEP-ZERO an assertion
-def adamw_step(param, grad, m, v, step, *, lr, betas, weight_decay, eps=1e-8):
-    assert step > 0
-    b1, b2 = betas
-    m = b1 * m + (1 - b1) * grad
-    v = b2 * v + (1 - b2) * grad * grad
-    m_hat = m / (1 - b1**step)
-    v_hat = v / (1 - b2**step)
-    param = param - lr * weight_decay * param
-    param = param - lr * m_hat / (v_hat.sqrt() + eps)
-    return param, m, v
+- if step < 1:
+-     raise ValueError(f"step {step}, counted from 1")
++ assert step > 0
 
 # %% wrong RAISED a name without a value
-def adamw_step(param, grad, m, v, step, *, lr, betas, weight_decay, eps=1e-8):
-    if step < 1:
-        raise ValueError(f"step {step}, counted from 1")
-    b1, b2 = betas
-    m = b1 * m + (1 - b1) * grad
-    v = b2 * v + (1 - b2) * grad * grad
-    m_hut = m / (1 - b1**step)
-    v_hat = v / (1 - b2**step)
-    param = param - lr * weight_decay * param
-    param = param - lr * m_hat / (v_hat.sqrt() + eps)
-    return param, m, v
+- m_hat = m / (1 - b1**step)
++ m_hut = m / (1 - b1**step)

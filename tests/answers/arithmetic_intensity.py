@@ -19,6 +19,14 @@ def matmul_roof(M, K, N, *, number_bytes, flops_per_s, bytes_per_s):
         found["attainable"] = flops_per_s
     return found
 
+# %% right in plain steps
+def matmul_roof(M, K, N, *, number_bytes, flops_per_s, bytes_per_s):
+    flops = 2 * M * K * N
+    moved = number_bytes * (M * K + K * N + M * N)
+    intensity = flops / moved
+    return {"flops": flops, "bytes": moved, "intensity": intensity, "ridge": flops_per_s / bytes_per_s,
+            "attainable": min(flops_per_s, intensity * bytes_per_s)}
+
 # %% wrong STUB untouched
 def matmul_roof(M, K, N, *, number_bytes, flops_per_s, bytes_per_s):
     raise NotImplementedError("your code here")
@@ -28,113 +36,57 @@ def matmul_roof(M, K, N, *, number_bytes, flops_per_s, bytes_per_s):
     return flops_per_s
 
 # %% wrong ROOF-MULTIPLY-ADD one for two
-def matmul_roof(M, K, N, *, number_bytes, flops_per_s, bytes_per_s):
-    flops = M * K * N
-    moved = number_bytes * (M * K + K * N + M * N)
-    intensity = flops / moved
-    return {"flops": flops, "bytes": moved, "intensity": intensity, "ridge": flops_per_s / bytes_per_s,
-            "attainable": min(flops_per_s, intensity * bytes_per_s)}
+- flops = 2 * M * K * N
++ flops = M * K * N
 
 # %% wrong ROOF-ADDS K - 1 additions
-def matmul_roof(M, K, N, *, number_bytes, flops_per_s, bytes_per_s):
-    flops = M * N * (2 * K - 1)
-    moved = number_bytes * (M * K + K * N + M * N)
-    intensity = flops / moved
-    return {"flops": flops, "bytes": moved, "intensity": intensity, "ridge": flops_per_s / bytes_per_s,
-            "attainable": min(flops_per_s, intensity * bytes_per_s)}
+- flops = 2 * M * K * N
++ flops = M * N * (2 * K - 1)
 
 # %% wrong ROOF-NO-OUTPUT inputs alone
-def matmul_roof(M, K, N, *, number_bytes, flops_per_s, bytes_per_s):
-    flops = 2 * M * K * N
-    moved = number_bytes * (M * K + K * N)
-    intensity = flops / moved
-    return {"flops": flops, "bytes": moved, "intensity": intensity, "ridge": flops_per_s / bytes_per_s,
-            "attainable": min(flops_per_s, intensity * bytes_per_s)}
+- moved = number_bytes * (M * K + K * N + M * N)
++ moved = number_bytes * (M * K + K * N)
 
 # %% wrong ROOF-NUMBERS no bytes
-def matmul_roof(M, K, N, *, number_bytes, flops_per_s, bytes_per_s):
-    flops = 2 * M * K * N
-    moved = M * K + K * N + M * N
-    intensity = flops / moved
-    return {"flops": flops, "bytes": moved, "intensity": intensity, "ridge": flops_per_s / bytes_per_s,
-            "attainable": min(flops_per_s, intensity * bytes_per_s)}
+- moved = number_bytes * (M * K + K * N + M * N)
++ moved = M * K + K * N + M * N
 
 # %% wrong ROOF-FIXED-SIZE always float32
-def matmul_roof(M, K, N, *, number_bytes, flops_per_s, bytes_per_s):
-    flops = 2 * M * K * N
-    moved = 4 * (M * K + K * N + M * N)
-    intensity = flops / moved
-    return {"flops": flops, "bytes": moved, "intensity": intensity, "ridge": flops_per_s / bytes_per_s,
-            "attainable": min(flops_per_s, intensity * bytes_per_s)}
+- moved = number_bytes * (M * K + K * N + M * N)
++ moved = 4 * (M * K + K * N + M * N)
 
 # %% wrong ROOF-REREAD reads for every use
-def matmul_roof(M, K, N, *, number_bytes, flops_per_s, bytes_per_s):
-    flops = 2 * M * K * N
-    moved = 2 * M * K * N * number_bytes
-    intensity = flops / moved
-    return {"flops": flops, "bytes": moved, "intensity": intensity, "ridge": flops_per_s / bytes_per_s,
-            "attainable": min(flops_per_s, intensity * bytes_per_s)}
+- moved = number_bytes * (M * K + K * N + M * N)
++ moved = 2 * M * K * N * number_bytes
 
 # %% wrong ROOF-INTENSITY-INVERTED bytes per FLOP
-def matmul_roof(M, K, N, *, number_bytes, flops_per_s, bytes_per_s):
-    flops = 2 * M * K * N
-    moved = number_bytes * (M * K + K * N + M * N)
-    intensity = moved / flops
-    return {"flops": flops, "bytes": moved, "intensity": intensity, "ridge": flops_per_s / bytes_per_s,
-            "attainable": min(flops_per_s, intensity * bytes_per_s)}
+- intensity = flops / moved
++ intensity = moved / flops
 
 # %% wrong ROOF-ROUNDED whole numbers
-def matmul_roof(M, K, N, *, number_bytes, flops_per_s, bytes_per_s):
-    flops = 2 * M * K * N
-    moved = number_bytes * (M * K + K * N + M * N)
-    intensity = flops // moved
-    return {"flops": flops, "bytes": moved, "intensity": intensity, "ridge": flops_per_s / bytes_per_s,
-            "attainable": min(flops_per_s, intensity * bytes_per_s)}
+- intensity = flops / moved
++ intensity = flops // moved
 
 # %% wrong ROOF-RIDGE-INVERTED upside down
-def matmul_roof(M, K, N, *, number_bytes, flops_per_s, bytes_per_s):
-    flops = 2 * M * K * N
-    moved = number_bytes * (M * K + K * N + M * N)
-    intensity = flops / moved
-    return {"flops": flops, "bytes": moved, "intensity": intensity, "ridge": bytes_per_s / flops_per_s,
-            "attainable": min(flops_per_s, intensity * bytes_per_s)}
+- return {"flops": flops, "bytes": moved, "intensity": intensity, "ridge": flops_per_s / bytes_per_s,
++ return {"flops": flops, "bytes": moved, "intensity": intensity, "ridge": bytes_per_s / flops_per_s,
 
 # %% wrong ROOF-MAX the higher roof
-def matmul_roof(M, K, N, *, number_bytes, flops_per_s, bytes_per_s):
-    flops = 2 * M * K * N
-    moved = number_bytes * (M * K + K * N + M * N)
-    intensity = flops / moved
-    return {"flops": flops, "bytes": moved, "intensity": intensity, "ridge": flops_per_s / bytes_per_s,
-            "attainable": max(flops_per_s, intensity * bytes_per_s)}
+- "attainable": min(flops_per_s, intensity * bytes_per_s)}
++ "attainable": max(flops_per_s, intensity * bytes_per_s)}
 
 # %% wrong ROOF-NO-TOP the slope alone
-def matmul_roof(M, K, N, *, number_bytes, flops_per_s, bytes_per_s):
-    flops = 2 * M * K * N
-    moved = number_bytes * (M * K + K * N + M * N)
-    intensity = flops / moved
-    return {"flops": flops, "bytes": moved, "intensity": intensity, "ridge": flops_per_s / bytes_per_s,
-            "attainable": intensity * bytes_per_s}
+- "attainable": min(flops_per_s, intensity * bytes_per_s)}
++ "attainable": intensity * bytes_per_s}
 
 # %% wrong ROOF-NO-SLOPE the peak alone
-def matmul_roof(M, K, N, *, number_bytes, flops_per_s, bytes_per_s):
-    flops = 2 * M * K * N
-    moved = number_bytes * (M * K + K * N + M * N)
-    intensity = flops / moved
-    return {"flops": flops, "bytes": moved, "intensity": intensity, "ridge": flops_per_s / bytes_per_s,
-            "attainable": flops_per_s}
+- "attainable": min(flops_per_s, intensity * bytes_per_s)}
++ "attainable": flops_per_s}
 
 # %% wrong ROOF-SHARE of the peak
-def matmul_roof(M, K, N, *, number_bytes, flops_per_s, bytes_per_s):
-    flops = 2 * M * K * N
-    moved = number_bytes * (M * K + K * N + M * N)
-    intensity = flops / moved
-    return {"flops": flops, "bytes": moved, "intensity": intensity, "ridge": flops_per_s / bytes_per_s,
-            "attainable": min(1.0, intensity * bytes_per_s / flops_per_s)}
+- "attainable": min(flops_per_s, intensity * bytes_per_s)}
++ "attainable": min(1.0, intensity * bytes_per_s / flops_per_s)}
 
 # %% wrong ROOF-SLOPE-INVERTED divided
-def matmul_roof(M, K, N, *, number_bytes, flops_per_s, bytes_per_s):
-    flops = 2 * M * K * N
-    moved = number_bytes * (M * K + K * N + M * N)
-    intensity = flops / moved
-    return {"flops": flops, "bytes": moved, "intensity": intensity, "ridge": flops_per_s / bytes_per_s,
-            "attainable": min(flops_per_s, bytes_per_s / intensity)}
+- "attainable": min(flops_per_s, intensity * bytes_per_s)}
++ "attainable": min(flops_per_s, bytes_per_s / intensity)}

@@ -32,51 +32,35 @@ def recompute_plan(kept, inputs, flops, budget):
         raise ValueError("the budget is too small")
     return list(found[1])
 
+# %% right in plain steps
+def recompute_plan(kept, inputs, flops, budget):
+    parts = range(len(kept))
+    best = None
+    for r in range(len(kept) + 1):
+        for some in itertools.combinations(parts, r):
+            held = sum(inputs[i] if i in some else kept[i] for i in parts)
+            cost = sum(flops[i] for i in some)
+            if held <= budget and (best is None or cost < best[0]):
+                best = cost, list(some)
+    if best is None:
+        raise ValueError("does not fit")
+    return best[1]
+
 # %% wrong STUB untouched
 def recompute_plan(kept, inputs, flops, budget):
     raise NotImplementedError("your code here")
 
 # %% wrong NONE no return
-def recompute_plan(kept, inputs, flops, budget):
-    parts = range(len(kept))
-    best = None
-    for r in range(len(kept) + 1):
-        for some in itertools.combinations(parts, r):
-            held = sum(inputs[i] if i in some else kept[i] for i in parts)
-            cost = sum(flops[i] for i in some)
-            if held <= budget and (best is None or cost < best[0]):
-                best = cost, list(some)
-    if best is None:
-        raise ValueError("does not fit")
-    plan = best[1]
+- return best[1]
++ plan = best[1]
 
 # %% wrong PLAN-TYPE a set of flags
-def recompute_plan(kept, inputs, flops, budget):
-    parts = range(len(kept))
-    best = None
-    for r in range(len(kept) + 1):
-        for some in itertools.combinations(parts, r):
-            held = sum(inputs[i] if i in some else kept[i] for i in parts)
-            cost = sum(flops[i] for i in some)
-            if held <= budget and (best is None or cost < best[0]):
-                best = cost, list(some)
-    if best is None:
-        raise ValueError("does not fit")
-    return [int(i in best[1]) for i in parts]
+- return best[1]
++ return [int(i in best[1]) for i in parts]
 
 # %% wrong PLAN-TYPE the cost too
-def recompute_plan(kept, inputs, flops, budget):
-    parts = range(len(kept))
-    best = None
-    for r in range(len(kept) + 1):
-        for some in itertools.combinations(parts, r):
-            held = sum(inputs[i] if i in some else kept[i] for i in parts)
-            cost = sum(flops[i] for i in some)
-            if held <= budget and (best is None or cost < best[0]):
-                best = cost, list(some)
-    if best is None:
-        raise ValueError("does not fit")
-    return best
+- return best[1]
++ return best
 
 # %% wrong PLAN-ALL always everything
 def recompute_plan(kept, inputs, flops, budget):
@@ -87,32 +71,12 @@ def recompute_plan(kept, inputs, flops, budget):
     return list(range(len(kept)))
 
 # %% wrong PLAN-NEEDLESS recomputes at least one
-def recompute_plan(kept, inputs, flops, budget):
-    parts = range(len(kept))
-    best = None
-    for r in range(1, len(kept) + 1):
-        for some in itertools.combinations(parts, r):
-            held = sum(inputs[i] if i in some else kept[i] for i in parts)
-            cost = sum(flops[i] for i in some)
-            if held <= budget and (best is None or cost < best[0]):
-                best = cost, list(some)
-    if best is None:
-        raise ValueError("does not fit")
-    return best[1]
+- for r in range(len(kept) + 1):
++ for r in range(1, len(kept) + 1):
 
 # %% wrong PLAN-EQUAL below the budget
-def recompute_plan(kept, inputs, flops, budget):
-    parts = range(len(kept))
-    best = None
-    for r in range(len(kept) + 1):
-        for some in itertools.combinations(parts, r):
-            held = sum(inputs[i] if i in some else kept[i] for i in parts)
-            cost = sum(flops[i] for i in some)
-            if held < budget and (best is None or cost < best[0]):
-                best = cost, list(some)
-    if best is None:
-        raise ValueError("does not fit")
-    return best[1]
+- if held <= budget and (best is None or cost < best[0]):
++ if held < budget and (best is None or cost < best[0]):
 
 # %% wrong PLAN-LARGEST frees most first
 def recompute_plan(kept, inputs, flops, budget):
@@ -143,112 +107,34 @@ def recompute_plan(kept, inputs, flops, budget):
     return sorted(plan)
 
 # %% wrong PLAN-LARGEST the fewest parts
-def recompute_plan(kept, inputs, flops, budget):
-    parts = range(len(kept))
-    best = None
-    for r in range(len(kept) + 1):
-        for some in itertools.combinations(parts, r):
-            held = sum(inputs[i] if i in some else kept[i] for i in parts)
-            cost = len(some)
-            if held <= budget and (best is None or cost < best[0]):
-                best = cost, list(some)
-    if best is None:
-        raise ValueError("does not fit")
-    return best[1]
+- cost = sum(flops[i] for i in some)
++ cost = len(some)
 
 # %% wrong PLAN-TIGHT fills the budget
-def recompute_plan(kept, inputs, flops, budget):
-    parts = range(len(kept))
-    best = None
-    for r in range(len(kept) + 1):
-        for some in itertools.combinations(parts, r):
-            held = sum(inputs[i] if i in some else kept[i] for i in parts)
-            cost = budget - held
-            if held <= budget and (best is None or cost < best[0]):
-                best = cost, list(some)
-    if best is None:
-        raise ValueError("does not fit")
-    return best[1]
+- cost = sum(flops[i] for i in some)
++ cost = budget - held
 
 # %% wrong PLAN-INPUTS a recomputed part keeps nothing
-def recompute_plan(kept, inputs, flops, budget):
-    parts = range(len(kept))
-    best = None
-    for r in range(len(kept) + 1):
-        for some in itertools.combinations(parts, r):
-            held = sum(kept[i] for i in parts if i not in some)
-            cost = sum(flops[i] for i in some)
-            if held <= budget and (best is None or cost < best[0]):
-                best = cost, list(some)
-    if best is None:
-        raise ValueError("does not fit")
-    return best[1]
+- held = sum(inputs[i] if i in some else kept[i] for i in parts)
++ held = sum(kept[i] for i in parts if i not in some)
 
 # %% wrong PLAN-INVERTED what to keep
-def recompute_plan(kept, inputs, flops, budget):
-    parts = range(len(kept))
-    best = None
-    for r in range(len(kept) + 1):
-        for some in itertools.combinations(parts, r):
-            held = sum(inputs[i] if i in some else kept[i] for i in parts)
-            cost = sum(flops[i] for i in some)
-            if held <= budget and (best is None or cost < best[0]):
-                best = cost, list(some)
-    if best is None:
-        raise ValueError("does not fit")
-    return [i for i in parts if i not in best[1]] if best[1] else []
+- return best[1]
++ return [i for i in parts if i not in best[1]] if best[1] else []
 
 # %% wrong PLAN-OVER counts what is freed as what is held
-def recompute_plan(kept, inputs, flops, budget):
-    parts = range(len(kept))
-    best = None
-    for r in range(len(kept) + 1):
-        for some in itertools.combinations(parts, r):
-            held = sum(kept[i] - inputs[i] for i in some)
-            cost = sum(flops[i] for i in some)
-            if held <= budget and (best is None or cost < best[0]):
-                best = cost, list(some)
-    if best is None:
-        raise ValueError("does not fit")
-    return best[1]
+- held = sum(inputs[i] if i in some else kept[i] for i in parts)
++ held = sum(kept[i] - inputs[i] for i in some)
 
 # %% wrong PLAN-NEVER everything when nothing fits
-def recompute_plan(kept, inputs, flops, budget):
-    parts = range(len(kept))
-    best = None
-    for r in range(len(kept) + 1):
-        for some in itertools.combinations(parts, r):
-            held = sum(inputs[i] if i in some else kept[i] for i in parts)
-            cost = sum(flops[i] for i in some)
-            if held <= budget and (best is None or cost < best[0]):
-                best = cost, list(some)
-    if best is None:
-        return list(parts)
-    return best[1]
+- raise ValueError("does not fit")
++ return list(parts)
 
 # %% wrong PLAN-NEVER an assertion
-def recompute_plan(kept, inputs, flops, budget):
-    parts = range(len(kept))
-    best = None
-    for r in range(len(kept) + 1):
-        for some in itertools.combinations(parts, r):
-            held = sum(inputs[i] if i in some else kept[i] for i in parts)
-            cost = sum(flops[i] for i in some)
-            if held <= budget and (best is None or cost < best[0]):
-                best = cost, list(some)
-    assert best is not None
-    return best[1]
+- if best is None:
+-     raise ValueError("does not fit")
++ assert best is not None
 
 # %% wrong RAISED one more than there are
-def recompute_plan(kept, inputs, flops, budget):
-    parts = range(len(kept) + 1)
-    best = None
-    for r in range(len(kept) + 1):
-        for some in itertools.combinations(parts, r):
-            held = sum(inputs[i] if i in some else kept[i] for i in parts)
-            cost = sum(flops[i] for i in some)
-            if held <= budget and (best is None or cost < best[0]):
-                best = cost, list(some)
-    if best is None:
-        raise ValueError("does not fit")
-    return best[1]
+- parts = range(len(kept))
++ parts = range(len(kept) + 1)

@@ -33,469 +33,130 @@ class ChunkedHead(chunked_loss.ChunkedHead):
             dweight += slope.transpose(0, 1) @ x[here]
         return loss, dx, dweight.to(weight.dtype)
 
+# %% right in plain steps
+class ChunkedHead(chunked_loss.ChunkedHead):
+    def loss_and_gradients(self, x, weight, targets):
+        count = (targets != IGNORED).sum()
+        loss, dx = torch.zeros(()), torch.empty_like(x)
+        dweight = torch.zeros(weight.shape)
+        for at in range(0, len(x), self.chunk):
+            rows = slice(at, at + self.chunk)
+            picked = targets[rows]
+            logp = torch.log_softmax((x[rows] @ weight.T).float(), -1)
+            counts = picked != IGNORED
+            index = picked.clamp(min=0)[:, None]
+            loss += -(logp.gather(1, index)[:, 0] * counts).sum() / count
+            d = logp.exp()
+            d[torch.arange(len(d)), index[:, 0]] -= 1
+            d = (d * counts[:, None] / count).to(x.dtype)
+            dx[rows] = d @ weight
+            dweight += d.T @ x[rows]
+        return loss, dx, dweight.to(weight.dtype)
+
 # %% wrong STUB untouched
 class ChunkedHead(chunked_loss.ChunkedHead):
     def loss_and_gradients(self, x, weight, targets):
         raise NotImplementedError("your code here")
 
 # %% wrong CHUNK-TRIPLE the loss alone
-class ChunkedHead(chunked_loss.ChunkedHead):
-    def loss_and_gradients(self, x, weight, targets):
-        count = (targets != IGNORED).sum()
-        loss, dx = torch.zeros(()), torch.empty_like(x)
-        dweight = torch.zeros(weight.shape)
-        for at in range(0, len(x), self.chunk):
-            rows = slice(at, at + self.chunk)
-            picked = targets[rows]
-            logp = torch.log_softmax((x[rows] @ weight.T).float(), -1)
-            counts = picked != IGNORED
-            index = picked.clamp(min=0)[:, None]
-            loss += -(logp.gather(1, index)[:, 0] * counts).sum() / count
-            d = logp.exp()
-            d[torch.arange(len(d)), index[:, 0]] -= 1
-            d = (d * counts[:, None] / count).to(x.dtype)
-            dx[rows] = d @ weight
-            dweight += d.T @ x[rows]
-        return loss
+- return loss, dx, dweight.to(weight.dtype)
++ return loss
 
 # %% wrong CHUNK-TRIPLE no return
-class ChunkedHead(chunked_loss.ChunkedHead):
-    def loss_and_gradients(self, x, weight, targets):
-        count = (targets != IGNORED).sum()
-        loss, dx = torch.zeros(()), torch.empty_like(x)
-        dweight = torch.zeros(weight.shape)
-        for at in range(0, len(x), self.chunk):
-            rows = slice(at, at + self.chunk)
-            picked = targets[rows]
-            logp = torch.log_softmax((x[rows] @ weight.T).float(), -1)
-            counts = picked != IGNORED
-            index = picked.clamp(min=0)[:, None]
-            loss += -(logp.gather(1, index)[:, 0] * counts).sum() / count
-            d = logp.exp()
-            d[torch.arange(len(d)), index[:, 0]] -= 1
-            d = (d * counts[:, None] / count).to(x.dtype)
-            dx[rows] = d @ weight
-            dweight += d.T @ x[rows]
-        out = loss, dx, dweight
+- return loss, dx, dweight.to(weight.dtype)
++ out = loss, dx, dweight
 
 # %% wrong CHUNK-SUM the sum
-class ChunkedHead(chunked_loss.ChunkedHead):
-    def loss_and_gradients(self, x, weight, targets):
-        count = (targets != IGNORED).sum()
-        loss, dx = torch.zeros(()), torch.empty_like(x)
-        dweight = torch.zeros(weight.shape)
-        for at in range(0, len(x), self.chunk):
-            rows = slice(at, at + self.chunk)
-            picked = targets[rows]
-            logp = torch.log_softmax((x[rows] @ weight.T).float(), -1)
-            counts = picked != IGNORED
-            index = picked.clamp(min=0)[:, None]
-            loss += -(logp.gather(1, index)[:, 0] * counts).sum()
-            d = logp.exp()
-            d[torch.arange(len(d)), index[:, 0]] -= 1
-            d = (d * counts[:, None] / count).to(x.dtype)
-            dx[rows] = d @ weight
-            dweight += d.T @ x[rows]
-        return loss, dx, dweight.to(weight.dtype)
+- loss += -(logp.gather(1, index)[:, 0] * counts).sum() / count
++ loss += -(logp.gather(1, index)[:, 0] * counts).sum()
 
 # %% wrong CHUNK-SIGN a sign
-class ChunkedHead(chunked_loss.ChunkedHead):
-    def loss_and_gradients(self, x, weight, targets):
-        count = (targets != IGNORED).sum()
-        loss, dx = torch.zeros(()), torch.empty_like(x)
-        dweight = torch.zeros(weight.shape)
-        for at in range(0, len(x), self.chunk):
-            rows = slice(at, at + self.chunk)
-            picked = targets[rows]
-            logp = torch.log_softmax((x[rows] @ weight.T).float(), -1)
-            counts = picked != IGNORED
-            index = picked.clamp(min=0)[:, None]
-            loss += (logp.gather(1, index)[:, 0] * counts).sum() / count
-            d = logp.exp()
-            d[torch.arange(len(d)), index[:, 0]] -= 1
-            d = (d * counts[:, None] / count).to(x.dtype)
-            dx[rows] = d @ weight
-            dweight += d.T @ x[rows]
-        return loss, dx, dweight.to(weight.dtype)
+- loss += -(logp.gather(1, index)[:, 0] * counts).sum() / count
++ loss += (logp.gather(1, index)[:, 0] * counts).sum() / count
 
 # %% wrong CHUNK-MEANS each chunk by its own count
-class ChunkedHead(chunked_loss.ChunkedHead):
-    def loss_and_gradients(self, x, weight, targets):
-        count = (targets != IGNORED).sum()
-        loss, dx = torch.zeros(()), torch.empty_like(x)
-        dweight = torch.zeros(weight.shape)
-        for at in range(0, len(x), self.chunk):
-            rows = slice(at, at + self.chunk)
-            picked = targets[rows]
-            logp = torch.log_softmax((x[rows] @ weight.T).float(), -1)
-            counts = picked != IGNORED
-            index = picked.clamp(min=0)[:, None]
-            loss += -(logp.gather(1, index)[:, 0] * counts).sum() / counts.sum()
-            d = logp.exp()
-            d[torch.arange(len(d)), index[:, 0]] -= 1
-            d = (d * counts[:, None] / counts.sum()).to(x.dtype)
-            dx[rows] = d @ weight
-            dweight += d.T @ x[rows]
-        return loss, dx, dweight.to(weight.dtype)
+- loss += -(logp.gather(1, index)[:, 0] * counts).sum() / count
++ loss += -(logp.gather(1, index)[:, 0] * counts).sum() / counts.sum()
+
+- d = (d * counts[:, None] / count).to(x.dtype)
++ d = (d * counts[:, None] / counts.sum()).to(x.dtype)
 
 # %% wrong CHUNK-MEANS the mean of the means
-class ChunkedHead(chunked_loss.ChunkedHead):
-    def loss_and_gradients(self, x, weight, targets):
-        count = (targets != IGNORED).sum()
-        loss, dx = torch.zeros(()), torch.empty_like(x)
-        dweight = torch.zeros(weight.shape)
-        for at in range(0, len(x), self.chunk):
-            rows = slice(at, at + self.chunk)
-            picked = targets[rows]
-            logp = torch.log_softmax((x[rows] @ weight.T).float(), -1)
-            counts = picked != IGNORED
-            index = picked.clamp(min=0)[:, None]
-            loss += -(logp.gather(1, index)[:, 0] * counts).sum() / counts.sum() / len(range(0, len(x), self.chunk))
-            d = logp.exp()
-            d[torch.arange(len(d)), index[:, 0]] -= 1
-            d = (d * counts[:, None] / count).to(x.dtype)
-            dx[rows] = d @ weight
-            dweight += d.T @ x[rows]
-        return loss, dx, dweight.to(weight.dtype)
+- loss += -(logp.gather(1, index)[:, 0] * counts).sum() / count
++ loss += -(logp.gather(1, index)[:, 0] * counts).sum() / counts.sum() / len(range(0, len(x), self.chunk))
 
 # %% wrong CHUNK-REST whole chunks only
-class ChunkedHead(chunked_loss.ChunkedHead):
-    def loss_and_gradients(self, x, weight, targets):
-        count = (targets != IGNORED).sum()
-        loss, dx = torch.zeros(()), torch.empty_like(x)
-        dweight = torch.zeros(weight.shape)
-        for at in range(0, len(x) // self.chunk * self.chunk or len(x), self.chunk):
-            rows = slice(at, at + self.chunk)
-            picked = targets[rows]
-            logp = torch.log_softmax((x[rows] @ weight.T).float(), -1)
-            counts = picked != IGNORED
-            index = picked.clamp(min=0)[:, None]
-            loss += -(logp.gather(1, index)[:, 0] * counts).sum() / count
-            d = logp.exp()
-            d[torch.arange(len(d)), index[:, 0]] -= 1
-            d = (d * counts[:, None] / count).to(x.dtype)
-            dx[rows] = d @ weight
-            dweight += d.T @ x[rows]
-        return loss, dx, dweight.to(weight.dtype)
+- for at in range(0, len(x), self.chunk):
++ for at in range(0, len(x) // self.chunk * self.chunk or len(x), self.chunk):
 
 # %% wrong CHUNK-LAST = for +=
-class ChunkedHead(chunked_loss.ChunkedHead):
-    def loss_and_gradients(self, x, weight, targets):
-        count = (targets != IGNORED).sum()
-        loss, dx = torch.zeros(()), torch.empty_like(x)
-        dweight = torch.zeros(weight.shape)
-        for at in range(0, len(x), self.chunk):
-            rows = slice(at, at + self.chunk)
-            picked = targets[rows]
-            logp = torch.log_softmax((x[rows] @ weight.T).float(), -1)
-            counts = picked != IGNORED
-            index = picked.clamp(min=0)[:, None]
-            loss = -(logp.gather(1, index)[:, 0] * counts).sum() / count
-            d = logp.exp()
-            d[torch.arange(len(d)), index[:, 0]] -= 1
-            d = (d * counts[:, None] / count).to(x.dtype)
-            dx[rows] = d @ weight
-            dweight += d.T @ x[rows]
-        return loss, dx, dweight.to(weight.dtype)
+- loss += -(logp.gather(1, index)[:, 0] * counts).sum() / count
++ loss = -(logp.gather(1, index)[:, 0] * counts).sum() / count
 
 # %% wrong CHUNK-NO-ONE-HOT no one-hot
-class ChunkedHead(chunked_loss.ChunkedHead):
-    def loss_and_gradients(self, x, weight, targets):
-        count = (targets != IGNORED).sum()
-        loss, dx = torch.zeros(()), torch.empty_like(x)
-        dweight = torch.zeros(weight.shape)
-        for at in range(0, len(x), self.chunk):
-            rows = slice(at, at + self.chunk)
-            picked = targets[rows]
-            logp = torch.log_softmax((x[rows] @ weight.T).float(), -1)
-            counts = picked != IGNORED
-            index = picked.clamp(min=0)[:, None]
-            loss += -(logp.gather(1, index)[:, 0] * counts).sum() / count
-            d = logp.exp()
-            d = (d * counts[:, None] / count).to(x.dtype)
-            dx[rows] = d @ weight
-            dweight += d.T @ x[rows]
-        return loss, dx, dweight.to(weight.dtype)
+- d[torch.arange(len(d)), index[:, 0]] -= 1
 
 # %% wrong CHUNK-GRAD-SIGN one-hot minus softmax
-class ChunkedHead(chunked_loss.ChunkedHead):
-    def loss_and_gradients(self, x, weight, targets):
-        count = (targets != IGNORED).sum()
-        loss, dx = torch.zeros(()), torch.empty_like(x)
-        dweight = torch.zeros(weight.shape)
-        for at in range(0, len(x), self.chunk):
-            rows = slice(at, at + self.chunk)
-            picked = targets[rows]
-            logp = torch.log_softmax((x[rows] @ weight.T).float(), -1)
-            counts = picked != IGNORED
-            index = picked.clamp(min=0)[:, None]
-            loss += -(logp.gather(1, index)[:, 0] * counts).sum() / count
-            d = logp.exp()
-            d[torch.arange(len(d)), index[:, 0]] -= 1
-            d = (-d * counts[:, None] / count).to(x.dtype)
-            dx[rows] = d @ weight
-            dweight += d.T @ x[rows]
-        return loss, dx, dweight.to(weight.dtype)
+- d = (d * counts[:, None] / count).to(x.dtype)
++ d = (-d * counts[:, None] / count).to(x.dtype)
 
 # %% wrong CHUNK-GRAD-SUM not divided
-class ChunkedHead(chunked_loss.ChunkedHead):
-    def loss_and_gradients(self, x, weight, targets):
-        count = (targets != IGNORED).sum()
-        loss, dx = torch.zeros(()), torch.empty_like(x)
-        dweight = torch.zeros(weight.shape)
-        for at in range(0, len(x), self.chunk):
-            rows = slice(at, at + self.chunk)
-            picked = targets[rows]
-            logp = torch.log_softmax((x[rows] @ weight.T).float(), -1)
-            counts = picked != IGNORED
-            index = picked.clamp(min=0)[:, None]
-            loss += -(logp.gather(1, index)[:, 0] * counts).sum() / count
-            d = logp.exp()
-            d[torch.arange(len(d)), index[:, 0]] -= 1
-            d = (d * counts[:, None]).to(x.dtype)
-            dx[rows] = d @ weight
-            dweight += d.T @ x[rows]
-        return loss, dx, dweight.to(weight.dtype)
+- d = (d * counts[:, None] / count).to(x.dtype)
++ d = (d * counts[:, None]).to(x.dtype)
 
 # %% wrong CHUNK-GRAD-MEANS divided by the chunk's own count
-class ChunkedHead(chunked_loss.ChunkedHead):
-    def loss_and_gradients(self, x, weight, targets):
-        count = (targets != IGNORED).sum()
-        loss, dx = torch.zeros(()), torch.empty_like(x)
-        dweight = torch.zeros(weight.shape)
-        for at in range(0, len(x), self.chunk):
-            rows = slice(at, at + self.chunk)
-            picked = targets[rows]
-            logp = torch.log_softmax((x[rows] @ weight.T).float(), -1)
-            counts = picked != IGNORED
-            index = picked.clamp(min=0)[:, None]
-            loss += -(logp.gather(1, index)[:, 0] * counts).sum() / count
-            d = logp.exp()
-            d[torch.arange(len(d)), index[:, 0]] -= 1
-            d = (d * counts[:, None] / counts.sum()).to(x.dtype)
-            dx[rows] = d @ weight
-            dweight += d.T @ x[rows]
-        return loss, dx, dweight.to(weight.dtype)
+- d = (d * counts[:, None] / count).to(x.dtype)
++ d = (d * counts[:, None] / counts.sum()).to(x.dtype)
 
 # %% wrong CHUNK-LAST dweight of the last chunk
-class ChunkedHead(chunked_loss.ChunkedHead):
-    def loss_and_gradients(self, x, weight, targets):
-        count = (targets != IGNORED).sum()
-        loss, dx = torch.zeros(()), torch.empty_like(x)
-        dweight = torch.zeros(weight.shape)
-        for at in range(0, len(x), self.chunk):
-            rows = slice(at, at + self.chunk)
-            picked = targets[rows]
-            logp = torch.log_softmax((x[rows] @ weight.T).float(), -1)
-            counts = picked != IGNORED
-            index = picked.clamp(min=0)[:, None]
-            loss += -(logp.gather(1, index)[:, 0] * counts).sum() / count
-            d = logp.exp()
-            d[torch.arange(len(d)), index[:, 0]] -= 1
-            d = (d * counts[:, None] / count).to(x.dtype)
-            dx[rows] = d @ weight
-            dweight = d.T @ x[rows]
-        return loss, dx, dweight.to(weight.dtype)
+- dweight += d.T @ x[rows]
++ dweight = d.T @ x[rows]
 
 # %% wrong CHUNK-IGNORED -100 as token 0
-class ChunkedHead(chunked_loss.ChunkedHead):
-    def loss_and_gradients(self, x, weight, targets):
-        count = (targets != IGNORED).sum()
-        loss, dx = torch.zeros(()), torch.empty_like(x)
-        dweight = torch.zeros(weight.shape)
-        for at in range(0, len(x), self.chunk):
-            rows = slice(at, at + self.chunk)
-            picked = targets[rows]
-            logp = torch.log_softmax((x[rows] @ weight.T).float(), -1)
-            counts = picked != IGNORED
-            index = picked.clamp(min=0)[:, None]
-            loss += -(logp.gather(1, index)[:, 0]).sum() / count
-            d = logp.exp()
-            d[torch.arange(len(d)), index[:, 0]] -= 1
-            d = (d * counts[:, None] / count).to(x.dtype)
-            dx[rows] = d @ weight
-            dweight += d.T @ x[rows]
-        return loss, dx, dweight.to(weight.dtype)
+- loss += -(logp.gather(1, index)[:, 0] * counts).sum() / count
++ loss += -(logp.gather(1, index)[:, 0]).sum() / count
 
 # %% wrong CHUNK-GRAD-IGNORED a gradient for -100
-class ChunkedHead(chunked_loss.ChunkedHead):
-    def loss_and_gradients(self, x, weight, targets):
-        count = (targets != IGNORED).sum()
-        loss, dx = torch.zeros(()), torch.empty_like(x)
-        dweight = torch.zeros(weight.shape)
-        for at in range(0, len(x), self.chunk):
-            rows = slice(at, at + self.chunk)
-            picked = targets[rows]
-            logp = torch.log_softmax((x[rows] @ weight.T).float(), -1)
-            counts = picked != IGNORED
-            index = picked.clamp(min=0)[:, None]
-            loss += -(logp.gather(1, index)[:, 0] * counts).sum() / count
-            d = logp.exp()
-            d[torch.arange(len(d)), index[:, 0]] -= 1
-            d = (d / count).to(x.dtype)
-            dx[rows] = d @ weight
-            dweight += d.T @ x[rows]
-        return loss, dx, dweight.to(weight.dtype)
+- d = (d * counts[:, None] / count).to(x.dtype)
++ d = (d / count).to(x.dtype)
 
 # %% wrong CHUNK-COUNT-ALL all tokens in the count
-class ChunkedHead(chunked_loss.ChunkedHead):
-    def loss_and_gradients(self, x, weight, targets):
-        count = len(targets)
-        loss, dx = torch.zeros(()), torch.empty_like(x)
-        dweight = torch.zeros(weight.shape)
-        for at in range(0, len(x), self.chunk):
-            rows = slice(at, at + self.chunk)
-            picked = targets[rows]
-            logp = torch.log_softmax((x[rows] @ weight.T).float(), -1)
-            counts = picked != IGNORED
-            index = picked.clamp(min=0)[:, None]
-            loss += -(logp.gather(1, index)[:, 0] * counts).sum() / count
-            d = logp.exp()
-            d[torch.arange(len(d)), index[:, 0]] -= 1
-            d = (d * counts[:, None] / count).to(x.dtype)
-            dx[rows] = d @ weight
-            dweight += d.T @ x[rows]
-        return loss, dx, dweight.to(weight.dtype)
+- count = (targets != IGNORED).sum()
++ count = len(targets)
 
 # %% wrong CHUNK-16 softmax in 16 bits
-class ChunkedHead(chunked_loss.ChunkedHead):
-    def loss_and_gradients(self, x, weight, targets):
-        count = (targets != IGNORED).sum()
-        loss, dx = torch.zeros(()), torch.empty_like(x)
-        dweight = torch.zeros(weight.shape)
-        for at in range(0, len(x), self.chunk):
-            rows = slice(at, at + self.chunk)
-            picked = targets[rows]
-            logp = torch.log_softmax(x[rows] @ weight.T, -1).float()
-            counts = picked != IGNORED
-            index = picked.clamp(min=0)[:, None]
-            loss += -(logp.gather(1, index)[:, 0] * counts).sum() / count
-            d = logp.exp()
-            d[torch.arange(len(d)), index[:, 0]] -= 1
-            d = (d * counts[:, None] / count).to(x.dtype)
-            dx[rows] = d @ weight
-            dweight += d.T @ x[rows]
-        return loss, dx, dweight.to(weight.dtype)
+- logp = torch.log_softmax((x[rows] @ weight.T).float(), -1)
++ logp = torch.log_softmax(x[rows] @ weight.T, -1).float()
 
 # %% wrong CHUNK-SUM-16 a sum in 16 bits
-class ChunkedHead(chunked_loss.ChunkedHead):
-    def loss_and_gradients(self, x, weight, targets):
-        count = (targets != IGNORED).sum()
-        loss, dx = torch.zeros(()), torch.empty_like(x)
-        dweight = torch.zeros_like(weight)
-        for at in range(0, len(x), self.chunk):
-            rows = slice(at, at + self.chunk)
-            picked = targets[rows]
-            logp = torch.log_softmax((x[rows] @ weight.T).float(), -1)
-            counts = picked != IGNORED
-            index = picked.clamp(min=0)[:, None]
-            loss += -(logp.gather(1, index)[:, 0] * counts).sum() / count
-            d = logp.exp()
-            d[torch.arange(len(d)), index[:, 0]] -= 1
-            d = (d * counts[:, None] / count).to(x.dtype)
-            dx[rows] = d @ weight
-            dweight += d.T @ x[rows]
-        return loss, dx, dweight.to(weight.dtype)
+- dweight = torch.zeros(weight.shape)
++ dweight = torch.zeros_like(weight)
 
 # %% wrong DTYPE float32 gradients
-class ChunkedHead(chunked_loss.ChunkedHead):
-    def loss_and_gradients(self, x, weight, targets):
-        count = (targets != IGNORED).sum()
-        loss, dx = torch.zeros(()), torch.empty_like(x)
-        dweight = torch.zeros(weight.shape)
-        for at in range(0, len(x), self.chunk):
-            rows = slice(at, at + self.chunk)
-            picked = targets[rows]
-            logp = torch.log_softmax((x[rows] @ weight.T).float(), -1)
-            counts = picked != IGNORED
-            index = picked.clamp(min=0)[:, None]
-            loss += -(logp.gather(1, index)[:, 0] * counts).sum() / count
-            d = logp.exp()
-            d[torch.arange(len(d)), index[:, 0]] -= 1
-            d = (d * counts[:, None] / count).to(x.dtype)
-            dx[rows] = d @ weight
-            dweight += d.T @ x[rows]
-        return loss, dx, dweight
+- return loss, dx, dweight.to(weight.dtype)
++ return loss, dx, dweight
 
 # %% wrong CHUNK-ALL-LOGITS all logits before the loop
-class ChunkedHead(chunked_loss.ChunkedHead):
-    def loss_and_gradients(self, x, weight, targets):
-        count = (targets != IGNORED).sum()
-        logits = x @ weight.T
-        loss, dx = torch.zeros(()), torch.empty_like(x)
-        dweight = torch.zeros(weight.shape)
-        for at in range(0, len(x), self.chunk):
-            rows = slice(at, at + self.chunk)
-            picked = targets[rows]
-            logp = torch.log_softmax((logits[rows]).float(), -1)
-            counts = picked != IGNORED
-            index = picked.clamp(min=0)[:, None]
-            loss += -(logp.gather(1, index)[:, 0] * counts).sum() / count
-            d = logp.exp()
-            d[torch.arange(len(d)), index[:, 0]] -= 1
-            d = (d * counts[:, None] / count).to(x.dtype)
-            dx[rows] = d @ weight
-            dweight += d.T @ x[rows]
-        return loss, dx, dweight.to(weight.dtype)
+  count = (targets != IGNORED).sum()
++ logits = x @ weight.T
+
+- logp = torch.log_softmax((x[rows] @ weight.T).float(), -1)
++ logp = torch.log_softmax((logits[rows]).float(), -1)
 
 # %% wrong CHUNK-ALL-LOGITS a list of gradients
-class ChunkedHead(chunked_loss.ChunkedHead):
-    def loss_and_gradients(self, x, weight, targets):
-        count = (targets != IGNORED).sum()
-        loss, dx = torch.zeros(()), torch.empty_like(x)
-        dweight = torch.zeros(weight.shape)
-        parts = []
-        for at in range(0, len(x), self.chunk):
-            rows = slice(at, at + self.chunk)
-            picked = targets[rows]
-            logp = torch.log_softmax((x[rows] @ weight.T).float(), -1)
-            counts = picked != IGNORED
-            index = picked.clamp(min=0)[:, None]
-            loss += -(logp.gather(1, index)[:, 0] * counts).sum() / count
-            d = logp.exp()
-            d[torch.arange(len(d)), index[:, 0]] -= 1
-            d = (d * counts[:, None] / count).to(x.dtype)
-            parts.append(d)
-        d = torch.cat(parts)
-        dx, dweight = d @ weight, d.T.float() @ x.float()
-        return loss, dx, dweight.to(weight.dtype)
+  dweight = torch.zeros(weight.shape)
++ parts = []
+
+-     dx[rows] = d @ weight
+-     dweight += d.T @ x[rows]
++     parts.append(d)
++ d = torch.cat(parts)
++ dx, dweight = d @ weight, d.T.float() @ x.float()
 
 # %% wrong SHAPE dweight the other way round
-class ChunkedHead(chunked_loss.ChunkedHead):
-    def loss_and_gradients(self, x, weight, targets):
-        count = (targets != IGNORED).sum()
-        loss, dx = torch.zeros(()), torch.empty_like(x)
-        dweight = torch.zeros(weight.shape)
-        for at in range(0, len(x), self.chunk):
-            rows = slice(at, at + self.chunk)
-            picked = targets[rows]
-            logp = torch.log_softmax((x[rows] @ weight.T).float(), -1)
-            counts = picked != IGNORED
-            index = picked.clamp(min=0)[:, None]
-            loss += -(logp.gather(1, index)[:, 0] * counts).sum() / count
-            d = logp.exp()
-            d[torch.arange(len(d)), index[:, 0]] -= 1
-            d = (d * counts[:, None] / count).to(x.dtype)
-            dx[rows] = d @ weight
-            dweight += d.T @ x[rows]
-        return loss, dx, dweight.T.to(weight.dtype)
+- return loss, dx, dweight.to(weight.dtype)
++ return loss, dx, dweight.T.to(weight.dtype)
 
 # %% wrong RAISED -100 as an index
-class ChunkedHead(chunked_loss.ChunkedHead):
-    def loss_and_gradients(self, x, weight, targets):
-        count = (targets != IGNORED).sum()
-        loss, dx = torch.zeros(()), torch.empty_like(x)
-        dweight = torch.zeros(weight.shape)
-        for at in range(0, len(x), self.chunk):
-            rows = slice(at, at + self.chunk)
-            picked = targets[rows]
-            logp = torch.log_softmax((x[rows] @ weight.T).float(), -1)
-            counts = picked != IGNORED
-            index = picked[:, None]
-            loss += -(logp.gather(1, index)[:, 0] * counts).sum() / count
-            d = logp.exp()
-            d[torch.arange(len(d)), index[:, 0]] -= 1
-            d = (d * counts[:, None] / count).to(x.dtype)
-            dx[rows] = d @ weight
-            dweight += d.T @ x[rows]
-        return loss, dx, dweight.to(weight.dtype)
+- index = picked.clamp(min=0)[:, None]
++ index = picked[:, None]

@@ -1,15 +1,5 @@
 # Answers to the exercise count-flops.
 
-# %% right by steps
-def flops_per_token(config, seq_len, convention="matmul"):
-    D, L = config.d_model, config.num_layers
-    n = L * (4 * D * D + 3 * D * config.d_hidden) + D * config.vocab_size
-    if convention == "all":
-        n = num_params(config)
-    elif convention != "matmul":
-        raise ValueError(f"matmul or all, not {convention}")
-    return 6 * n + 12 * L * D * seq_len
-
 # %% right per layer, forward times three
 def flops_per_token(config, seq_len, convention="matmul"):
     D, F_, V = config.d_model, config.d_hidden, config.vocab_size
@@ -36,169 +26,86 @@ def flops_per_token(config, seq_len, convention="matmul"):
             params -= config.vocab_size * config.d_model
     return 6 * params + 12 * config.num_layers * config.num_heads * config.head_dim * seq_len
 
+# %% right by steps
+def flops_per_token(config, seq_len, convention="matmul"):
+    D, L = config.d_model, config.num_layers
+    n = L * (4 * D * D + 3 * D * config.d_hidden) + D * config.vocab_size
+    if convention == "all":
+        n = num_params(config)
+    elif convention != "matmul":
+        raise ValueError(f"matmul or all, not {convention}")
+    return 6 * n + 12 * L * D * seq_len
+
 # %% wrong STUB untouched
 def flops_per_token(config, seq_len, convention="matmul"):
     raise NotImplementedError("your code here")
 
 # %% wrong NONE no return
-def flops_per_token(config, seq_len, convention="matmul"):
-    D, L = config.d_model, config.num_layers
-    n = L * (4 * D * D + 3 * D * config.d_hidden) + D * config.vocab_size
-    if convention == "all":
-        n = num_params(config)
-    elif convention != "matmul":
-        raise ValueError(f"matmul or all, not {convention}")
-    total = 6 * n + 12 * L * D * seq_len
+- return 6 * n + 12 * L * D * seq_len
++ total = 6 * n + 12 * L * D * seq_len
 
 # %% wrong TYPE a float
-def flops_per_token(config, seq_len, convention="matmul"):
-    D, L = config.d_model, config.num_layers
-    n = L * (4 * D * D + 3 * D * config.d_hidden) + D * config.vocab_size
-    if convention == "all":
-        n = num_params(config)
-    elif convention != "matmul":
-        raise ValueError(f"matmul or all, not {convention}")
-    return 6.0 * n + 12 * L * D * seq_len
+- return 6 * n + 12 * L * D * seq_len
++ return 6.0 * n + 12 * L * D * seq_len
 
 # %% wrong FLOPS-FORWARD forward only
-def flops_per_token(config, seq_len, convention="matmul"):
-    D, L = config.d_model, config.num_layers
-    n = L * (4 * D * D + 3 * D * config.d_hidden) + D * config.vocab_size
-    if convention == "all":
-        n = num_params(config)
-    elif convention != "matmul":
-        raise ValueError(f"matmul or all, not {convention}")
-    return 2 * n + 4 * L * D * seq_len
+- return 6 * n + 12 * L * D * seq_len
++ return 2 * n + 4 * L * D * seq_len
 
 # %% wrong FLOPS-FORWARD two per parameter
-def flops_per_token(config, seq_len, convention="matmul"):
-    D, L = config.d_model, config.num_layers
-    n = L * (4 * D * D + 3 * D * config.d_hidden) + D * config.vocab_size
-    if convention == "all":
-        n = num_params(config)
-    elif convention != "matmul":
-        raise ValueError(f"matmul or all, not {convention}")
-    return 2 * n + 12 * L * D * seq_len
+- return 6 * n + 12 * L * D * seq_len
++ return 2 * n + 12 * L * D * seq_len
 
 # %% wrong FLOPS-BACKWARD backward only
-def flops_per_token(config, seq_len, convention="matmul"):
-    D, L = config.d_model, config.num_layers
-    n = L * (4 * D * D + 3 * D * config.d_hidden) + D * config.vocab_size
-    if convention == "all":
-        n = num_params(config)
-    elif convention != "matmul":
-        raise ValueError(f"matmul or all, not {convention}")
-    return 4 * n + 8 * L * D * seq_len
+- return 6 * n + 12 * L * D * seq_len
++ return 4 * n + 8 * L * D * seq_len
 
 # %% wrong FLOPS-MACS multiply-adds
-def flops_per_token(config, seq_len, convention="matmul"):
-    D, L = config.d_model, config.num_layers
-    n = L * (4 * D * D + 3 * D * config.d_hidden) + D * config.vocab_size
-    if convention == "all":
-        n = num_params(config)
-    elif convention != "matmul":
-        raise ValueError(f"matmul or all, not {convention}")
-    return 3 * n + 6 * L * D * seq_len
+- return 6 * n + 12 * L * D * seq_len
++ return 3 * n + 6 * L * D * seq_len
 
 # %% wrong FLOPS-NO-ATTENTION 6 N
-def flops_per_token(config, seq_len, convention="matmul"):
-    D, L = config.d_model, config.num_layers
-    n = L * (4 * D * D + 3 * D * config.d_hidden) + D * config.vocab_size
-    if convention == "all":
-        n = num_params(config)
-    elif convention != "matmul":
-        raise ValueError(f"matmul or all, not {convention}")
-    return 6 * n
+- return 6 * n + 12 * L * D * seq_len
++ return 6 * n
 
 # %% wrong FLOPS-CAUSAL-HALF half
-def flops_per_token(config, seq_len, convention="matmul"):
-    D, L = config.d_model, config.num_layers
-    n = L * (4 * D * D + 3 * D * config.d_hidden) + D * config.vocab_size
-    if convention == "all":
-        n = num_params(config)
-    elif convention != "matmul":
-        raise ValueError(f"matmul or all, not {convention}")
-    return 6 * n + 6 * L * D * seq_len
+- return 6 * n + 12 * L * D * seq_len
++ return 6 * n + 6 * L * D * seq_len
 
 # %% wrong FLOPS-ATTENTION-FORWARD forward attention
-def flops_per_token(config, seq_len, convention="matmul"):
-    D, L = config.d_model, config.num_layers
-    n = L * (4 * D * D + 3 * D * config.d_hidden) + D * config.vocab_size
-    if convention == "all":
-        n = num_params(config)
-    elif convention != "matmul":
-        raise ValueError(f"matmul or all, not {convention}")
-    return 6 * n + 4 * L * D * seq_len
+- return 6 * n + 12 * L * D * seq_len
++ return 6 * n + 4 * L * D * seq_len
 
 # %% wrong FLOPS-ATTENTION-SQUARE T squared
-def flops_per_token(config, seq_len, convention="matmul"):
-    D, L = config.d_model, config.num_layers
-    n = L * (4 * D * D + 3 * D * config.d_hidden) + D * config.vocab_size
-    if convention == "all":
-        n = num_params(config)
-    elif convention != "matmul":
-        raise ValueError(f"matmul or all, not {convention}")
-    return 6 * n + 12 * L * D * seq_len**2
+- return 6 * n + 12 * L * D * seq_len
++ return 6 * n + 12 * L * D * seq_len**2
 
 # %% wrong FLOPS-ONE-LAYER attention of one layer
-def flops_per_token(config, seq_len, convention="matmul"):
-    D, L = config.d_model, config.num_layers
-    n = L * (4 * D * D + 3 * D * config.d_hidden) + D * config.vocab_size
-    if convention == "all":
-        n = num_params(config)
-    elif convention != "matmul":
-        raise ValueError(f"matmul or all, not {convention}")
-    return 6 * n + 12 * D * seq_len
+- return 6 * n + 12 * L * D * seq_len
++ return 6 * n + 12 * D * seq_len
 
 # %% wrong FLOPS-ONE-LAYER one block
-def flops_per_token(config, seq_len, convention="matmul"):
-    D, L = config.d_model, config.num_layers
-    n = (4 * D * D + 3 * D * config.d_hidden) + D * config.vocab_size
-    if convention == "all":
-        n = num_params(config)
-    elif convention != "matmul":
-        raise ValueError(f"matmul or all, not {convention}")
-    return 6 * n + 12 * L * D * seq_len
+- n = L * (4 * D * D + 3 * D * config.d_hidden) + D * config.vocab_size
++ n = (4 * D * D + 3 * D * config.d_hidden) + D * config.vocab_size
 
 # %% wrong FLOPS-HEADS one head
-def flops_per_token(config, seq_len, convention="matmul"):
-    D, L = config.d_model, config.num_layers
-    n = L * (4 * D * D + 3 * D * config.d_hidden) + D * config.vocab_size
-    if convention == "all":
-        n = num_params(config)
-    elif convention != "matmul":
-        raise ValueError(f"matmul or all, not {convention}")
-    return 6 * n + 12 * L * config.head_dim * seq_len
+- return 6 * n + 12 * L * D * seq_len
++ return 6 * n + 12 * L * config.head_dim * seq_len
 
 # %% wrong FLOPS-NO-HEAD no head
-def flops_per_token(config, seq_len, convention="matmul"):
-    D, L = config.d_model, config.num_layers
-    n = L * (4 * D * D + 3 * D * config.d_hidden)
-    if convention == "all":
-        n = num_params(config)
-    elif convention != "matmul":
-        raise ValueError(f"matmul or all, not {convention}")
-    return 6 * n + 12 * L * D * seq_len
+- n = L * (4 * D * D + 3 * D * config.d_hidden) + D * config.vocab_size
++ n = L * (4 * D * D + 3 * D * config.d_hidden)
 
 # %% wrong FLOPS-NO-HEAD no head, no attention
-def flops_per_token(config, seq_len, convention="matmul"):
-    D, L = config.d_model, config.num_layers
-    n = L * (4 * D * D + 3 * D * config.d_hidden)
-    if convention == "all":
-        n = num_params(config)
-    elif convention != "matmul":
-        raise ValueError(f"matmul or all, not {convention}")
-    return 6 * n
+- n = L * (4 * D * D + 3 * D * config.d_hidden) + D * config.vocab_size
++ n = L * (4 * D * D + 3 * D * config.d_hidden)
+
+- return 6 * n + 12 * L * D * seq_len
++ return 6 * n
 
 # %% wrong FLOPS-LOOKUP the embedding too
-def flops_per_token(config, seq_len, convention="matmul"):
-    D, L = config.d_model, config.num_layers
-    n = L * (4 * D * D + 3 * D * config.d_hidden) + 2 * D * config.vocab_size
-    if convention == "all":
-        n = num_params(config)
-    elif convention != "matmul":
-        raise ValueError(f"matmul or all, not {convention}")
-    return 6 * n + 12 * L * D * seq_len
+- n = L * (4 * D * D + 3 * D * config.d_hidden) + D * config.vocab_size
++ n = L * (4 * D * D + 3 * D * config.d_hidden) + 2 * D * config.vocab_size
 
 # %% wrong FLOPS-LOOKUP every parameter
 def flops_per_token(config, seq_len, convention="matmul"):
@@ -210,109 +117,45 @@ def flops_per_token(config, seq_len, convention="matmul"):
     return 6 * n + 12 * L * D * seq_len
 
 # %% wrong FLOPS-GAINS the gains
-def flops_per_token(config, seq_len, convention="matmul"):
-    D, L = config.d_model, config.num_layers
-    n = (2 * L + 1) * D + L * (4 * D * D + 3 * D * config.d_hidden) + D * config.vocab_size
-    if convention == "all":
-        n = num_params(config)
-    elif convention != "matmul":
-        raise ValueError(f"matmul or all, not {convention}")
-    return 6 * n + 12 * L * D * seq_len
+- n = L * (4 * D * D + 3 * D * config.d_hidden) + D * config.vocab_size
++ n = (2 * L + 1) * D + L * (4 * D * D + 3 * D * config.d_hidden) + D * config.vocab_size
 
 # %% wrong FLOPS-TWO-MATRICES two matrices
-def flops_per_token(config, seq_len, convention="matmul"):
-    D, L = config.d_model, config.num_layers
-    n = L * (4 * D * D + 2 * D * config.d_hidden) + D * config.vocab_size
-    if convention == "all":
-        n = num_params(config)
-    elif convention != "matmul":
-        raise ValueError(f"matmul or all, not {convention}")
-    return 6 * n + 12 * L * D * seq_len
+- n = L * (4 * D * D + 3 * D * config.d_hidden) + D * config.vocab_size
++ n = L * (4 * D * D + 2 * D * config.d_hidden) + D * config.vocab_size
 
 # %% wrong FLOPS-THREE-PROJECTIONS three projections
-def flops_per_token(config, seq_len, convention="matmul"):
-    D, L = config.d_model, config.num_layers
-    n = L * (3 * D * D + 3 * D * config.d_hidden) + D * config.vocab_size
-    if convention == "all":
-        n = num_params(config)
-    elif convention != "matmul":
-        raise ValueError(f"matmul or all, not {convention}")
-    return 6 * n + 12 * L * D * seq_len
+- n = L * (4 * D * D + 3 * D * config.d_hidden) + D * config.vocab_size
++ n = L * (3 * D * D + 3 * D * config.d_hidden) + D * config.vocab_size
 
 # %% wrong FLOPS-FIXED-LENGTH 17 written in
-def flops_per_token(config, seq_len, convention="matmul"):
-    D, L = config.d_model, config.num_layers
-    n = L * (4 * D * D + 3 * D * config.d_hidden) + D * config.vocab_size
-    if convention == "all":
-        n = num_params(config)
-    elif convention != "matmul":
-        raise ValueError(f"matmul or all, not {convention}")
-    return 6 * n + 12 * L * D * 17
+- return 6 * n + 12 * L * D * seq_len
++ return 6 * n + 12 * L * D * 17
 
 # %% wrong FLOPS-TIED no head when tied
-def flops_per_token(config, seq_len, convention="matmul"):
-    D, L = config.d_model, config.num_layers
-    n = L * (4 * D * D + 3 * D * config.d_hidden) + (0 if config.tie_embeddings else D * config.vocab_size)
-    if convention == "all":
-        n = num_params(config)
-    elif convention != "matmul":
-        raise ValueError(f"matmul or all, not {convention}")
-    return 6 * n + 12 * L * D * seq_len
+- n = L * (4 * D * D + 3 * D * config.d_hidden) + D * config.vocab_size
++ n = L * (4 * D * D + 3 * D * config.d_hidden) + (0 if config.tie_embeddings else D * config.vocab_size)
 
 # %% wrong FLOPS-CONVENTION ignores the convention
-def flops_per_token(config, seq_len, convention="matmul"):
-    D, L = config.d_model, config.num_layers
-    n = L * (4 * D * D + 3 * D * config.d_hidden) + D * config.vocab_size
-    if convention == "all":
-        pass
-    elif convention != "matmul":
-        raise ValueError(f"matmul or all, not {convention}")
-    return 6 * n + 12 * L * D * seq_len
+- n = num_params(config)
++ pass
 
 # %% wrong FLOPS-TIED-TWICE tied twice
-def flops_per_token(config, seq_len, convention="matmul"):
-    D, L = config.d_model, config.num_layers
-    n = L * (4 * D * D + 3 * D * config.d_hidden) + D * config.vocab_size
-    if convention == "all":
-        n += D * config.vocab_size + (2 * L + 1) * D
-    elif convention != "matmul":
-        raise ValueError(f"matmul or all, not {convention}")
-    return 6 * n + 12 * L * D * seq_len
+- n = num_params(config)
++ n += D * config.vocab_size + (2 * L + 1) * D
 
 # %% wrong FLOPS-ALL-GAINS no gains
-def flops_per_token(config, seq_len, convention="matmul"):
-    D, L = config.d_model, config.num_layers
-    n = L * (4 * D * D + 3 * D * config.d_hidden) + D * config.vocab_size
-    if convention == "all":
-        n += 0 if config.tie_embeddings else D * config.vocab_size
-    elif convention != "matmul":
-        raise ValueError(f"matmul or all, not {convention}")
-    return 6 * n + 12 * L * D * seq_len
+- n = num_params(config)
++ n += 0 if config.tie_embeddings else D * config.vocab_size
 
 # %% wrong FLOPS-UNKNOWN any word
-def flops_per_token(config, seq_len, convention="matmul"):
-    D, L = config.d_model, config.num_layers
-    n = L * (4 * D * D + 3 * D * config.d_hidden) + D * config.vocab_size
-    if convention == "all":
-        n = num_params(config)
-    return 6 * n + 12 * L * D * seq_len
+- elif convention != "matmul":
+-     raise ValueError(f"matmul or all, not {convention}")
 
 # %% wrong FLOPS-UNKNOWN KeyError
-def flops_per_token(config, seq_len, convention="matmul"):
-    D, L = config.d_model, config.num_layers
-    n = L * (4 * D * D + 3 * D * config.d_hidden) + D * config.vocab_size
-    if convention == "all":
-        n = num_params(config)
-    elif convention != "matmul":
-        {}[convention]
-    return 6 * n + 12 * L * D * seq_len
+- raise ValueError(f"matmul or all, not {convention}")
++ {}[convention]
 
 # %% wrong OTHER recomputation
-def flops_per_token(config, seq_len, convention="matmul"):
-    D, L = config.d_model, config.num_layers
-    n = L * (4 * D * D + 3 * D * config.d_hidden) + D * config.vocab_size
-    if convention == "all":
-        n = num_params(config)
-    elif convention != "matmul":
-        raise ValueError(f"matmul or all, not {convention}")
-    return 8 * n + 16 * L * D * seq_len
+- return 6 * n + 12 * L * D * seq_len
++ return 8 * n + 16 * L * D * seq_len

@@ -37,6 +37,16 @@ def sync_gradients(params, grads, group=None):
             means[i] = mean.view_as(params[i])
     return means
 
+# %% right in plain steps
+def sync_gradients(params, grads, group=None):
+    means = []
+    for p, g in zip(params, grads):
+        total = torch.zeros_like(p) if g is None else g.clone()
+        if dist.is_initialized():
+            dist.all_reduce(total, group=group)
+        means.append(total / place(group)[1])
+    return means
+
 # %% wrong STUB untouched
 def sync_gradients(params, grads, group=None):
     raise NotImplementedError("your code here")
@@ -58,14 +68,8 @@ def sync_gradients(params, grads, group=None):
     return means
 
 # %% wrong SYNC-SUM never divided
-def sync_gradients(params, grads, group=None):
-    means = []
-    for p, g in zip(params, grads):
-        total = torch.zeros_like(p) if g is None else g.clone()
-        if dist.is_initialized():
-            dist.all_reduce(total, group=group)
-        means.append(total)
-    return means
+- means.append(total / place(group)[1])
++ means.append(total)
 
 # %% wrong SYNC-UNUSED what has no gradient is passed over
 def sync_gradients(params, grads, group=None):
@@ -81,27 +85,15 @@ def sync_gradients(params, grads, group=None):
     return means
 
 # %% wrong SYNC-UNUSED zeros without a collective
-def sync_gradients(params, grads, group=None):
-    means = []
-    for p, g in zip(params, grads):
-        if g is None:
-            means.append(torch.zeros_like(p))
-            continue
-        total = g.clone()
-        if dist.is_initialized():
-            dist.all_reduce(total, group=group)
-        means.append(total / place(group)[1])
-    return means
+- total = torch.zeros_like(p) if g is None else g.clone()
++ if g is None:
++     means.append(torch.zeros_like(p))
++     continue
++ total = g.clone()
 
 # %% wrong SYNC-NO-WAIT a sum that is not waited for
-def sync_gradients(params, grads, group=None):
-    means = []
-    for p, g in zip(params, grads):
-        total = torch.zeros_like(p) if g is None else g.clone()
-        if dist.is_initialized():
-            dist.all_reduce(total, group=group, async_op=True)
-        means.append(total / place(group)[1])
-    return means
+- dist.all_reduce(total, group=group)
++ dist.all_reduce(total, group=group, async_op=True)
 
 # %% wrong SYNC-LOCAL each for itself
 def sync_gradients(params, grads, group=None):
@@ -130,44 +122,22 @@ def sync_gradients(params, grads, group=None):
     return means
 
 # %% wrong INPLACE the gradient itself
-def sync_gradients(params, grads, group=None):
-    means = []
-    for p, g in zip(params, grads):
-        total = torch.zeros_like(p) if g is None else g
-        if dist.is_initialized():
-            dist.all_reduce(total, group=group)
-        means.append(total / place(group)[1])
-    return means
+- total = torch.zeros_like(p) if g is None else g.clone()
++ total = torch.zeros_like(p) if g is None else g
 
 # %% wrong DTYPE through float32
-def sync_gradients(params, grads, group=None):
-    means = []
-    for p, g in zip(params, grads):
-        total = torch.zeros(p.shape) if g is None else g.clone().float()
-        if dist.is_initialized():
-            dist.all_reduce(total, group=group)
-        means.append(total / place(group)[1])
-    return means
+- total = torch.zeros_like(p) if g is None else g.clone()
++ total = torch.zeros(p.shape) if g is None else g.clone().float()
 
 # %% wrong SYNC-TWO two ranks for ever
-def sync_gradients(params, grads, group=None):
-    means = []
-    for p, g in zip(params, grads):
-        total = torch.zeros_like(p) if g is None else g.clone()
-        if dist.is_initialized():
-            dist.all_reduce(total, group=group)
-            total /= 2
-        means.append(total)
-    return means
+- means.append(total / place(group)[1])
++     total /= 2
++ means.append(total)
 
 # %% wrong SYNC-USERS the mean of those that have one
-def sync_gradients(params, grads, group=None):
-    means = []
-    for p, g in zip(params, grads):
-        total = torch.zeros_like(p) if g is None else g.clone()
-        users = torch.tensor(float(g is not None))
-        if dist.is_initialized():
-            dist.all_reduce(total, group=group)
-            dist.all_reduce(users, group=group)
-        means.append(total / max(float(users), 1.0))
-    return means
+  total = torch.zeros_like(p) if g is None else g.clone()
++ users = torch.tensor(float(g is not None))
+
+- means.append(total / place(group)[1])
++     dist.all_reduce(users, group=group)
++ means.append(total / max(float(users), 1.0))

@@ -1,5 +1,4 @@
-# Answers to the exercise find-the-hang. `# %% wrong CODE name` must be refused with exactly that
-# code, `# %% right name` must pass. Each cell is a whole answer under the lesson's imports.
+# Answers to the exercise find-the-hang.
 
 # %% right columns
 def find_the_hang(calls_by_rank):
@@ -53,6 +52,21 @@ def find_the_hang(calls_by_rank):
         return place, absent or [r for r, name in enumerate(names) if name != counts[0][0]]
     return None
 
+# %% right in plain steps
+def find_the_hang(calls_by_rank):
+    for place in range(max(map(len, calls_by_rank), default=0)):
+        here = [calls[place] if place < len(calls) else None for calls in calls_by_rank]
+        if all(call is None or call[2] for call in here):
+            continue
+        same = [call and tuple(call[:2]) for call in here]
+        if None in same:
+            return place, [rank for rank, call in enumerate(same) if call is None]
+        (most, size), *others = Counter(same).most_common()
+        if others:
+            tie = others[0][1] == size
+            return place, [rank for rank, call in enumerate(same) if tie or call != most]
+    return None
+
 # %% wrong STUB untouched
 def find_the_hang(calls_by_rank):
     raise NotImplementedError("your code here")
@@ -78,19 +92,11 @@ def find_the_hang(calls_by_rank):
     return None
 
 # %% wrong HANG-FROM-ONE counts from 1
-def find_the_hang(calls_by_rank):
-    for place in range(max(map(len, calls_by_rank), default=0)):
-        here = [calls[place] if place < len(calls) else None for calls in calls_by_rank]
-        if all(call is None or call[2] for call in here):
-            continue
-        same = [call and tuple(call[:2]) for call in here]
-        if None in same:
-            return place + 1, [rank for rank, call in enumerate(same) if call is None]
-        (most, size), *others = Counter(same).most_common()
-        if others:
-            tie = others[0][1] == size
-            return place + 1, [rank for rank, call in enumerate(same) if tie or call != most]
-    return None
+- return place, [rank for rank, call in enumerate(same) if call is None]
++ return place + 1, [rank for rank, call in enumerate(same) if call is None]
+
+- return place, [rank for rank, call in enumerate(same) if tie or call != most]
++ return place + 1, [rank for rank, call in enumerate(same) if tie or call != most]
 
 # %% wrong HANG-FROM-ONE the last call that came back
 def find_the_hang(calls_by_rank):
@@ -99,60 +105,27 @@ def find_the_hang(calls_by_rank):
     return max(done) - 1, [rank for rank, calls in enumerate(calls_by_rank) if len(calls) == least]
 
 # %% wrong HANG-NAMES bytes are not compared
-def find_the_hang(calls_by_rank):
-    for place in range(max(map(len, calls_by_rank), default=0)):
-        here = [calls[place] if place < len(calls) else None for calls in calls_by_rank]
-        if all(call is None or call[2] for call in here):
-            continue
-        same = [call and call[0] for call in here]
-        if None in same:
-            return place, [rank for rank, call in enumerate(same) if call is None]
-        (most, size), *others = Counter(same).most_common()
-        if others:
-            tie = others[0][1] == size
-            return place, [rank for rank, call in enumerate(same) if tie or call != most]
-    return None
+- same = [call and tuple(call[:2]) for call in here]
++ same = [call and call[0] for call in here]
 
 # %% wrong HANG-BYTES names are not compared
-def find_the_hang(calls_by_rank):
-    for place in range(max(map(len, calls_by_rank), default=0)):
-        here = [calls[place] if place < len(calls) else None for calls in calls_by_rank]
-        if all(call is None or call[2] for call in here):
-            continue
-        same = [call and call[1] for call in here]
-        if None in same:
-            return place, [rank for rank, call in enumerate(same) if call is None]
-        (most, size), *others = Counter(same).most_common()
-        if others:
-            tie = others[0][1] == size
-            return place, [rank for rank, call in enumerate(same) if tie or call != most]
-    return None
+- same = [call and tuple(call[:2]) for call in here]
++ same = [call and call[1] for call in here]
 
 # %% wrong HANG-FINISHED `done` is not looked at
-def find_the_hang(calls_by_rank):
-    for place in range(max(map(len, calls_by_rank), default=0)):
-        same = [calls[place][:2] if place < len(calls) else None for calls in calls_by_rank]
-        if None in same:
-            return place, [rank for rank, call in enumerate(same) if call is None]
-        (most, size), *others = Counter(same).most_common()
-        if others:
-            tie = others[0][1] == size
-            return place, [rank for rank, call in enumerate(same) if tie or call != most]
-    return None
+- here = [calls[place] if place < len(calls) else None for calls in calls_by_rank]
+- if all(call is None or call[2] for call in here):
+-     continue
+- same = [call and tuple(call[:2]) for call in here]
++ same = [calls[place][:2] if place < len(calls) else None for calls in calls_by_rank]
 
 # %% wrong HANG-DONE-TWICE whole triples
-def find_the_hang(calls_by_rank):
-    for place in range(max(map(len, calls_by_rank), default=0)):
-        same = [calls[place] if place < len(calls) else None for calls in calls_by_rank]
-        if all(call is None or call[2] for call in same):
-            continue
-        if None in same:
-            return place, [rank for rank, call in enumerate(same) if call is None]
-        (most, size), *others = Counter(same).most_common()
-        if others:
-            tie = others[0][1] == size
-            return place, [rank for rank, call in enumerate(same) if tie or call != most]
-    return None
+- here = [calls[place] if place < len(calls) else None for calls in calls_by_rank]
+- if all(call is None or call[2] for call in here):
++ same = [calls[place] if place < len(calls) else None for calls in calls_by_rank]
++ if all(call is None or call[2] for call in same):
+      continue
+- same = [call and tuple(call[:2]) for call in here]
 
 # %% wrong HANG-TO-SHORTEST zip
 def find_the_hang(calls_by_rank):
@@ -198,48 +171,18 @@ def find_the_hang(calls_by_rank):
     return longest - 1, [rank for rank, call in enumerate(last) if call != most]
 
 # %% wrong HANG-EMPTY the last call of every list
-def find_the_hang(calls_by_rank):
-    if all(calls[-1][2] for calls in calls_by_rank):
-        return None
-    for place in range(max(map(len, calls_by_rank), default=0)):
-        here = [calls[place] if place < len(calls) else None for calls in calls_by_rank]
-        if all(call is None or call[2] for call in here):
-            continue
-        same = [call and tuple(call[:2]) for call in here]
-        if None in same:
-            return place, [rank for rank, call in enumerate(same) if call is None]
-        (most, size), *others = Counter(same).most_common()
-        if others:
-            tie = others[0][1] == size
-            return place, [rank for rank, call in enumerate(same) if tie or call != most]
-    return None
+  def find_the_hang(calls_by_rank):
++     if all(calls[-1][2] for calls in calls_by_rank):
++         return None
 
 # %% wrong HANG-MAJORITY nothing is a call too
-def find_the_hang(calls_by_rank):
-    for place in range(max(map(len, calls_by_rank), default=0)):
-        here = [calls[place] if place < len(calls) else None for calls in calls_by_rank]
-        if all(call is None or call[2] for call in here):
-            continue
-        same = [call and tuple(call[:2]) for call in here]
-        (most, size), *others = Counter(same).most_common()
-        if others:
-            tie = others[0][1] == size
-            return place, [rank for rank, call in enumerate(same) if tie or call != most]
-    return None
+- if None in same:
+-     return place, [rank for rank, call in enumerate(same) if call is None]
 
 # %% wrong HANG-TIE one of two groups
-def find_the_hang(calls_by_rank):
-    for place in range(max(map(len, calls_by_rank), default=0)):
-        here = [calls[place] if place < len(calls) else None for calls in calls_by_rank]
-        if all(call is None or call[2] for call in here):
-            continue
-        same = [call and tuple(call[:2]) for call in here]
-        if None in same:
-            return place, [rank for rank, call in enumerate(same) if call is None]
-        (most, size), *others = Counter(same).most_common()
-        if others:
-            return place, [rank for rank, call in enumerate(same) if call != most]
-    return None
+- tie = others[0][1] == size
+- return place, [rank for rank, call in enumerate(same) if tie or call != most]
++ return place, [rank for rank, call in enumerate(same) if call != most]
 
 # %% wrong TYPE a dict
 def find_the_hang(calls_by_rank):

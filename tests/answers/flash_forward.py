@@ -54,307 +54,132 @@ def flash_forward(q, k, v, *, tile=64, causal=True, num_keys=None):
             lse[:, :, i] = both
     return out.to(q.dtype), lse
 
+# %% right in plain steps
+def flash_forward(q, k, v, *, tile=64, causal=True, num_keys=None):
+    dtype, (B, H, T, K) = sums_dtype(q), q.shape
+    out, lse = torch.empty_like(q), q.new_empty(B, H, T, dtype=dtype)
+    for i in tiles(T, tile):
+        mixed = torch.zeros_like(q[:, :, i], dtype=dtype)
+        total = torch.zeros_like(mixed[..., 0])
+        peak = torch.full_like(total, EMPTY)
+        for j in tiles(i.stop if causal else T, tile):
+            s = tile_scores(q, k, i, j, causal=causal, num_keys=num_keys)
+            peak, total, mixed = add_tile(peak, total, mixed, s, v[:, :, j].to(dtype))
+        divisor = total.masked_fill(total == 0, 1.0)
+        out[:, :, i] = (mixed / divisor[..., None]).to(out.dtype)
+        lse[:, :, i] = peak + divisor.log()
+    return out, lse
+
 # %% wrong STUB untouched
 def flash_forward(q, k, v, *, tile=64, causal=True, num_keys=None):
     raise NotImplementedError("your code here")
 
 # %% wrong FLASH-PAIR the output alone
-def flash_forward(q, k, v, *, tile=64, causal=True, num_keys=None):
-    dtype, (B, H, T, K) = sums_dtype(q), q.shape
-    out, lse = torch.empty_like(q), q.new_empty(B, H, T, dtype=dtype)
-    for i in tiles(T, tile):
-        mixed = torch.zeros_like(q[:, :, i], dtype=dtype)
-        total = torch.zeros_like(mixed[..., 0])
-        peak = torch.full_like(total, EMPTY)
-        for j in tiles(i.stop if causal else T, tile):
-            s = tile_scores(q, k, i, j, causal=causal, num_keys=num_keys)
-            peak, total, mixed = add_tile(peak, total, mixed, s, v[:, :, j].to(dtype))
-        divisor = total.masked_fill(total == 0, 1.0)
-        out[:, :, i] = (mixed / divisor[..., None]).to(out.dtype)
-        lse[:, :, i] = peak + divisor.log()
-    return out
+- return out, lse
++ return out
 
 # %% wrong FLASH-NO-SCALE scores without a scale
-def flash_forward(q, k, v, *, tile=64, causal=True, num_keys=None):
-    dtype, (B, H, T, K) = sums_dtype(q), q.shape
-    out, lse = torch.empty_like(q), q.new_empty(B, H, T, dtype=dtype)
-    for i in tiles(T, tile):
-        mixed = torch.zeros_like(q[:, :, i], dtype=dtype)
-        total = torch.zeros_like(mixed[..., 0])
-        peak = torch.full_like(total, EMPTY)
-        for j in tiles(i.stop if causal else T, tile):
-            rows, cols = torch.arange(i.start, i.stop), torch.arange(j.start, j.stop)
-            s = q[:, :, i].to(dtype) @ k[:, :, j].to(dtype).mT 
-            if causal:
-                s = s.masked_fill(cols > rows[:, None], EMPTY)
-            if num_keys is not None:
-                s = s.masked_fill(cols >= num_keys.view(-1, 1, 1, 1), EMPTY)
-            peak, total, mixed = add_tile(peak, total, mixed, s, v[:, :, j].to(dtype))
-        divisor = total.masked_fill(total == 0, 1.0)
-        out[:, :, i] = (mixed / divisor[..., None]).to(out.dtype)
-        lse[:, :, i] = peak + divisor.log()
-    return out, lse
+- s = tile_scores(q, k, i, j, causal=causal, num_keys=num_keys)
++ rows, cols = torch.arange(i.start, i.stop), torch.arange(j.start, j.stop)
++ s = q[:, :, i].to(dtype) @ k[:, :, j].to(dtype).mT
++ if causal:
++     s = s.masked_fill(cols > rows[:, None], EMPTY)
++ if num_keys is not None:
++     s = s.masked_fill(cols >= num_keys.view(-1, 1, 1, 1), EMPTY)
 
 # %% wrong FLASH-SCALE-TWICE scales what is scaled
-def flash_forward(q, k, v, *, tile=64, causal=True, num_keys=None):
-    dtype, (B, H, T, K) = sums_dtype(q), q.shape
-    out, lse = torch.empty_like(q), q.new_empty(B, H, T, dtype=dtype)
-    for i in tiles(T, tile):
-        mixed = torch.zeros_like(q[:, :, i], dtype=dtype)
-        total = torch.zeros_like(mixed[..., 0])
-        peak = torch.full_like(total, EMPTY)
-        for j in tiles(i.stop if causal else T, tile):
-            s = tile_scores(q, k, i, j, causal=causal, num_keys=num_keys) / math.sqrt(K)
-            peak, total, mixed = add_tile(peak, total, mixed, s, v[:, :, j].to(dtype))
-        divisor = total.masked_fill(total == 0, 1.0)
-        out[:, :, i] = (mixed / divisor[..., None]).to(out.dtype)
-        lse[:, :, i] = peak + divisor.log()
-    return out, lse
+- s = tile_scores(q, k, i, j, causal=causal, num_keys=num_keys)
++ s = tile_scores(q, k, i, j, causal=causal, num_keys=num_keys) / math.sqrt(K)
 
 # %% wrong FLASH-NOT-DIVIDED hands out the sums
-def flash_forward(q, k, v, *, tile=64, causal=True, num_keys=None):
-    dtype, (B, H, T, K) = sums_dtype(q), q.shape
-    out, lse = torch.empty_like(q), q.new_empty(B, H, T, dtype=dtype)
-    for i in tiles(T, tile):
-        mixed = torch.zeros_like(q[:, :, i], dtype=dtype)
-        total = torch.zeros_like(mixed[..., 0])
-        peak = torch.full_like(total, EMPTY)
-        for j in tiles(i.stop if causal else T, tile):
-            s = tile_scores(q, k, i, j, causal=causal, num_keys=num_keys)
-            peak, total, mixed = add_tile(peak, total, mixed, s, v[:, :, j].to(dtype))
-        divisor = total.masked_fill(total == 0, 1.0)
-        out[:, :, i] = (mixed).to(out.dtype)
-        lse[:, :, i] = peak + divisor.log()
-    return out, lse
+- out[:, :, i] = (mixed / divisor[..., None]).to(out.dtype)
++ out[:, :, i] = (mixed).to(out.dtype)
 
 # %% wrong FLASH-LAST-TILE begins anew with each tile of keys
-def flash_forward(q, k, v, *, tile=64, causal=True, num_keys=None):
-    dtype, (B, H, T, K) = sums_dtype(q), q.shape
-    out, lse = torch.empty_like(q), q.new_empty(B, H, T, dtype=dtype)
-    for i in tiles(T, tile):
-        for j in tiles(i.stop if causal else T, tile):
-            mixed = torch.zeros_like(q[:, :, i], dtype=dtype)
-            total = torch.zeros_like(mixed[..., 0])
-            peak = torch.full_like(total, EMPTY)
-            s = tile_scores(q, k, i, j, causal=causal, num_keys=num_keys)
-            peak, total, mixed = add_tile(peak, total, mixed, s, v[:, :, j].to(dtype))
-        divisor = total.masked_fill(total == 0, 1.0)
-        out[:, :, i] = (mixed / divisor[..., None]).to(out.dtype)
-        lse[:, :, i] = peak + divisor.log()
-    return out, lse
+- mixed = torch.zeros_like(q[:, :, i], dtype=dtype)
+- total = torch.zeros_like(mixed[..., 0])
+- peak = torch.full_like(total, EMPTY)
+  for j in tiles(i.stop if causal else T, tile):
++     mixed = torch.zeros_like(q[:, :, i], dtype=dtype)
++     total = torch.zeros_like(mixed[..., 0])
++     peak = torch.full_like(total, EMPTY)
 
 # %% wrong FLASH-PER-TILE adds up finished tiles
-def flash_forward(q, k, v, *, tile=64, causal=True, num_keys=None):
-    dtype, (B, H, T, K) = sums_dtype(q), q.shape
-    out, lse = torch.empty_like(q), q.new_empty(B, H, T, dtype=dtype)
-    for i in tiles(T, tile):
-        mixed = torch.zeros_like(q[:, :, i], dtype=dtype)
-        total = torch.zeros_like(mixed[..., 0])
-        peak = torch.full_like(total, EMPTY)
-        for j in tiles(i.stop if causal else T, tile):
-            s = tile_scores(q, k, i, j, causal=causal, num_keys=num_keys)
-            mixed = mixed + torch.softmax(s, -1) @ v[:, :, j].to(dtype)
-            peak = torch.logaddexp(peak, s.logsumexp(-1))
-        divisor = total.masked_fill(total == 0, 1.0)
-        out[:, :, i] = (mixed / divisor[..., None]).to(out.dtype)
-        lse[:, :, i] = peak + divisor.log()
-    return out, lse
+- peak, total, mixed = add_tile(peak, total, mixed, s, v[:, :, j].to(dtype))
++ mixed = mixed + torch.softmax(s, -1) @ v[:, :, j].to(dtype)
++ peak = torch.logaddexp(peak, s.logsumexp(-1))
 
 # %% wrong FLASH-CARRIED begins once for all queries
-def flash_forward(q, k, v, *, tile=64, causal=True, num_keys=None):
-    dtype, (B, H, T, K) = sums_dtype(q), q.shape
-    out, lse = torch.empty_like(q), q.new_empty(B, H, T, dtype=dtype)
-    mixed = torch.zeros_like(q[:, :, :tile], dtype=dtype)
-    total = torch.zeros_like(mixed[..., 0])
-    peak = torch.full_like(total, EMPTY)
-    for i in tiles(T, tile):
-        for j in tiles(i.stop if causal else T, tile):
-            s = tile_scores(q, k, i, j, causal=causal, num_keys=num_keys)
-            peak, total, mixed = add_tile(peak, total, mixed, s, v[:, :, j].to(dtype))
-        divisor = total.masked_fill(total == 0, 1.0)
-        out[:, :, i] = (mixed / divisor[..., None]).to(out.dtype)
-        lse[:, :, i] = peak + divisor.log()
-    return out, lse
+  out, lse = torch.empty_like(q), q.new_empty(B, H, T, dtype=dtype)
++ mixed = torch.zeros_like(q[:, :, :tile], dtype=dtype)
++ total = torch.zeros_like(mixed[..., 0])
++ peak = torch.full_like(total, EMPTY)
+  for i in tiles(T, tile):
+-     mixed = torch.zeros_like(q[:, :, i], dtype=dtype)
+-     total = torch.zeros_like(mixed[..., 0])
+-     peak = torch.full_like(total, EMPTY)
 
 # %% wrong FLASH-SHORT-TILE drops the last queries
-def flash_forward(q, k, v, *, tile=64, causal=True, num_keys=None):
-    dtype, (B, H, T, K) = sums_dtype(q), q.shape
-    out, lse = torch.empty_like(q), q.new_empty(B, H, T, dtype=dtype)
-    for i in (slice(n * tile, (n + 1) * tile) for n in range(T // tile)):
-        mixed = torch.zeros_like(q[:, :, i], dtype=dtype)
-        total = torch.zeros_like(mixed[..., 0])
-        peak = torch.full_like(total, EMPTY)
-        for j in tiles(i.stop if causal else T, tile):
-            s = tile_scores(q, k, i, j, causal=causal, num_keys=num_keys)
-            peak, total, mixed = add_tile(peak, total, mixed, s, v[:, :, j].to(dtype))
-        divisor = total.masked_fill(total == 0, 1.0)
-        out[:, :, i] = (mixed / divisor[..., None]).to(out.dtype)
-        lse[:, :, i] = peak + divisor.log()
-    return out, lse
+- for i in tiles(T, tile):
++ for i in (slice(n * tile, (n + 1) * tile) for n in range(T // tile)):
 
 # %% wrong FLASH-SHORT-TILE drops the last keys
-def flash_forward(q, k, v, *, tile=64, causal=True, num_keys=None):
-    dtype, (B, H, T, K) = sums_dtype(q), q.shape
-    out, lse = torch.empty_like(q), q.new_empty(B, H, T, dtype=dtype)
-    for i in tiles(T, tile):
-        mixed = torch.zeros_like(q[:, :, i], dtype=dtype)
-        total = torch.zeros_like(mixed[..., 0])
-        peak = torch.full_like(total, EMPTY)
-        for j in tiles(i.stop if causal else T // tile * tile, tile):
-            s = tile_scores(q, k, i, j, causal=causal, num_keys=num_keys)
-            peak, total, mixed = add_tile(peak, total, mixed, s, v[:, :, j].to(dtype))
-        divisor = total.masked_fill(total == 0, 1.0)
-        out[:, :, i] = (mixed / divisor[..., None]).to(out.dtype)
-        lse[:, :, i] = peak + divisor.log()
-    return out, lse
+- for j in tiles(i.stop if causal else T, tile):
++ for j in tiles(i.stop if causal else T // tile * tile, tile):
 
 # %% wrong FLASH-MASK-NONE no mask, every tile
-def flash_forward(q, k, v, *, tile=64, causal=True, num_keys=None):
-    dtype, (B, H, T, K) = sums_dtype(q), q.shape
-    out, lse = torch.empty_like(q), q.new_empty(B, H, T, dtype=dtype)
-    for i in tiles(T, tile):
-        mixed = torch.zeros_like(q[:, :, i], dtype=dtype)
-        total = torch.zeros_like(mixed[..., 0])
-        peak = torch.full_like(total, EMPTY)
-        for j in tiles(T, tile):
-            s = tile_scores(q, k, i, j, causal=False, num_keys=num_keys)
-            peak, total, mixed = add_tile(peak, total, mixed, s, v[:, :, j].to(dtype))
-        divisor = total.masked_fill(total == 0, 1.0)
-        out[:, :, i] = (mixed / divisor[..., None]).to(out.dtype)
-        lse[:, :, i] = peak + divisor.log()
-    return out, lse
+- for j in tiles(i.stop if causal else T, tile):
+-     s = tile_scores(q, k, i, j, causal=causal, num_keys=num_keys)
++ for j in tiles(T, tile):
++     s = tile_scores(q, k, i, j, causal=False, num_keys=num_keys)
 
 # %% wrong FLASH-MASK-TILE no mask on the diagonal
-def flash_forward(q, k, v, *, tile=64, causal=True, num_keys=None):
-    dtype, (B, H, T, K) = sums_dtype(q), q.shape
-    out, lse = torch.empty_like(q), q.new_empty(B, H, T, dtype=dtype)
-    for i in tiles(T, tile):
-        mixed = torch.zeros_like(q[:, :, i], dtype=dtype)
-        total = torch.zeros_like(mixed[..., 0])
-        peak = torch.full_like(total, EMPTY)
-        for j in tiles(i.stop if causal else T, tile):
-            s = tile_scores(q, k, i, j, causal=False, num_keys=num_keys)
-            peak, total, mixed = add_tile(peak, total, mixed, s, v[:, :, j].to(dtype))
-        divisor = total.masked_fill(total == 0, 1.0)
-        out[:, :, i] = (mixed / divisor[..., None]).to(out.dtype)
-        lse[:, :, i] = peak + divisor.log()
-    return out, lse
+- s = tile_scores(q, k, i, j, causal=causal, num_keys=num_keys)
++ s = tile_scores(q, k, i, j, causal=False, num_keys=num_keys)
 
 # %% wrong FLASH-MASK-SELF hides the token itself
-def flash_forward(q, k, v, *, tile=64, causal=True, num_keys=None):
-    dtype, (B, H, T, K) = sums_dtype(q), q.shape
-    out, lse = torch.empty_like(q), q.new_empty(B, H, T, dtype=dtype)
-    for i in tiles(T, tile):
-        mixed = torch.zeros_like(q[:, :, i], dtype=dtype)
-        total = torch.zeros_like(mixed[..., 0])
-        peak = torch.full_like(total, EMPTY)
-        for j in tiles(i.stop if causal else T, tile):
-            rows, cols = torch.arange(i.start, i.stop), torch.arange(j.start, j.stop)
-            s = q[:, :, i].to(dtype) @ k[:, :, j].to(dtype).mT * K**-0.5
-            if causal:
-                s = s.masked_fill(cols >= rows[:, None], EMPTY)
-            if num_keys is not None:
-                s = s.masked_fill(cols >= num_keys.view(-1, 1, 1, 1), EMPTY)
-            peak, total, mixed = add_tile(peak, total, mixed, s, v[:, :, j].to(dtype))
-        divisor = total.masked_fill(total == 0, 1.0)
-        out[:, :, i] = (mixed / divisor[..., None]).to(out.dtype)
-        lse[:, :, i] = peak + divisor.log()
-    return out, lse
+- s = tile_scores(q, k, i, j, causal=causal, num_keys=num_keys)
++ rows, cols = torch.arange(i.start, i.stop), torch.arange(j.start, j.stop)
++ s = q[:, :, i].to(dtype) @ k[:, :, j].to(dtype).mT * K**-0.5
++ if causal:
++     s = s.masked_fill(cols >= rows[:, None], EMPTY)
++ if num_keys is not None:
++     s = s.masked_fill(cols >= num_keys.view(-1, 1, 1, 1), EMPTY)
 
 # %% wrong FLASH-MASK-SIDE hides the past of the tile
-def flash_forward(q, k, v, *, tile=64, causal=True, num_keys=None):
-    dtype, (B, H, T, K) = sums_dtype(q), q.shape
-    out, lse = torch.empty_like(q), q.new_empty(B, H, T, dtype=dtype)
-    for i in tiles(T, tile):
-        mixed = torch.zeros_like(q[:, :, i], dtype=dtype)
-        total = torch.zeros_like(mixed[..., 0])
-        peak = torch.full_like(total, EMPTY)
-        for j in tiles(i.stop if causal else T, tile):
-            rows, cols = torch.arange(i.start, i.stop), torch.arange(j.start, j.stop)
-            s = q[:, :, i].to(dtype) @ k[:, :, j].to(dtype).mT * K**-0.5
-            if causal:
-                s = s.masked_fill((cols < rows[:, None]) & (j.start == i.start), EMPTY)
-            if num_keys is not None:
-                s = s.masked_fill(cols >= num_keys.view(-1, 1, 1, 1), EMPTY)
-            peak, total, mixed = add_tile(peak, total, mixed, s, v[:, :, j].to(dtype))
-        divisor = total.masked_fill(total == 0, 1.0)
-        out[:, :, i] = (mixed / divisor[..., None]).to(out.dtype)
-        lse[:, :, i] = peak + divisor.log()
-    return out, lse
+- s = tile_scores(q, k, i, j, causal=causal, num_keys=num_keys)
++ rows, cols = torch.arange(i.start, i.stop), torch.arange(j.start, j.stop)
++ s = q[:, :, i].to(dtype) @ k[:, :, j].to(dtype).mT * K**-0.5
++ if causal:
++     s = s.masked_fill((cols < rows[:, None]) & (j.start == i.start), EMPTY)
++ if num_keys is not None:
++     s = s.masked_fill(cols >= num_keys.view(-1, 1, 1, 1), EMPTY)
 
 # %% wrong FLASH-DIAGONAL-SKIPPED stops before its own tile
-def flash_forward(q, k, v, *, tile=64, causal=True, num_keys=None):
-    dtype, (B, H, T, K) = sums_dtype(q), q.shape
-    out, lse = torch.empty_like(q), q.new_empty(B, H, T, dtype=dtype)
-    for i in tiles(T, tile):
-        mixed = torch.zeros_like(q[:, :, i], dtype=dtype)
-        total = torch.zeros_like(mixed[..., 0])
-        peak = torch.full_like(total, EMPTY)
-        for j in tiles(i.start if causal else T, tile):
-            s = tile_scores(q, k, i, j, causal=causal, num_keys=num_keys)
-            peak, total, mixed = add_tile(peak, total, mixed, s, v[:, :, j].to(dtype))
-        divisor = total.masked_fill(total == 0, 1.0)
-        out[:, :, i] = (mixed / divisor[..., None]).to(out.dtype)
-        lse[:, :, i] = peak + divisor.log()
-    return out, lse
+- for j in tiles(i.stop if causal else T, tile):
++ for j in tiles(i.start if causal else T, tile):
 
 # %% wrong FLASH-MASK-LOCAL numbers within the tile
-def flash_forward(q, k, v, *, tile=64, causal=True, num_keys=None):
-    dtype, (B, H, T, K) = sums_dtype(q), q.shape
-    out, lse = torch.empty_like(q), q.new_empty(B, H, T, dtype=dtype)
-    for i in tiles(T, tile):
-        mixed = torch.zeros_like(q[:, :, i], dtype=dtype)
-        total = torch.zeros_like(mixed[..., 0])
-        peak = torch.full_like(total, EMPTY)
-        for j in tiles(i.stop if causal else T, tile):
-            rows, cols = torch.arange(i.start, i.stop), torch.arange(j.start, j.stop)
-            s = q[:, :, i].to(dtype) @ k[:, :, j].to(dtype).mT * K**-0.5
-            if causal:
-                s = s.masked_fill(cols - j.start > rows[:, None] - i.start, EMPTY)
-            if num_keys is not None:
-                s = s.masked_fill(cols >= num_keys.view(-1, 1, 1, 1), EMPTY)
-            peak, total, mixed = add_tile(peak, total, mixed, s, v[:, :, j].to(dtype))
-        divisor = total.masked_fill(total == 0, 1.0)
-        out[:, :, i] = (mixed / divisor[..., None]).to(out.dtype)
-        lse[:, :, i] = peak + divisor.log()
-    return out, lse
+- s = tile_scores(q, k, i, j, causal=causal, num_keys=num_keys)
++ rows, cols = torch.arange(i.start, i.stop), torch.arange(j.start, j.stop)
++ s = q[:, :, i].to(dtype) @ k[:, :, j].to(dtype).mT * K**-0.5
++ if causal:
++     s = s.masked_fill(cols - j.start > rows[:, None] - i.start, EMPTY)
++ if num_keys is not None:
++     s = s.masked_fill(cols >= num_keys.view(-1, 1, 1, 1), EMPTY)
 
 # %% wrong FLASH-MASK-SHORT first token as number of tile times its length
-def flash_forward(q, k, v, *, tile=64, causal=True, num_keys=None):
-    dtype, (B, H, T, K) = sums_dtype(q), q.shape
-    out, lse = torch.empty_like(q), q.new_empty(B, H, T, dtype=dtype)
-    for i in tiles(T, tile):
-        mixed = torch.zeros_like(q[:, :, i], dtype=dtype)
-        total = torch.zeros_like(mixed[..., 0])
-        peak = torch.full_like(total, EMPTY)
-        for j in tiles(i.stop if causal else T, tile):
-            rows, cols = torch.arange(i.start, i.stop), torch.arange(j.start, j.stop)
-            s = q[:, :, i].to(dtype) @ k[:, :, j].to(dtype).mT * K**-0.5
-            if causal:
-                s = s.masked_fill(cols > (rows - i.start + i.start // tile * len(rows))[:, None], EMPTY)
-            if num_keys is not None:
-                s = s.masked_fill(cols >= num_keys.view(-1, 1, 1, 1), EMPTY)
-            peak, total, mixed = add_tile(peak, total, mixed, s, v[:, :, j].to(dtype))
-        divisor = total.masked_fill(total == 0, 1.0)
-        out[:, :, i] = (mixed / divisor[..., None]).to(out.dtype)
-        lse[:, :, i] = peak + divisor.log()
-    return out, lse
+- s = tile_scores(q, k, i, j, causal=causal, num_keys=num_keys)
++ rows, cols = torch.arange(i.start, i.stop), torch.arange(j.start, j.stop)
++ s = q[:, :, i].to(dtype) @ k[:, :, j].to(dtype).mT * K**-0.5
++ if causal:
++     s = s.masked_fill(cols > (rows - i.start + i.start // tile * len(rows))[:, None], EMPTY)
++ if num_keys is not None:
++     s = s.masked_fill(cols >= num_keys.view(-1, 1, 1, 1), EMPTY)
 
 # %% wrong FLASH-ABOVE every tile, masked
-def flash_forward(q, k, v, *, tile=64, causal=True, num_keys=None):
-    dtype, (B, H, T, K) = sums_dtype(q), q.shape
-    out, lse = torch.empty_like(q), q.new_empty(B, H, T, dtype=dtype)
-    for i in tiles(T, tile):
-        mixed = torch.zeros_like(q[:, :, i], dtype=dtype)
-        total = torch.zeros_like(mixed[..., 0])
-        peak = torch.full_like(total, EMPTY)
-        for j in tiles(T, tile):
-            s = tile_scores(q, k, i, j, causal=causal, num_keys=num_keys)
-            peak, total, mixed = add_tile(peak, total, mixed, s, v[:, :, j].to(dtype))
-        divisor = total.masked_fill(total == 0, 1.0)
-        out[:, :, i] = (mixed / divisor[..., None]).to(out.dtype)
-        lse[:, :, i] = peak + divisor.log()
-    return out, lse
+- for j in tiles(i.stop if causal else T, tile):
++ for j in tiles(T, tile):
 
 # %% wrong FLASH-ABOVE the whole matrix
 def flash_forward(q, k, v, *, tile=64, causal=True, num_keys=None):
@@ -363,113 +188,39 @@ def flash_forward(q, k, v, *, tile=64, causal=True, num_keys=None):
     return (torch.softmax(s, -1).nan_to_num(0.0) @ v.to(dtype)).to(q.dtype), s.logsumexp(-1)
 
 # %% wrong FLASH-LSE-NO-PEAK the logarithm alone
-def flash_forward(q, k, v, *, tile=64, causal=True, num_keys=None):
-    dtype, (B, H, T, K) = sums_dtype(q), q.shape
-    out, lse = torch.empty_like(q), q.new_empty(B, H, T, dtype=dtype)
-    for i in tiles(T, tile):
-        mixed = torch.zeros_like(q[:, :, i], dtype=dtype)
-        total = torch.zeros_like(mixed[..., 0])
-        peak = torch.full_like(total, EMPTY)
-        for j in tiles(i.stop if causal else T, tile):
-            s = tile_scores(q, k, i, j, causal=causal, num_keys=num_keys)
-            peak, total, mixed = add_tile(peak, total, mixed, s, v[:, :, j].to(dtype))
-        divisor = total.masked_fill(total == 0, 1.0)
-        out[:, :, i] = (mixed / divisor[..., None]).to(out.dtype)
-        lse[:, :, i] = divisor.log()
-    return out, lse
+- lse[:, :, i] = peak + divisor.log()
++ lse[:, :, i] = divisor.log()
 
 # %% wrong FLASH-LSE-PARTS the total without a logarithm
-def flash_forward(q, k, v, *, tile=64, causal=True, num_keys=None):
-    dtype, (B, H, T, K) = sums_dtype(q), q.shape
-    out, lse = torch.empty_like(q), q.new_empty(B, H, T, dtype=dtype)
-    for i in tiles(T, tile):
-        mixed = torch.zeros_like(q[:, :, i], dtype=dtype)
-        total = torch.zeros_like(mixed[..., 0])
-        peak = torch.full_like(total, EMPTY)
-        for j in tiles(i.stop if causal else T, tile):
-            s = tile_scores(q, k, i, j, causal=causal, num_keys=num_keys)
-            peak, total, mixed = add_tile(peak, total, mixed, s, v[:, :, j].to(dtype))
-        divisor = total.masked_fill(total == 0, 1.0)
-        out[:, :, i] = (mixed / divisor[..., None]).to(out.dtype)
-        lse[:, :, i] = peak + total
-    return out, lse
+- lse[:, :, i] = peak + divisor.log()
++ lse[:, :, i] = peak + total
 
 # %% wrong FLASH-OVERFLOW a softmax without its maximum
-def flash_forward(q, k, v, *, tile=64, causal=True, num_keys=None):
-    dtype, (B, H, T, K) = sums_dtype(q), q.shape
-    out, lse = torch.empty_like(q), q.new_empty(B, H, T, dtype=dtype)
-    for i in tiles(T, tile):
-        mixed = torch.zeros_like(q[:, :, i], dtype=dtype)
-        total = torch.zeros_like(mixed[..., 0])
-        peak = torch.full_like(total, EMPTY)
-        for j in tiles(i.stop if causal else T, tile):
-            s = tile_scores(q, k, i, j, causal=causal, num_keys=num_keys)
-            total, mixed = total + s.exp().sum(-1), mixed + s.exp() @ v[:, :, j].to(dtype)
-        divisor = total.masked_fill(total == 0, 1.0)
-        out[:, :, i] = (mixed / divisor[..., None]).to(out.dtype)
-        lse[:, :, i] = total.log()
-    return out, lse
+- peak, total, mixed = add_tile(peak, total, mixed, s, v[:, :, j].to(dtype))
++ total, mixed = total + s.exp().sum(-1), mixed + s.exp() @ v[:, :, j].to(dtype)
+
+- lse[:, :, i] = peak + divisor.log()
++ lse[:, :, i] = total.log()
 
 # %% wrong FLASH-EMPTY-NAN divides by 0
-def flash_forward(q, k, v, *, tile=64, causal=True, num_keys=None):
-    dtype, (B, H, T, K) = sums_dtype(q), q.shape
-    out, lse = torch.empty_like(q), q.new_empty(B, H, T, dtype=dtype)
-    for i in tiles(T, tile):
-        mixed = torch.zeros_like(q[:, :, i], dtype=dtype)
-        total = torch.zeros_like(mixed[..., 0])
-        peak = torch.full_like(total, EMPTY)
-        for j in tiles(i.stop if causal else T, tile):
-            s = tile_scores(q, k, i, j, causal=causal, num_keys=num_keys)
-            peak, total, mixed = add_tile(peak, total, mixed, s, v[:, :, j].to(dtype))
-        divisor = total.masked_fill(total == 0, 1.0)
-        out[:, :, i] = (mixed / total[..., None]).to(out.dtype)
-        lse[:, :, i] = peak + total.log()
-    return out, lse
+- out[:, :, i] = (mixed / divisor[..., None]).to(out.dtype)
+- lse[:, :, i] = peak + divisor.log()
++ out[:, :, i] = (mixed / total[..., None]).to(out.dtype)
++ lse[:, :, i] = peak + total.log()
 
 # %% wrong FLASH-PADDING padding forgotten
-def flash_forward(q, k, v, *, tile=64, causal=True, num_keys=None):
-    dtype, (B, H, T, K) = sums_dtype(q), q.shape
-    out, lse = torch.empty_like(q), q.new_empty(B, H, T, dtype=dtype)
-    for i in tiles(T, tile):
-        mixed = torch.zeros_like(q[:, :, i], dtype=dtype)
-        total = torch.zeros_like(mixed[..., 0])
-        peak = torch.full_like(total, EMPTY)
-        for j in tiles(i.stop if causal else T, tile):
-            s = tile_scores(q, k, i, j, causal=causal, num_keys=None)
-            peak, total, mixed = add_tile(peak, total, mixed, s, v[:, :, j].to(dtype))
-        divisor = total.masked_fill(total == 0, 1.0)
-        out[:, :, i] = (mixed / divisor[..., None]).to(out.dtype)
-        lse[:, :, i] = peak + divisor.log()
-    return out, lse
+- s = tile_scores(q, k, i, j, causal=causal, num_keys=num_keys)
++ s = tile_scores(q, k, i, j, causal=causal, num_keys=None)
 
 # %% wrong FLASH-SUMS-16 sums in the dtype of q
-def flash_forward(q, k, v, *, tile=64, causal=True, num_keys=None):
-    dtype, (B, H, T, K) = q.dtype, q.shape
-    out, lse = torch.empty_like(q), q.new_empty(B, H, T, dtype=sums_dtype(q))
-    for i in tiles(T, tile):
-        mixed = torch.zeros_like(q[:, :, i], dtype=dtype)
-        total = torch.zeros_like(mixed[..., 0])
-        peak = torch.full_like(total, EMPTY)
-        for j in tiles(i.stop if causal else T, tile):
-            s = tile_scores(q, k, i, j, causal=causal, num_keys=num_keys).to(dtype)
-            peak, total, mixed = add_tile(peak, total, mixed, s, v[:, :, j].to(dtype))
-        divisor = total.masked_fill(total == 0, 1.0)
-        out[:, :, i] = (mixed / divisor[..., None]).to(out.dtype)
-        lse[:, :, i] = peak + divisor.log()
-    return out, lse
+- dtype, (B, H, T, K) = sums_dtype(q), q.shape
+- out, lse = torch.empty_like(q), q.new_empty(B, H, T, dtype=dtype)
++ dtype, (B, H, T, K) = q.dtype, q.shape
++ out, lse = torch.empty_like(q), q.new_empty(B, H, T, dtype=sums_dtype(q))
+
+- s = tile_scores(q, k, i, j, causal=causal, num_keys=num_keys)
++ s = tile_scores(q, k, i, j, causal=causal, num_keys=num_keys).to(dtype)
 
 # %% wrong FLASH-LSE-DTYPE logsumexp in the dtype of q
-def flash_forward(q, k, v, *, tile=64, causal=True, num_keys=None):
-    dtype, (B, H, T, K) = sums_dtype(q), q.shape
-    out, lse = torch.empty_like(q), q.new_empty(B, H, T)
-    for i in tiles(T, tile):
-        mixed = torch.zeros_like(q[:, :, i], dtype=dtype)
-        total = torch.zeros_like(mixed[..., 0])
-        peak = torch.full_like(total, EMPTY)
-        for j in tiles(i.stop if causal else T, tile):
-            s = tile_scores(q, k, i, j, causal=causal, num_keys=num_keys)
-            peak, total, mixed = add_tile(peak, total, mixed, s, v[:, :, j].to(dtype))
-        divisor = total.masked_fill(total == 0, 1.0)
-        out[:, :, i] = (mixed / divisor[..., None]).to(out.dtype)
-        lse[:, :, i] = peak + divisor.log()
-    return out, lse
+- out, lse = torch.empty_like(q), q.new_empty(B, H, T, dtype=dtype)
++ out, lse = torch.empty_like(q), q.new_empty(B, H, T)

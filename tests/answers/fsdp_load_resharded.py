@@ -1,27 +1,5 @@
 # Answers to the exercise fsdp-load-resharded.
 
-# %% right in order
-class FSDPTrainer(fsdp_trainer.FSDPTrainer):
-    def load_checkpoint(self, path=None):
-        saved = self.read_checkpoint(path)
-        if saved is None:
-            return 0
-        plain = saved.plain
-        self.loader.load_state_dict(plain["loader"])
-        model, optimizer = get_state_dict(self.plain_model, self.optimizer)
-        state = saved.fill({"model": model, "optimizer": optimizer})
-        set_state_dict(
-            self.plain_model,
-            self.optimizer,
-            model_state_dict=state["model"],
-            optim_state_dict=state["optimizer"],
-        )
-        self.scaler.load_state_dict(plain["scaler"])
-        self.step, self.tokens_seen = plain["step"], plain["tokens_seen"]
-        if len(plain["ranks"]) == self.world.world_size:
-            restore_random_states(plain["ranks"][self.world.rank])
-        return self.step
-
 # %% right model and optimizer apart
 class FSDPTrainer(fsdp_trainer.FSDPTrainer):
     def load_checkpoint(self, path=None):
@@ -57,10 +35,12 @@ class FSDPTrainer(fsdp_trainer.FSDPTrainer):
                 restore_random_states(ranks[self.world.rank])
         return 0 if saved is None else self.step
 
-# %% wrong LOAD-EMPTY something is always there
+# %% right in order
 class FSDPTrainer(fsdp_trainer.FSDPTrainer):
     def load_checkpoint(self, path=None):
         saved = self.read_checkpoint(path)
+        if saved is None:
+            return 0
         plain = saved.plain
         self.loader.load_state_dict(plain["loader"])
         model, optimizer = get_state_dict(self.plain_model, self.optimizer)
@@ -77,151 +57,50 @@ class FSDPTrainer(fsdp_trainer.FSDPTrainer):
             restore_random_states(plain["ranks"][self.world.rank])
         return self.step
 
-# %% wrong LOAD-NO-MOMENTS the weights alone
-class FSDPTrainer(fsdp_trainer.FSDPTrainer):
-    def load_checkpoint(self, path=None):
-        saved = self.read_checkpoint(path)
-        if saved is None:
-            return 0
-        plain = saved.plain
-        self.loader.load_state_dict(plain["loader"])
-        model, optimizer = get_state_dict(self.plain_model, self.optimizer)
-        moments = {name: {k: t.clone() for k, t in m.items()} for name, m in optimizer["state"].items()}
-        optimizer["state"] = moments
-        state = saved.fill({"model": model, "optimizer": optimizer})
-        set_model_state_dict(self.plain_model, state["model"])
-        self.scaler.load_state_dict(plain["scaler"])
-        self.step, self.tokens_seen = plain["step"], plain["tokens_seen"]
-        if len(plain["ranks"]) == self.world.world_size:
-            restore_random_states(plain["ranks"][self.world.rank])
-        return self.step
+# %% wrong LOAD-EMPTY something is always there
+- if saved is None:
+-     return 0
+
+# %% wrong LOAD-NO-MOMENTS the weights alone | of: model and optimizer apart
+  model, optimizer = get_state_dict(self.plain_model, self.optimizer)
++ moments = {name: {k: t.clone() for k, t in m.items()} for name, m in optimizer["state"].items()}
++ optimizer["state"] = moments
+
+- set_optimizer_state_dict(self.plain_model, self.optimizer, state["optimizer"])
 
 # %% wrong LOAD-NO-STEP resumes at step 0
-class FSDPTrainer(fsdp_trainer.FSDPTrainer):
-    def load_checkpoint(self, path=None):
-        saved = self.read_checkpoint(path)
-        if saved is None:
-            return 0
-        plain = saved.plain
-        self.loader.load_state_dict(plain["loader"])
-        model, optimizer = get_state_dict(self.plain_model, self.optimizer)
-        state = saved.fill({"model": model, "optimizer": optimizer})
-        set_state_dict(
-            self.plain_model,
-            self.optimizer,
-            model_state_dict=state["model"],
-            optim_state_dict=state["optimizer"],
-        )
-        self.scaler.load_state_dict(plain["scaler"])
-        self.tokens_seen = plain["tokens_seen"]
-        if len(plain["ranks"]) == self.world.world_size:
-            restore_random_states(plain["ranks"][self.world.rank])
-        return plain["step"]
+- self.step, self.tokens_seen = plain["step"], plain["tokens_seen"]
++ self.tokens_seen = plain["tokens_seen"]
+
+- return self.step
++ return plain["step"]
 
 # %% wrong LOAD-NO-LOADER reads from the beginning
-class FSDPTrainer(fsdp_trainer.FSDPTrainer):
-    def load_checkpoint(self, path=None):
-        saved = self.read_checkpoint(path)
-        if saved is None:
-            return 0
-        plain = saved.plain
-        model, optimizer = get_state_dict(self.plain_model, self.optimizer)
-        state = saved.fill({"model": model, "optimizer": optimizer})
-        set_state_dict(
-            self.plain_model,
-            self.optimizer,
-            model_state_dict=state["model"],
-            optim_state_dict=state["optimizer"],
-        )
-        self.scaler.load_state_dict(plain["scaler"])
-        self.step, self.tokens_seen = plain["step"], plain["tokens_seen"]
-        if len(plain["ranks"]) == self.world.world_size:
-            restore_random_states(plain["ranks"][self.world.rank])
-        return self.step
+- self.loader.load_state_dict(plain["loader"])
 
 # %% wrong LOAD-WORLD another number of ranks refused
-class FSDPTrainer(fsdp_trainer.FSDPTrainer):
-    def load_checkpoint(self, path=None):
-        saved = self.read_checkpoint(path)
-        if saved is None:
-            return 0
-        plain = saved.plain
-        if len(plain["ranks"]) != self.world.world_size:
-            raise ValueError(f"saved on {len(plain['ranks'])} ranks, this run has {self.world.world_size}")
-        self.loader.load_state_dict(plain["loader"])
-        model, optimizer = get_state_dict(self.plain_model, self.optimizer)
-        state = saved.fill({"model": model, "optimizer": optimizer})
-        set_state_dict(
-            self.plain_model,
-            self.optimizer,
-            model_state_dict=state["model"],
-            optim_state_dict=state["optimizer"],
-        )
-        self.scaler.load_state_dict(plain["scaler"])
-        self.step, self.tokens_seen = plain["step"], plain["tokens_seen"]
-        restore_random_states(plain["ranks"][self.world.rank])
-        return self.step
+  plain = saved.plain
++ if len(plain["ranks"]) != self.world.world_size:
++     raise ValueError(f"saved on {len(plain['ranks'])} ranks, this run has {self.world.world_size}")
+
+- if len(plain["ranks"]) == self.world.world_size:
+-     restore_random_states(plain["ranks"][self.world.rank])
++ restore_random_states(plain["ranks"][self.world.rank])
 
 # %% wrong LOAD-WORLD a random state for every rank
-class FSDPTrainer(fsdp_trainer.FSDPTrainer):
-    def load_checkpoint(self, path=None):
-        saved = self.read_checkpoint(path)
-        if saved is None:
-            return 0
-        plain = saved.plain
-        self.loader.load_state_dict(plain["loader"])
-        model, optimizer = get_state_dict(self.plain_model, self.optimizer)
-        state = saved.fill({"model": model, "optimizer": optimizer})
-        set_state_dict(
-            self.plain_model,
-            self.optimizer,
-            model_state_dict=state["model"],
-            optim_state_dict=state["optimizer"],
-        )
-        self.scaler.load_state_dict(plain["scaler"])
-        self.step, self.tokens_seen = plain["step"], plain["tokens_seen"]
-        restore_random_states(plain["ranks"][self.world.rank])
-        return self.step
+- if len(plain["ranks"]) == self.world.world_size:
+-     restore_random_states(plain["ranks"][self.world.rank])
++ restore_random_states(plain["ranks"][self.world.rank])
 
 # %% wrong LOAD-RANDOM rank 0's for all
-class FSDPTrainer(fsdp_trainer.FSDPTrainer):
-    def load_checkpoint(self, path=None):
-        saved = self.read_checkpoint(path)
-        if saved is None:
-            return 0
-        plain = saved.plain
-        self.loader.load_state_dict(plain["loader"])
-        model, optimizer = get_state_dict(self.plain_model, self.optimizer)
-        state = saved.fill({"model": model, "optimizer": optimizer})
-        set_state_dict(
-            self.plain_model,
-            self.optimizer,
-            model_state_dict=state["model"],
-            optim_state_dict=state["optimizer"],
-        )
-        self.scaler.load_state_dict(plain["scaler"])
-        self.step, self.tokens_seen = plain["step"], plain["tokens_seen"]
-        restore_random_states(plain["ranks"][0])
-        return self.step
+- if len(plain["ranks"]) == self.world.world_size:
+-     restore_random_states(plain["ranks"][self.world.rank])
++ restore_random_states(plain["ranks"][0])
 
-# %% wrong LOAD-POSITION moments in the order of the parameters
-class FSDPTrainer(fsdp_trainer.FSDPTrainer):
-    def load_checkpoint(self, path=None):
-        saved = self.read_checkpoint(path)
-        if saved is None:
-            return 0
-        plain = saved.plain
-        self.loader.load_state_dict(plain["loader"])
-        model, optimizer = get_state_dict(self.plain_model, self.optimizer)
-        state = saved.fill({"model": model, "optimizer": optimizer})
-        set_model_state_dict(self.plain_model, state["model"])
-        moments = list(state["optimizer"]["state"].values())
-        self.optimizer.state.update(zip(self.plain_model.parameters(), moments))
-        self.scaler.load_state_dict(plain["scaler"])
-        self.step, self.tokens_seen = plain["step"], plain["tokens_seen"]
-        if len(plain["ranks"]) == self.world.world_size:
-            restore_random_states(plain["ranks"][self.world.rank])
-        return self.step
+# %% wrong LOAD-POSITION moments in the order of the parameters | of: model and optimizer apart
+- set_optimizer_state_dict(self.plain_model, self.optimizer, state["optimizer"])
++ moments = list(state["optimizer"]["state"].values())
++ self.optimizer.state.update(zip(self.plain_model.parameters(), moments))
 
 # %% wrong LOAD-HALF-SAVE the last folder by name
 class FSDPTrainer(fsdp_trainer.FSDPTrainer):
@@ -244,47 +123,15 @@ class FSDPTrainer(fsdp_trainer.FSDPTrainer):
         return self.step
 
 # %% wrong LOAD-SENDS whole on rank 0, then to all
-class FSDPTrainer(fsdp_trainer.FSDPTrainer):
-    def load_checkpoint(self, path=None):
-        saved = self.read_checkpoint(path)
-        if saved is None:
-            return 0
-        plain = saved.plain
-        self.loader.load_state_dict(plain["loader"])
-        options = StateDictOptions(full_state_dict=True)
-        model, optimizer = get_state_dict(self.plain_model, self.optimizer, options=options)
-        state = saved.fill({"model": model, "optimizer": optimizer})
-        set_state_dict(
-            self.plain_model,
-            self.optimizer,
-            model_state_dict=state["model"],
-            optim_state_dict=state["optimizer"],
-            options=StateDictOptions(full_state_dict=True, broadcast_from_rank0=True),
-        )
-        self.scaler.load_state_dict(plain["scaler"])
-        self.step, self.tokens_seen = plain["step"], plain["tokens_seen"]
-        if len(plain["ranks"]) == self.world.world_size:
-            restore_random_states(plain["ranks"][self.world.rank])
-        return self.step
+- model, optimizer = get_state_dict(self.plain_model, self.optimizer)
++ options = StateDictOptions(full_state_dict=True)
++ model, optimizer = get_state_dict(self.plain_model, self.optimizer, options=options)
+
+  optim_state_dict=state["optimizer"],
++ options=StateDictOptions(full_state_dict=True, broadcast_from_rank0=True),
 
 # %% wrong LOAD-HALF the loader at the end
-class FSDPTrainer(fsdp_trainer.FSDPTrainer):
-    def load_checkpoint(self, path=None):
-        saved = self.read_checkpoint(path)
-        if saved is None:
-            return 0
-        plain = saved.plain
-        model, optimizer = get_state_dict(self.plain_model, self.optimizer)
-        state = saved.fill({"model": model, "optimizer": optimizer})
-        set_state_dict(
-            self.plain_model,
-            self.optimizer,
-            model_state_dict=state["model"],
-            optim_state_dict=state["optimizer"],
-        )
-        self.scaler.load_state_dict(plain["scaler"])
-        self.step, self.tokens_seen = plain["step"], plain["tokens_seen"]
-        self.loader.load_state_dict(plain["loader"])
-        if len(plain["ranks"]) == self.world.world_size:
-            restore_random_states(plain["ranks"][self.world.rank])
-        return self.step
+- self.loader.load_state_dict(plain["loader"])
+
+  self.step, self.tokens_seen = plain["step"], plain["tokens_seen"]
++ self.loader.load_state_dict(plain["loader"])

@@ -1,23 +1,5 @@
 # Answers to the exercise fsdp-save-checkpoint.
 
-# %% right in one dict
-class FSDPTrainer(fsdp_trainer.FSDPTrainer):
-    def save_checkpoint(self):
-        full = self.config.checkpoint == "full"
-        options = StateDictOptions(full_state_dict=full, cpu_offload=full)
-        model, optimizer = get_state_dict(self.plain_model, self.optimizer, options=options)
-        state = {
-            "step": self.step,
-            "tokens_seen": self.tokens_seen,
-            "model": model,
-            "optimizer": optimizer,
-            "scaler": self.scaler.state_dict(),
-            "loader": self.loader.state_dict(),
-            "ranks": self.world.gather(random_states()),
-            "config": dataclasses.asdict(self.config),
-        }
-        return self.write_checkpoint(state)
-
 # %% right model and optimizer apart, part by part
 class FSDPTrainer(fsdp_trainer.FSDPTrainer):
     def save_checkpoint(self):
@@ -51,13 +33,12 @@ class FSDPTrainer(fsdp_trainer.FSDPTrainer):
             "config": dataclasses.asdict(self.config),
         })
 
-# %% wrong SAVE-RANK0-SHARD local tensors
+# %% right in one dict
 class FSDPTrainer(fsdp_trainer.FSDPTrainer):
     def save_checkpoint(self):
         full = self.config.checkpoint == "full"
         options = StateDictOptions(full_state_dict=full, cpu_offload=full)
         model, optimizer = get_state_dict(self.plain_model, self.optimizer, options=options)
-        model = {name: w.to_local() if isinstance(w, DTensor) else w for name, w in model.items()}
         state = {
             "step": self.step,
             "tokens_seen": self.tokens_seen,
@@ -69,6 +50,10 @@ class FSDPTrainer(fsdp_trainer.FSDPTrainer):
             "config": dataclasses.asdict(self.config),
         }
         return self.write_checkpoint(state)
+
+# %% wrong SAVE-RANK0-SHARD local tensors
+  model, optimizer = get_state_dict(self.plain_model, self.optimizer, options=options)
++ model = {name: w.to_local() if isinstance(w, DTensor) else w for name, w in model.items()}
 
 # %% wrong SAVE-RANK0-SHARD rank 0's part in the one file
 class FSDPTrainer(fsdp_trainer.FSDPTrainer):
@@ -92,94 +77,35 @@ class FSDPTrainer(fsdp_trainer.FSDPTrainer):
         })
 
 # %% wrong RANKS-STUCK rank 0 alone saves
-class FSDPTrainer(fsdp_trainer.FSDPTrainer):
-    def save_checkpoint(self):
-        path = Path(self.config.out) / "checkpoints" / f"step_{self.step:08d}"
-        if not self.world.is_first:
-            return path
-        full = self.config.checkpoint == "full"
-        options = StateDictOptions(full_state_dict=full, cpu_offload=full)
-        model, optimizer = get_state_dict(self.plain_model, self.optimizer, options=options)
-        return self.write_checkpoint({
-            "step": self.step,
-            "tokens_seen": self.tokens_seen,
-            "model": model,
-            "optimizer": optimizer,
-            "scaler": self.scaler.state_dict(),
-            "loader": self.loader.state_dict(),
-            "ranks": self.world.gather(random_states()),
-            "config": dataclasses.asdict(self.config),
-        })
+  def save_checkpoint(self):
++     path = Path(self.config.out) / "checkpoints" / f"step_{self.step:08d}"
++     if not self.world.is_first:
++         return path
+
+- state = {
++ return self.write_checkpoint({
+
+- }
+- return self.write_checkpoint(state)
++ })
 
 # %% wrong SAVE-GATHERED always full
-class FSDPTrainer(fsdp_trainer.FSDPTrainer):
-    def save_checkpoint(self):
-        full = True
-        options = StateDictOptions(full_state_dict=full, cpu_offload=full)
-        model, optimizer = get_state_dict(self.plain_model, self.optimizer, options=options)
-        state = {
-            "step": self.step,
-            "tokens_seen": self.tokens_seen,
-            "model": model,
-            "optimizer": optimizer,
-            "scaler": self.scaler.state_dict(),
-            "loader": self.loader.state_dict(),
-            "ranks": self.world.gather(random_states()),
-            "config": dataclasses.asdict(self.config),
-        }
-        return self.write_checkpoint(state)
+- full = self.config.checkpoint == "full"
++ full = True
 
 # %% wrong SAVE-GATHERED every tensor whole
-class FSDPTrainer(fsdp_trainer.FSDPTrainer):
-    def save_checkpoint(self):
-        full = self.config.checkpoint == "full"
-        options = StateDictOptions(full_state_dict=True)
-        model, optimizer = get_state_dict(self.plain_model, self.optimizer, options=options)
-        state = {
-            "step": self.step,
-            "tokens_seen": self.tokens_seen,
-            "model": model,
-            "optimizer": optimizer,
-            "scaler": self.scaler.state_dict(),
-            "loader": self.loader.state_dict(),
-            "ranks": self.world.gather(random_states()),
-            "config": dataclasses.asdict(self.config),
-        }
-        return self.write_checkpoint(state)
+- options = StateDictOptions(full_state_dict=full, cpu_offload=full)
++ options = StateDictOptions(full_state_dict=True)
 
 # %% wrong SAVE-FULL-SHARDS the setting ignored
-class FSDPTrainer(fsdp_trainer.FSDPTrainer):
-    def save_checkpoint(self):
-        model, optimizer = get_state_dict(self.plain_model, self.optimizer)
-        state = {
-            "step": self.step,
-            "tokens_seen": self.tokens_seen,
-            "model": model,
-            "optimizer": optimizer,
-            "scaler": self.scaler.state_dict(),
-            "loader": self.loader.state_dict(),
-            "ranks": self.world.gather(random_states()),
-            "config": dataclasses.asdict(self.config),
-        }
-        return self.write_checkpoint(state)
+- full = self.config.checkpoint == "full"
+- options = StateDictOptions(full_state_dict=full, cpu_offload=full)
+- model, optimizer = get_state_dict(self.plain_model, self.optimizer, options=options)
++ model, optimizer = get_state_dict(self.plain_model, self.optimizer)
 
 # %% wrong SAVE-FULL-EVERYWHERE the whole on every rank
-class FSDPTrainer(fsdp_trainer.FSDPTrainer):
-    def save_checkpoint(self):
-        full = self.config.checkpoint == "full"
-        options = StateDictOptions(full_state_dict=full)
-        model, optimizer = get_state_dict(self.plain_model, self.optimizer, options=options)
-        state = {
-            "step": self.step,
-            "tokens_seen": self.tokens_seen,
-            "model": model,
-            "optimizer": optimizer,
-            "scaler": self.scaler.state_dict(),
-            "loader": self.loader.state_dict(),
-            "ranks": self.world.gather(random_states()),
-            "config": dataclasses.asdict(self.config),
-        }
-        return self.write_checkpoint(state)
+- options = StateDictOptions(full_state_dict=full, cpu_offload=full)
++ options = StateDictOptions(full_state_dict=full)
 
 # %% wrong SAVE-UNPUBLISHED DCP into the final folder
 class FSDPTrainer(fsdp_trainer.FSDPTrainer):
@@ -216,158 +142,37 @@ class FSDPTrainer(fsdp_trainer.FSDPTrainer):
         return folder
 
 # %% wrong SAVE-NUMBERS the optimizer's own state dict
-class FSDPTrainer(fsdp_trainer.FSDPTrainer):
-    def save_checkpoint(self):
-        full = self.config.checkpoint == "full"
-        options = StateDictOptions(full_state_dict=full, cpu_offload=full)
-        model, optimizer = get_state_dict(self.plain_model, self.optimizer, options=options)
-        state = {
-            "step": self.step,
-            "tokens_seen": self.tokens_seen,
-            "model": model,
-            "optimizer": self.optimizer.state_dict(),
-            "scaler": self.scaler.state_dict(),
-            "loader": self.loader.state_dict(),
-            "ranks": self.world.gather(random_states()),
-            "config": dataclasses.asdict(self.config),
-        }
-        return self.write_checkpoint(state)
+- "optimizer": optimizer,
++ "optimizer": self.optimizer.state_dict(),
 
 # %% wrong SAVE-NO-OPTIMIZER weights and step
-class FSDPTrainer(fsdp_trainer.FSDPTrainer):
-    def save_checkpoint(self):
-        full = self.config.checkpoint == "full"
-        options = StateDictOptions(full_state_dict=full, cpu_offload=full)
-        model, optimizer = get_state_dict(self.plain_model, self.optimizer, options=options)
-        state = {
-            "step": self.step,
-            "tokens_seen": self.tokens_seen,
-            "model": model,
-            "config": dataclasses.asdict(self.config),
-        }
-        return self.write_checkpoint(state)
+- "optimizer": optimizer,
+- "scaler": self.scaler.state_dict(),
+- "loader": self.loader.state_dict(),
+- "ranks": self.world.gather(random_states()),
 
 # %% wrong SAVE-NO-MOMENTS the groups alone
-class FSDPTrainer(fsdp_trainer.FSDPTrainer):
-    def save_checkpoint(self):
-        full = self.config.checkpoint == "full"
-        options = StateDictOptions(full_state_dict=full, cpu_offload=full)
-        model, optimizer = get_state_dict(self.plain_model, self.optimizer, options=options)
-        state = {
-            "step": self.step,
-            "tokens_seen": self.tokens_seen,
-            "model": model,
-            "optimizer": {"state": {}, "param_groups": optimizer["param_groups"]},
-            "scaler": self.scaler.state_dict(),
-            "loader": self.loader.state_dict(),
-            "ranks": self.world.gather(random_states()),
-            "config": dataclasses.asdict(self.config),
-        }
-        return self.write_checkpoint(state)
+- "optimizer": optimizer,
++ "optimizer": {"state": {}, "param_groups": optimizer["param_groups"]},
 
 # %% wrong SAVE-NO-LOADER no place in the data
-class FSDPTrainer(fsdp_trainer.FSDPTrainer):
-    def save_checkpoint(self):
-        full = self.config.checkpoint == "full"
-        options = StateDictOptions(full_state_dict=full, cpu_offload=full)
-        model, optimizer = get_state_dict(self.plain_model, self.optimizer, options=options)
-        state = {
-            "step": self.step,
-            "tokens_seen": self.tokens_seen,
-            "model": model,
-            "optimizer": optimizer,
-            "scaler": self.scaler.state_dict(),
-            "ranks": self.world.gather(random_states()),
-            "config": dataclasses.asdict(self.config),
-        }
-        return self.write_checkpoint(state)
+- "loader": self.loader.state_dict(),
 
 # %% wrong SAVE-NO-RANDOM no random states
-class FSDPTrainer(fsdp_trainer.FSDPTrainer):
-    def save_checkpoint(self):
-        full = self.config.checkpoint == "full"
-        options = StateDictOptions(full_state_dict=full, cpu_offload=full)
-        model, optimizer = get_state_dict(self.plain_model, self.optimizer, options=options)
-        state = {
-            "step": self.step,
-            "tokens_seen": self.tokens_seen,
-            "model": model,
-            "optimizer": optimizer,
-            "scaler": self.scaler.state_dict(),
-            "loader": self.loader.state_dict(),
-            "config": dataclasses.asdict(self.config),
-        }
-        return self.write_checkpoint(state)
+- "ranks": self.world.gather(random_states()),
 
 # %% wrong SAVE-RANDOM those of rank 0 alone
-class FSDPTrainer(fsdp_trainer.FSDPTrainer):
-    def save_checkpoint(self):
-        full = self.config.checkpoint == "full"
-        options = StateDictOptions(full_state_dict=full, cpu_offload=full)
-        model, optimizer = get_state_dict(self.plain_model, self.optimizer, options=options)
-        state = {
-            "step": self.step,
-            "tokens_seen": self.tokens_seen,
-            "model": model,
-            "optimizer": optimizer,
-            "scaler": self.scaler.state_dict(),
-            "loader": self.loader.state_dict(),
-            "ranks": [random_states()],
-            "config": dataclasses.asdict(self.config),
-        }
-        return self.write_checkpoint(state)
+- "ranks": self.world.gather(random_states()),
++ "ranks": [random_states()],
 
 # %% wrong SAVE-NAMES names of a compiled model
-class FSDPTrainer(fsdp_trainer.FSDPTrainer):
-    def save_checkpoint(self):
-        full = self.config.checkpoint == "full"
-        options = StateDictOptions(full_state_dict=full, cpu_offload=full)
-        model, optimizer = get_state_dict(self.plain_model, self.optimizer, options=options)
-        state = {
-            "step": self.step,
-            "tokens_seen": self.tokens_seen,
-            "model": {"_orig_mod." + name: w for name, w in model.items()},
-            "optimizer": optimizer,
-            "scaler": self.scaler.state_dict(),
-            "loader": self.loader.state_dict(),
-            "ranks": self.world.gather(random_states()),
-            "config": dataclasses.asdict(self.config),
-        }
-        return self.write_checkpoint(state)
+- "model": model,
++ "model": {"_orig_mod." + name: w for name, w in model.items()},
 
 # %% wrong SAVE-NAMES parameters, a tied head missing
-class FSDPTrainer(fsdp_trainer.FSDPTrainer):
-    def save_checkpoint(self):
-        full = self.config.checkpoint == "full"
-        options = StateDictOptions(full_state_dict=full, cpu_offload=full)
-        model, optimizer = get_state_dict(self.plain_model, self.optimizer, options=options)
-        model = {name: model[name] for name, _ in self.plain_model.named_parameters()}
-        state = {
-            "step": self.step,
-            "tokens_seen": self.tokens_seen,
-            "model": model,
-            "optimizer": optimizer,
-            "scaler": self.scaler.state_dict(),
-            "loader": self.loader.state_dict(),
-            "ranks": self.world.gather(random_states()),
-            "config": dataclasses.asdict(self.config),
-        }
-        return self.write_checkpoint(state)
+  model, optimizer = get_state_dict(self.plain_model, self.optimizer, options=options)
++ model = {name: model[name] for name, _ in self.plain_model.named_parameters()}
 
 # %% wrong NONE nothing returned
-class FSDPTrainer(fsdp_trainer.FSDPTrainer):
-    def save_checkpoint(self):
-        full = self.config.checkpoint == "full"
-        options = StateDictOptions(full_state_dict=full, cpu_offload=full)
-        model, optimizer = get_state_dict(self.plain_model, self.optimizer, options=options)
-        state = {
-            "step": self.step,
-            "tokens_seen": self.tokens_seen,
-            "model": model,
-            "optimizer": optimizer,
-            "scaler": self.scaler.state_dict(),
-            "loader": self.loader.state_dict(),
-            "ranks": self.world.gather(random_states()),
-            "config": dataclasses.asdict(self.config),
-        }
-        self.write_checkpoint(state)
+- return self.write_checkpoint(state)
++ self.write_checkpoint(state)

@@ -37,352 +37,139 @@ def rmsnorm_kernel(x_ptr, weight_ptr, out_ptr, x_stride, out_stride, D, eps, BLO
     y = y * tl.load(weight_ptr + cols, mask=cols < D, other=1.0).to(tl.float32)
     tl.store(out_ptr + row * out_stride + cols, y, mask=cols < D)
 
+# %% right in plain steps
+@tl.jit
+def rmsnorm_kernel(x_ptr, weight_ptr, out_ptr, x_stride, out_stride, D, eps, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    cols = tl.arange(0, BLOCK)
+    inside = cols < D
+    x = tl.load(x_ptr + row * x_stride + cols, mask=inside, other=0.0).to(tl.float32)
+    weight = tl.load(weight_ptr + cols, mask=inside, other=0.0).to(tl.float32)
+    inverse_rms = tl.rsqrt(tl.sum(x * x, axis=0) / D + eps)
+    out = x * inverse_rms * weight
+    tl.store(out_ptr + row * out_stride + cols, out.to(out_ptr.dtype.element_ty), mask=inside)
+
 # %% wrong STUB untouched
 @tl.jit
 def rmsnorm_kernel(x_ptr, weight_ptr, out_ptr, x_stride, out_stride, D, eps, BLOCK: tl.constexpr):
     raise NotImplementedError("your code here")
 
 # %% wrong KERNEL-NOT-STORED returns the row
-@tl.jit
-def rmsnorm_kernel(x_ptr, weight_ptr, out_ptr, x_stride, out_stride, D, eps, BLOCK: tl.constexpr):
-    row = tl.program_id(0)
-    cols = tl.arange(0, BLOCK)
-    inside = cols < D
-    x = tl.load(x_ptr + row * x_stride + cols, mask=inside, other=0.0).to(tl.float32)
-    weight = tl.load(weight_ptr + cols, mask=inside, other=0.0).to(tl.float32)
-    inverse_rms = tl.rsqrt(tl.sum(x * x, axis=0) / D + eps)
-    out = x * inverse_rms * weight
-    return out
+- tl.store(out_ptr + row * out_stride + cols, out.to(out_ptr.dtype.element_ty), mask=inside)
++ return out
 
 # %% wrong KERNEL-ROWS every program at row 0
-@tl.jit
-def rmsnorm_kernel(x_ptr, weight_ptr, out_ptr, x_stride, out_stride, D, eps, BLOCK: tl.constexpr):
-    row = 0
-    cols = tl.arange(0, BLOCK)
-    inside = cols < D
-    x = tl.load(x_ptr + row * x_stride + cols, mask=inside, other=0.0).to(tl.float32)
-    weight = tl.load(weight_ptr + cols, mask=inside, other=0.0).to(tl.float32)
-    inverse_rms = tl.rsqrt(tl.sum(x * x, axis=0) / D + eps)
-    out = x * inverse_rms * weight
-    tl.store(out_ptr + row * out_stride + cols, out.to(out_ptr.dtype.element_ty), mask=inside)
+- row = tl.program_id(0)
++ row = 0
 
 # %% wrong KERNEL-ROWS the axis is another
-@tl.jit
-def rmsnorm_kernel(x_ptr, weight_ptr, out_ptr, x_stride, out_stride, D, eps, BLOCK: tl.constexpr):
-    row = tl.program_id(1)
-    cols = tl.arange(0, BLOCK)
-    inside = cols < D
-    x = tl.load(x_ptr + row * x_stride + cols, mask=inside, other=0.0).to(tl.float32)
-    weight = tl.load(weight_ptr + cols, mask=inside, other=0.0).to(tl.float32)
-    inverse_rms = tl.rsqrt(tl.sum(x * x, axis=0) / D + eps)
-    out = x * inverse_rms * weight
-    tl.store(out_ptr + row * out_stride + cols, out.to(out_ptr.dtype.element_ty), mask=inside)
+- row = tl.program_id(0)
++ row = tl.program_id(1)
 
 # %% wrong KERNEL-ARANGE lanes 0 to D
-@tl.jit
-def rmsnorm_kernel(x_ptr, weight_ptr, out_ptr, x_stride, out_stride, D, eps, BLOCK: tl.constexpr):
-    row = tl.program_id(0)
-    cols = tl.arange(0, D)
-    inside = cols < D
-    x = tl.load(x_ptr + row * x_stride + cols, mask=inside, other=0.0).to(tl.float32)
-    weight = tl.load(weight_ptr + cols, mask=inside, other=0.0).to(tl.float32)
-    inverse_rms = tl.rsqrt(tl.sum(x * x, axis=0) / D + eps)
-    out = x * inverse_rms * weight
-    tl.store(out_ptr + row * out_stride + cols, out.to(out_ptr.dtype.element_ty), mask=inside)
+- cols = tl.arange(0, BLOCK)
++ cols = tl.arange(0, D)
 
 # %% wrong KERNEL-MASK-LOAD no mask at the load
-@tl.jit
-def rmsnorm_kernel(x_ptr, weight_ptr, out_ptr, x_stride, out_stride, D, eps, BLOCK: tl.constexpr):
-    row = tl.program_id(0)
-    cols = tl.arange(0, BLOCK)
-    inside = cols < D
-    x = tl.load(x_ptr + row * x_stride + cols).to(tl.float32)
-    weight = tl.load(weight_ptr + cols, mask=inside, other=0.0).to(tl.float32)
-    inverse_rms = tl.rsqrt(tl.sum(x * x, axis=0) / D + eps)
-    out = x * inverse_rms * weight
-    tl.store(out_ptr + row * out_stride + cols, out.to(out_ptr.dtype.element_ty), mask=inside)
+- x = tl.load(x_ptr + row * x_stride + cols, mask=inside, other=0.0).to(tl.float32)
++ x = tl.load(x_ptr + row * x_stride + cols).to(tl.float32)
 
 # %% wrong KERNEL-MASK-LOAD a mask that is one lane too wide
-@tl.jit
-def rmsnorm_kernel(x_ptr, weight_ptr, out_ptr, x_stride, out_stride, D, eps, BLOCK: tl.constexpr):
-    row = tl.program_id(0)
-    cols = tl.arange(0, BLOCK)
-    inside = cols <= D
-    x = tl.load(x_ptr + row * x_stride + cols, mask=inside, other=0.0).to(tl.float32)
-    weight = tl.load(weight_ptr + cols, mask=inside, other=0.0).to(tl.float32)
-    inverse_rms = tl.rsqrt(tl.sum(x * x, axis=0) / D + eps)
-    out = x * inverse_rms * weight
-    tl.store(out_ptr + row * out_stride + cols, out.to(out_ptr.dtype.element_ty), mask=inside)
+- inside = cols < D
++ inside = cols <= D
 
 # %% wrong KERNEL-MASK-STORE no mask at the store
-@tl.jit
-def rmsnorm_kernel(x_ptr, weight_ptr, out_ptr, x_stride, out_stride, D, eps, BLOCK: tl.constexpr):
-    row = tl.program_id(0)
-    cols = tl.arange(0, BLOCK)
-    inside = cols < D
-    x = tl.load(x_ptr + row * x_stride + cols, mask=inside, other=0.0).to(tl.float32)
-    weight = tl.load(weight_ptr + cols, mask=inside, other=0.0).to(tl.float32)
-    inverse_rms = tl.rsqrt(tl.sum(x * x, axis=0) / D + eps)
-    out = x * inverse_rms * weight
-    tl.store(out_ptr + row * out_stride + cols, out.to(out_ptr.dtype.element_ty))
+- tl.store(out_ptr + row * out_stride + cols, out.to(out_ptr.dtype.element_ty), mask=inside)
++ tl.store(out_ptr + row * out_stride + cols, out.to(out_ptr.dtype.element_ty))
 
 # %% wrong KERNEL-PART a mask that is one lane too narrow
-@tl.jit
-def rmsnorm_kernel(x_ptr, weight_ptr, out_ptr, x_stride, out_stride, D, eps, BLOCK: tl.constexpr):
-    row = tl.program_id(0)
-    cols = tl.arange(0, BLOCK)
-    inside = cols < D - 1
-    x = tl.load(x_ptr + row * x_stride + cols, mask=cols < D, other=0.0).to(tl.float32)
-    weight = tl.load(weight_ptr + cols, mask=inside, other=0.0).to(tl.float32)
-    inverse_rms = tl.rsqrt(tl.sum(x * x, axis=0) / D + eps)
-    out = x * inverse_rms * weight
-    tl.store(out_ptr + row * out_stride + cols, out.to(out_ptr.dtype.element_ty), mask=inside)
+- inside = cols < D
+- x = tl.load(x_ptr + row * x_stride + cols, mask=inside, other=0.0).to(tl.float32)
++ inside = cols < D - 1
++ x = tl.load(x_ptr + row * x_stride + cols, mask=cols < D, other=0.0).to(tl.float32)
 
 # %% wrong KERNEL-NO-OTHER lanes without a number
-@tl.jit
-def rmsnorm_kernel(x_ptr, weight_ptr, out_ptr, x_stride, out_stride, D, eps, BLOCK: tl.constexpr):
-    row = tl.program_id(0)
-    cols = tl.arange(0, BLOCK)
-    inside = cols < D
-    x = tl.load(x_ptr + row * x_stride + cols, mask=inside).to(tl.float32)
-    weight = tl.load(weight_ptr + cols, mask=inside, other=0.0).to(tl.float32)
-    inverse_rms = tl.rsqrt(tl.sum(x * x, axis=0) / D + eps)
-    out = x * inverse_rms * weight
-    tl.store(out_ptr + row * out_stride + cols, out.to(out_ptr.dtype.element_ty), mask=inside)
+- x = tl.load(x_ptr + row * x_stride + cols, mask=inside, other=0.0).to(tl.float32)
++ x = tl.load(x_ptr + row * x_stride + cols, mask=inside).to(tl.float32)
 
 # %% wrong KERNEL-OTHER ones in masked lanes
-@tl.jit
-def rmsnorm_kernel(x_ptr, weight_ptr, out_ptr, x_stride, out_stride, D, eps, BLOCK: tl.constexpr):
-    row = tl.program_id(0)
-    cols = tl.arange(0, BLOCK)
-    inside = cols < D
-    x = tl.load(x_ptr + row * x_stride + cols, mask=inside, other=1.0).to(tl.float32)
-    weight = tl.load(weight_ptr + cols, mask=inside, other=0.0).to(tl.float32)
-    inverse_rms = tl.rsqrt(tl.sum(x * x, axis=0) / D + eps)
-    out = x * inverse_rms * weight
-    tl.store(out_ptr + row * out_stride + cols, out.to(out_ptr.dtype.element_ty), mask=inside)
+- x = tl.load(x_ptr + row * x_stride + cols, mask=inside, other=0.0).to(tl.float32)
++ x = tl.load(x_ptr + row * x_stride + cols, mask=inside, other=1.0).to(tl.float32)
 
 # %% wrong KERNEL-BLOCK-MEAN the mean over BLOCK
-@tl.jit
-def rmsnorm_kernel(x_ptr, weight_ptr, out_ptr, x_stride, out_stride, D, eps, BLOCK: tl.constexpr):
-    row = tl.program_id(0)
-    cols = tl.arange(0, BLOCK)
-    inside = cols < D
-    x = tl.load(x_ptr + row * x_stride + cols, mask=inside, other=0.0).to(tl.float32)
-    weight = tl.load(weight_ptr + cols, mask=inside, other=0.0).to(tl.float32)
-    inverse_rms = tl.rsqrt(tl.sum(x * x, axis=0) / BLOCK + eps)
-    out = x * inverse_rms * weight
-    tl.store(out_ptr + row * out_stride + cols, out.to(out_ptr.dtype.element_ty), mask=inside)
+- inverse_rms = tl.rsqrt(tl.sum(x * x, axis=0) / D + eps)
++ inverse_rms = tl.rsqrt(tl.sum(x * x, axis=0) / BLOCK + eps)
 
 # %% wrong KERNEL-SUM not averaged
-@tl.jit
-def rmsnorm_kernel(x_ptr, weight_ptr, out_ptr, x_stride, out_stride, D, eps, BLOCK: tl.constexpr):
-    row = tl.program_id(0)
-    cols = tl.arange(0, BLOCK)
-    inside = cols < D
-    x = tl.load(x_ptr + row * x_stride + cols, mask=inside, other=0.0).to(tl.float32)
-    weight = tl.load(weight_ptr + cols, mask=inside, other=0.0).to(tl.float32)
-    inverse_rms = tl.rsqrt(tl.sum(x * x, axis=0) + eps)
-    out = x * inverse_rms * weight
-    tl.store(out_ptr + row * out_stride + cols, out.to(out_ptr.dtype.element_ty), mask=inside)
+- inverse_rms = tl.rsqrt(tl.sum(x * x, axis=0) / D + eps)
++ inverse_rms = tl.rsqrt(tl.sum(x * x, axis=0) + eps)
 
 # %% wrong KERNEL-NO-ROOT no root
-@tl.jit
-def rmsnorm_kernel(x_ptr, weight_ptr, out_ptr, x_stride, out_stride, D, eps, BLOCK: tl.constexpr):
-    row = tl.program_id(0)
-    cols = tl.arange(0, BLOCK)
-    inside = cols < D
-    x = tl.load(x_ptr + row * x_stride + cols, mask=inside, other=0.0).to(tl.float32)
-    weight = tl.load(weight_ptr + cols, mask=inside, other=0.0).to(tl.float32)
-    inverse_rms = 1.0 / (tl.sum(x * x, axis=0) / D + eps)
-    out = x * inverse_rms * weight
-    tl.store(out_ptr + row * out_stride + cols, out.to(out_ptr.dtype.element_ty), mask=inside)
+- inverse_rms = tl.rsqrt(tl.sum(x * x, axis=0) / D + eps)
++ inverse_rms = 1.0 / (tl.sum(x * x, axis=0) / D + eps)
 
 # %% wrong KERNEL-TIMES-RMS sqrt in place of rsqrt
-@tl.jit
-def rmsnorm_kernel(x_ptr, weight_ptr, out_ptr, x_stride, out_stride, D, eps, BLOCK: tl.constexpr):
-    row = tl.program_id(0)
-    cols = tl.arange(0, BLOCK)
-    inside = cols < D
-    x = tl.load(x_ptr + row * x_stride + cols, mask=inside, other=0.0).to(tl.float32)
-    weight = tl.load(weight_ptr + cols, mask=inside, other=0.0).to(tl.float32)
-    inverse_rms = tl.sqrt(tl.sum(x * x, axis=0) / D + eps)
-    out = x * inverse_rms * weight
-    tl.store(out_ptr + row * out_stride + cols, out.to(out_ptr.dtype.element_ty), mask=inside)
+- inverse_rms = tl.rsqrt(tl.sum(x * x, axis=0) / D + eps)
++ inverse_rms = tl.sqrt(tl.sum(x * x, axis=0) / D + eps)
 
 # %% wrong KERNEL-NO-WEIGHT no weight
-@tl.jit
-def rmsnorm_kernel(x_ptr, weight_ptr, out_ptr, x_stride, out_stride, D, eps, BLOCK: tl.constexpr):
-    row = tl.program_id(0)
-    cols = tl.arange(0, BLOCK)
-    inside = cols < D
-    x = tl.load(x_ptr + row * x_stride + cols, mask=inside, other=0.0).to(tl.float32)
-    weight = tl.load(weight_ptr + cols, mask=inside, other=0.0).to(tl.float32)
-    inverse_rms = tl.rsqrt(tl.sum(x * x, axis=0) / D + eps)
-    out = x * inverse_rms
-    tl.store(out_ptr + row * out_stride + cols, out.to(out_ptr.dtype.element_ty), mask=inside)
+- out = x * inverse_rms * weight
++ out = x * inverse_rms
 
 # %% wrong KERNEL-CENTRED LayerNorm
-@tl.jit
-def rmsnorm_kernel(x_ptr, weight_ptr, out_ptr, x_stride, out_stride, D, eps, BLOCK: tl.constexpr):
-    row = tl.program_id(0)
-    cols = tl.arange(0, BLOCK)
-    inside = cols < D
-    x = tl.load(x_ptr + row * x_stride + cols, mask=inside, other=0.0).to(tl.float32)
-    weight = tl.load(weight_ptr + cols, mask=inside, other=0.0).to(tl.float32)
-    x = tl.where(inside, x - tl.sum(x, axis=0) / D, 0.0)
-    inverse_rms = tl.rsqrt(tl.sum(x * x, axis=0) / D + eps)
-    out = x * inverse_rms * weight
-    tl.store(out_ptr + row * out_stride + cols, out.to(out_ptr.dtype.element_ty), mask=inside)
+  weight = tl.load(weight_ptr + cols, mask=inside, other=0.0).to(tl.float32)
++ x = tl.where(inside, x - tl.sum(x, axis=0) / D, 0.0)
 
 # %% wrong KERNEL-WEIGHT-ROW a weight for each row
-@tl.jit
-def rmsnorm_kernel(x_ptr, weight_ptr, out_ptr, x_stride, out_stride, D, eps, BLOCK: tl.constexpr):
-    row = tl.program_id(0)
-    cols = tl.arange(0, BLOCK)
-    inside = cols < D
-    x = tl.load(x_ptr + row * x_stride + cols, mask=inside, other=0.0).to(tl.float32)
-    weight = tl.load(weight_ptr + row * D + cols, mask=inside, other=0.0).to(tl.float32)
-    inverse_rms = tl.rsqrt(tl.sum(x * x, axis=0) / D + eps)
-    out = x * inverse_rms * weight
-    tl.store(out_ptr + row * out_stride + cols, out.to(out_ptr.dtype.element_ty), mask=inside)
+- weight = tl.load(weight_ptr + cols, mask=inside, other=0.0).to(tl.float32)
++ weight = tl.load(weight_ptr + row * D + cols, mask=inside, other=0.0).to(tl.float32)
 
 # %% wrong KERNEL-STRIDE rows of x at D
-@tl.jit
-def rmsnorm_kernel(x_ptr, weight_ptr, out_ptr, x_stride, out_stride, D, eps, BLOCK: tl.constexpr):
-    row = tl.program_id(0)
-    cols = tl.arange(0, BLOCK)
-    inside = cols < D
-    x = tl.load(x_ptr + row * D + cols, mask=inside, other=0.0).to(tl.float32)
-    weight = tl.load(weight_ptr + cols, mask=inside, other=0.0).to(tl.float32)
-    inverse_rms = tl.rsqrt(tl.sum(x * x, axis=0) / D + eps)
-    out = x * inverse_rms * weight
-    tl.store(out_ptr + row * out_stride + cols, out.to(out_ptr.dtype.element_ty), mask=inside)
+- x = tl.load(x_ptr + row * x_stride + cols, mask=inside, other=0.0).to(tl.float32)
++ x = tl.load(x_ptr + row * D + cols, mask=inside, other=0.0).to(tl.float32)
 
 # %% wrong KERNEL-STRIDE rows of out at the stride of x
-@tl.jit
-def rmsnorm_kernel(x_ptr, weight_ptr, out_ptr, x_stride, out_stride, D, eps, BLOCK: tl.constexpr):
-    row = tl.program_id(0)
-    cols = tl.arange(0, BLOCK)
-    inside = cols < D
-    x = tl.load(x_ptr + row * x_stride + cols, mask=inside, other=0.0).to(tl.float32)
-    weight = tl.load(weight_ptr + cols, mask=inside, other=0.0).to(tl.float32)
-    inverse_rms = tl.rsqrt(tl.sum(x * x, axis=0) / D + eps)
-    out = x * inverse_rms * weight
-    tl.store(out_ptr + row * x_stride + cols, out.to(out_ptr.dtype.element_ty), mask=inside)
+- tl.store(out_ptr + row * out_stride + cols, out.to(out_ptr.dtype.element_ty), mask=inside)
++ tl.store(out_ptr + row * x_stride + cols, out.to(out_ptr.dtype.element_ty), mask=inside)
 
 # %% wrong KERNEL-EPS outside of the root
-@tl.jit
-def rmsnorm_kernel(x_ptr, weight_ptr, out_ptr, x_stride, out_stride, D, eps, BLOCK: tl.constexpr):
-    row = tl.program_id(0)
-    cols = tl.arange(0, BLOCK)
-    inside = cols < D
-    x = tl.load(x_ptr + row * x_stride + cols, mask=inside, other=0.0).to(tl.float32)
-    weight = tl.load(weight_ptr + cols, mask=inside, other=0.0).to(tl.float32)
-    inverse_rms = 1.0 / (tl.sqrt(tl.sum(x * x, axis=0) / D) + eps)
-    out = x * inverse_rms * weight
-    tl.store(out_ptr + row * out_stride + cols, out.to(out_ptr.dtype.element_ty), mask=inside)
+- inverse_rms = tl.rsqrt(tl.sum(x * x, axis=0) / D + eps)
++ inverse_rms = 1.0 / (tl.sqrt(tl.sum(x * x, axis=0) / D) + eps)
 
 # %% wrong KERNEL-EPS its own eps
-@tl.jit
-def rmsnorm_kernel(x_ptr, weight_ptr, out_ptr, x_stride, out_stride, D, eps, BLOCK: tl.constexpr):
-    row = tl.program_id(0)
-    cols = tl.arange(0, BLOCK)
-    inside = cols < D
-    x = tl.load(x_ptr + row * x_stride + cols, mask=inside, other=0.0).to(tl.float32)
-    weight = tl.load(weight_ptr + cols, mask=inside, other=0.0).to(tl.float32)
-    inverse_rms = tl.rsqrt(tl.sum(x * x, axis=0) / D + 1e-5)
-    out = x * inverse_rms * weight
-    tl.store(out_ptr + row * out_stride + cols, out.to(out_ptr.dtype.element_ty), mask=inside)
+- inverse_rms = tl.rsqrt(tl.sum(x * x, axis=0) / D + eps)
++ inverse_rms = tl.rsqrt(tl.sum(x * x, axis=0) / D + 1e-5)
 
 # %% wrong KERNEL-OVERFLOW all in the dtype that came
-@tl.jit
-def rmsnorm_kernel(x_ptr, weight_ptr, out_ptr, x_stride, out_stride, D, eps, BLOCK: tl.constexpr):
-    row = tl.program_id(0)
-    cols = tl.arange(0, BLOCK)
-    inside = cols < D
-    x = tl.load(x_ptr + row * x_stride + cols, mask=inside, other=0.0)
-    weight = tl.load(weight_ptr + cols, mask=inside, other=0.0)
-    inverse_rms = tl.rsqrt(tl.sum(x * x, axis=0) / D + eps)
-    out = x * inverse_rms * weight
-    tl.store(out_ptr + row * out_stride + cols, out.to(out_ptr.dtype.element_ty), mask=inside)
+- x = tl.load(x_ptr + row * x_stride + cols, mask=inside, other=0.0).to(tl.float32)
+- weight = tl.load(weight_ptr + cols, mask=inside, other=0.0).to(tl.float32)
++ x = tl.load(x_ptr + row * x_stride + cols, mask=inside, other=0.0)
++ weight = tl.load(weight_ptr + cols, mask=inside, other=0.0)
 
 # %% wrong KERNEL-SUMS-16 squares in bfloat16
-@tl.jit
-def rmsnorm_kernel(x_ptr, weight_ptr, out_ptr, x_stride, out_stride, D, eps, BLOCK: tl.constexpr):
-    row = tl.program_id(0)
-    cols = tl.arange(0, BLOCK)
-    inside = cols < D
-    x = tl.load(x_ptr + row * x_stride + cols, mask=inside, other=0.0).to(tl.float32)
-    weight = tl.load(weight_ptr + cols, mask=inside, other=0.0).to(tl.float32)
-    low = x.to(tl.bfloat16)
-    inverse_rms = tl.rsqrt(tl.sum(low * low, axis=0).to(tl.float32) / D + eps)
-    if x_ptr.dtype.element_ty != tl.bfloat16:
-        inverse_rms = tl.rsqrt(tl.sum(x * x, axis=0) / D + eps)
-    out = x * inverse_rms * weight
-    tl.store(out_ptr + row * out_stride + cols, out.to(out_ptr.dtype.element_ty), mask=inside)
+- inverse_rms = tl.rsqrt(tl.sum(x * x, axis=0) / D + eps)
++ low = x.to(tl.bfloat16)
++ inverse_rms = tl.rsqrt(tl.sum(low * low, axis=0).to(tl.float32) / D + eps)
++ if x_ptr.dtype.element_ty != tl.bfloat16:
++     inverse_rms = tl.rsqrt(tl.sum(x * x, axis=0) / D + eps)
 
 # %% wrong KERNEL-ROUNDED-EARLY rounds, then applies the weight
-@tl.jit
-def rmsnorm_kernel(x_ptr, weight_ptr, out_ptr, x_stride, out_stride, D, eps, BLOCK: tl.constexpr):
-    row = tl.program_id(0)
-    cols = tl.arange(0, BLOCK)
-    inside = cols < D
-    x = tl.load(x_ptr + row * x_stride + cols, mask=inside, other=0.0).to(tl.float32)
-    weight = tl.load(weight_ptr + cols, mask=inside, other=0.0).to(tl.float32)
-    inverse_rms = tl.rsqrt(tl.sum(x * x, axis=0) / D + eps)
-    out = (x * inverse_rms).to(out_ptr.dtype.element_ty) * weight.to(out_ptr.dtype.element_ty)
-    tl.store(out_ptr + row * out_stride + cols, out.to(out_ptr.dtype.element_ty), mask=inside)
+- out = x * inverse_rms * weight
++ out = (x * inverse_rms).to(out_ptr.dtype.element_ty) * weight.to(out_ptr.dtype.element_ty)
 
 # %% wrong KERNEL-TWO-PASSES loads x again
-@tl.jit
-def rmsnorm_kernel(x_ptr, weight_ptr, out_ptr, x_stride, out_stride, D, eps, BLOCK: tl.constexpr):
-    row = tl.program_id(0)
-    cols = tl.arange(0, BLOCK)
-    inside = cols < D
-    x = tl.load(x_ptr + row * x_stride + cols, mask=inside, other=0.0).to(tl.float32)
-    weight = tl.load(weight_ptr + cols, mask=inside, other=0.0).to(tl.float32)
-    inverse_rms = tl.rsqrt(tl.sum(x * x, axis=0) / D + eps)
-    x = tl.load(x_ptr + row * x_stride + cols, mask=inside, other=0.0).to(tl.float32)
-    out = x * inverse_rms * weight
-    tl.store(out_ptr + row * out_stride + cols, out.to(out_ptr.dtype.element_ty), mask=inside)
+  inverse_rms = tl.rsqrt(tl.sum(x * x, axis=0) / D + eps)
++ x = tl.load(x_ptr + row * x_stride + cols, mask=inside, other=0.0).to(tl.float32)
 
 # %% wrong KERNEL-WEIGHT-TWICE loads the weight again
-@tl.jit
-def rmsnorm_kernel(x_ptr, weight_ptr, out_ptr, x_stride, out_stride, D, eps, BLOCK: tl.constexpr):
-    row = tl.program_id(0)
-    cols = tl.arange(0, BLOCK)
-    inside = cols < D
-    x = tl.load(x_ptr + row * x_stride + cols, mask=inside, other=0.0).to(tl.float32)
-    weight = tl.load(weight_ptr + cols, mask=inside, other=0.0).to(tl.float32)
-    inverse_rms = tl.rsqrt(tl.sum(x * x, axis=0) / D + eps)
-    weight = tl.load(weight_ptr + cols, mask=inside, other=0.0).to(tl.float32)
-    out = x * inverse_rms * weight
-    tl.store(out_ptr + row * out_stride + cols, out.to(out_ptr.dtype.element_ty), mask=inside)
+  inverse_rms = tl.rsqrt(tl.sum(x * x, axis=0) / D + eps)
++ weight = tl.load(weight_ptr + cols, mask=inside, other=0.0).to(tl.float32)
 
 # %% wrong KERNEL-STORED-TWICE stores x first
-@tl.jit
-def rmsnorm_kernel(x_ptr, weight_ptr, out_ptr, x_stride, out_stride, D, eps, BLOCK: tl.constexpr):
-    row = tl.program_id(0)
-    cols = tl.arange(0, BLOCK)
-    inside = cols < D
-    x = tl.load(x_ptr + row * x_stride + cols, mask=inside, other=0.0).to(tl.float32)
-    tl.store(out_ptr + row * out_stride + cols, x, mask=inside)
-    weight = tl.load(weight_ptr + cols, mask=inside, other=0.0).to(tl.float32)
-    inverse_rms = tl.rsqrt(tl.sum(x * x, axis=0) / D + eps)
-    out = x * inverse_rms * weight
-    tl.store(out_ptr + row * out_stride + cols, out.to(out_ptr.dtype.element_ty), mask=inside)
+  x = tl.load(x_ptr + row * x_stride + cols, mask=inside, other=0.0).to(tl.float32)
++ tl.store(out_ptr + row * out_stride + cols, x, mask=inside)
 
 # %% wrong KERNEL-OUT-READ out as a place to keep
-@tl.jit
-def rmsnorm_kernel(x_ptr, weight_ptr, out_ptr, x_stride, out_stride, D, eps, BLOCK: tl.constexpr):
-    row = tl.program_id(0)
-    cols = tl.arange(0, BLOCK)
-    inside = cols < D
-    x = tl.load(x_ptr + row * x_stride + cols, mask=inside, other=0.0).to(tl.float32)
-    weight = tl.load(weight_ptr + cols, mask=inside, other=0.0).to(tl.float32)
-    inverse_rms = tl.rsqrt(tl.sum(x * x, axis=0) / D + eps)
-    tl.store(out_ptr + row * out_stride + cols, x, mask=inside)
-    x = tl.load(out_ptr + row * out_stride + cols, mask=inside, other=0.0).to(tl.float32)
-    out = x * inverse_rms * weight
-    tl.store(out_ptr + row * out_stride + cols, out.to(out_ptr.dtype.element_ty), mask=inside)
+  inverse_rms = tl.rsqrt(tl.sum(x * x, axis=0) / D + eps)
++ tl.store(out_ptr + row * out_stride + cols, x, mask=inside)
++ x = tl.load(out_ptr + row * out_stride + cols, mask=inside, other=0.0).to(tl.float32)

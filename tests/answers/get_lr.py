@@ -49,12 +49,7 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
             theirs.step()
         return optimizer.param_groups[0]["lr"]
 
-# %% wrong STUB untouched
-class DistributedTrainer(ddp_trainer.DistributedTrainer):
-    def get_lr(self, step):
-        raise NotImplementedError("your code here")
-
-# %% wrong NONE the cosine is not returned
+# %% right in plain steps
 class DistributedTrainer(ddp_trainer.DistributedTrainer):
     def get_lr(self, step):
         c = self.config
@@ -63,29 +58,24 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         if step < c.warmup_steps:
             return c.lr * (step + 1) / c.warmup_steps
         done = (step - c.warmup_steps) / (c.max_steps - c.warmup_steps)
-        rate = c.min_lr + 0.5 * (c.lr - c.min_lr) * (1 + math.cos(math.pi * done))
+        return c.min_lr + 0.5 * (c.lr - c.min_lr) * (1 + math.cos(math.pi * done))
+
+# %% wrong STUB untouched
+class DistributedTrainer(ddp_trainer.DistributedTrainer):
+    def get_lr(self, step):
+        raise NotImplementedError("your code here")
+
+# %% wrong NONE the cosine is not returned
+- return c.min_lr + 0.5 * (c.lr - c.min_lr) * (1 + math.cos(math.pi * done))
++ rate = c.min_lr + 0.5 * (c.lr - c.min_lr) * (1 + math.cos(math.pi * done))
 
 # %% wrong TYPE a tensor
-class DistributedTrainer(ddp_trainer.DistributedTrainer):
-    def get_lr(self, step):
-        c = self.config
-        if step >= c.max_steps:
-            return c.min_lr
-        if step < c.warmup_steps:
-            return torch.tensor(c.lr * (step + 1) / c.warmup_steps)
-        done = (step - c.warmup_steps) / (c.max_steps - c.warmup_steps)
-        return c.min_lr + 0.5 * (c.lr - c.min_lr) * (1 + math.cos(math.pi * done))
+- return c.lr * (step + 1) / c.warmup_steps
++ return torch.tensor(c.lr * (step + 1) / c.warmup_steps)
 
 # %% wrong TYPE rate and factor
-class DistributedTrainer(ddp_trainer.DistributedTrainer):
-    def get_lr(self, step):
-        c = self.config
-        if step >= c.max_steps:
-            return c.min_lr
-        if step < c.warmup_steps:
-            return c.lr * (step + 1) / c.warmup_steps, (step + 1) / c.warmup_steps
-        done = (step - c.warmup_steps) / (c.max_steps - c.warmup_steps)
-        return c.min_lr + 0.5 * (c.lr - c.min_lr) * (1 + math.cos(math.pi * done))
+- return c.lr * (step + 1) / c.warmup_steps
++ return c.lr * (step + 1) / c.warmup_steps, (step + 1) / c.warmup_steps
 
 # %% wrong NAN a cosine of infinity in tensors
 class DistributedTrainer(ddp_trainer.DistributedTrainer):
@@ -98,15 +88,8 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         return c.min_lr + 0.5 * (c.lr - c.min_lr) * (1 + turn.cos().item())
 
 # %% wrong RAISED a setting that does not exist
-class DistributedTrainer(ddp_trainer.DistributedTrainer):
-    def get_lr(self, step):
-        c = self.config
-        if step >= c.total_steps:
-            return c.min_lr
-        if step < c.warmup_steps:
-            return c.lr * (step + 1) / c.warmup_steps
-        done = (step - c.warmup_steps) / (c.max_steps - c.warmup_steps)
-        return c.min_lr + 0.5 * (c.lr - c.min_lr) * (1 + math.cos(math.pi * done))
+- if step >= c.max_steps:
++ if step >= c.total_steps:
 
 # %% wrong RAISED the settings as names
 class DistributedTrainer(ddp_trainer.DistributedTrainer):
@@ -120,448 +103,178 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         return c.min_lr + 0.5 * (c.lr - c.min_lr) * (1 + math.cos(math.pi * done))
 
 # %% wrong LR-FIRST-ZERO step / warmup_steps
-class DistributedTrainer(ddp_trainer.DistributedTrainer):
-    def get_lr(self, step):
-        c = self.config
-        if step >= c.max_steps:
-            return c.min_lr
-        if step < c.warmup_steps:
-            return c.lr * step / c.warmup_steps
-        done = (step - c.warmup_steps) / (c.max_steps - c.warmup_steps)
-        return c.min_lr + 0.5 * (c.lr - c.min_lr) * (1 + math.cos(math.pi * done))
+- return c.lr * (step + 1) / c.warmup_steps
++ return c.lr * step / c.warmup_steps
 
 # %% wrong LR-FIRST-ZERO whole numbers only
-class DistributedTrainer(ddp_trainer.DistributedTrainer):
-    def get_lr(self, step):
-        c = self.config
-        if step >= c.max_steps:
-            return c.min_lr
-        if step < c.warmup_steps:
-            return c.lr * ((step + 1) // c.warmup_steps)
-        done = (step - c.warmup_steps) / (c.max_steps - c.warmup_steps)
-        return c.min_lr + 0.5 * (c.lr - c.min_lr) * (1 + math.cos(math.pi * done))
+- return c.lr * (step + 1) / c.warmup_steps
++ return c.lr * ((step + 1) // c.warmup_steps)
 
 # %% wrong LR-RESUME counts from its first call
-class DistributedTrainer(ddp_trainer.DistributedTrainer):
-    def get_lr(self, step):
-        c = self.config
-        self.started = getattr(self, "started", step)
-        step -= self.started
-        if step >= c.max_steps:
-            return c.min_lr
-        if step < c.warmup_steps:
-            return c.lr * (step + 1) / c.warmup_steps
-        done = (step - c.warmup_steps) / (c.max_steps - c.warmup_steps)
-        return c.min_lr + 0.5 * (c.lr - c.min_lr) * (1 + math.cos(math.pi * done))
+  c = self.config
++ self.started = getattr(self, "started", step)
++ step -= self.started
 
 # %% wrong LR-RESUME counts its calls
-class DistributedTrainer(ddp_trainer.DistributedTrainer):
-    def get_lr(self, step):
-        c = self.config
-        self.calls = getattr(self, "calls", -1) + 1
-        step = self.calls
-        if step >= c.max_steps:
-            return c.min_lr
-        if step < c.warmup_steps:
-            return c.lr * (step + 1) / c.warmup_steps
-        done = (step - c.warmup_steps) / (c.max_steps - c.warmup_steps)
-        return c.min_lr + 0.5 * (c.lr - c.min_lr) * (1 + math.cos(math.pi * done))
+  c = self.config
++ self.calls = getattr(self, "calls", -1) + 1
++ step = self.calls
 
 # %% wrong LR-STATE multiplies the rate of the last call
-class DistributedTrainer(ddp_trainer.DistributedTrainer):
-    def get_lr(self, step):
-        c = self.config
-        if step >= c.max_steps:
-            return c.min_lr
-        if step < c.warmup_steps:
-            return c.lr * (step + 1) / c.warmup_steps
-        done = (step - c.warmup_steps) / (c.max_steps - c.warmup_steps)
-        self.last = getattr(self, "last", c.lr) * 0.99
-        return max(c.min_lr, self.last)
+- return c.min_lr + 0.5 * (c.lr - c.min_lr) * (1 + math.cos(math.pi * done))
++ self.last = getattr(self, "last", c.lr) * 0.99
++ return max(c.min_lr, self.last)
 
 # %% wrong LR-SELF-STEP self.step in place of step
-class DistributedTrainer(ddp_trainer.DistributedTrainer):
-    def get_lr(self, step):
-        c, step = self.config, self.step
-        if step >= c.max_steps:
-            return c.min_lr
-        if step < c.warmup_steps:
-            return c.lr * (step + 1) / c.warmup_steps
-        done = (step - c.warmup_steps) / (c.max_steps - c.warmup_steps)
-        return c.min_lr + 0.5 * (c.lr - c.min_lr) * (1 + math.cos(math.pi * done))
+- c = self.config
++ c, step = self.config, self.step
 
 # %% wrong LR-NO-WARMUP no warmup, lr at once
-class DistributedTrainer(ddp_trainer.DistributedTrainer):
-    def get_lr(self, step):
-        c = self.config
-        if step >= c.max_steps:
-            return c.min_lr
-        if step < c.warmup_steps:
-            return c.lr
-        done = (step - c.warmup_steps) / (c.max_steps - c.warmup_steps)
-        return c.min_lr + 0.5 * (c.lr - c.min_lr) * (1 + math.cos(math.pi * done))
+- return c.lr * (step + 1) / c.warmup_steps
++ return c.lr
 
 # %% wrong LR-NO-WARMUP a cosine from update 0
-class DistributedTrainer(ddp_trainer.DistributedTrainer):
-    def get_lr(self, step):
-        c = self.config
-        if step >= c.max_steps:
-            return c.min_lr
-        done = step / c.max_steps
-        return c.min_lr + 0.5 * (c.lr - c.min_lr) * (1 + math.cos(math.pi * done))
+- if step < c.warmup_steps:
+-     return c.lr * (step + 1) / c.warmup_steps
+- done = (step - c.warmup_steps) / (c.max_steps - c.warmup_steps)
++ done = step / c.max_steps
 
 # %% wrong LR-WARMUP-LATE one for update 0
-class DistributedTrainer(ddp_trainer.DistributedTrainer):
-    def get_lr(self, step):
-        c = self.config
-        if step >= c.max_steps:
-            return c.min_lr
-        if step < c.warmup_steps:
-            return c.lr * max(step, 1) / c.warmup_steps
-        done = (step - c.warmup_steps) / (c.max_steps - c.warmup_steps)
-        return c.min_lr + 0.5 * (c.lr - c.min_lr) * (1 + math.cos(math.pi * done))
+- return c.lr * (step + 1) / c.warmup_steps
++ return c.lr * max(step, 1) / c.warmup_steps
 
 # %% wrong LR-WARMUP-LATE divides by warmup_steps + 1
-class DistributedTrainer(ddp_trainer.DistributedTrainer):
-    def get_lr(self, step):
-        c = self.config
-        if step >= c.max_steps:
-            return c.min_lr
-        if step < c.warmup_steps:
-            return c.lr * (step + 1) / (c.warmup_steps + 1)
-        done = (step - c.warmup_steps) / (c.max_steps - c.warmup_steps)
-        return c.min_lr + 0.5 * (c.lr - c.min_lr) * (1 + math.cos(math.pi * done))
+- return c.lr * (step + 1) / c.warmup_steps
++ return c.lr * (step + 1) / (c.warmup_steps + 1)
 
 # %% wrong LR-WARMUP-FROM-MIN climbs from min_lr
-class DistributedTrainer(ddp_trainer.DistributedTrainer):
-    def get_lr(self, step):
-        c = self.config
-        if step >= c.max_steps:
-            return c.min_lr
-        if step < c.warmup_steps:
-            return c.min_lr + (c.lr - c.min_lr) * step / c.warmup_steps
-        done = (step - c.warmup_steps) / (c.max_steps - c.warmup_steps)
-        return c.min_lr + 0.5 * (c.lr - c.min_lr) * (1 + math.cos(math.pi * done))
+- return c.lr * (step + 1) / c.warmup_steps
++ return c.min_lr + (c.lr - c.min_lr) * step / c.warmup_steps
 
 # %% wrong LR-WARMUP-FROM-MIN climbs from min_lr, step + 1
-class DistributedTrainer(ddp_trainer.DistributedTrainer):
-    def get_lr(self, step):
-        c = self.config
-        if step >= c.max_steps:
-            return c.min_lr
-        if step < c.warmup_steps:
-            return c.min_lr + (c.lr - c.min_lr) * (step + 1) / c.warmup_steps
-        done = (step - c.warmup_steps) / (c.max_steps - c.warmup_steps)
-        return c.min_lr + 0.5 * (c.lr - c.min_lr) * (1 + math.cos(math.pi * done))
+- return c.lr * (step + 1) / c.warmup_steps
++ return c.min_lr + (c.lr - c.min_lr) * (step + 1) / c.warmup_steps
 
 # %% wrong LR-FACTOR a factor of lr
-class DistributedTrainer(ddp_trainer.DistributedTrainer):
-    def get_lr(self, step):
-        c = self.config
-        if step >= c.max_steps:
-            return c.min_lr
-        if step < c.warmup_steps:
-            return (step + 1) / c.warmup_steps
-        done = (step - c.warmup_steps) / (c.max_steps - c.warmup_steps)
-        return c.min_lr + 0.5 * (c.lr - c.min_lr) * (1 + math.cos(math.pi * done))
+- return c.lr * (step + 1) / c.warmup_steps
++ return (step + 1) / c.warmup_steps
 
 # %% wrong OTHER a warmup along the square root
-class DistributedTrainer(ddp_trainer.DistributedTrainer):
-    def get_lr(self, step):
-        c = self.config
-        if step >= c.max_steps:
-            return c.min_lr
-        if step < c.warmup_steps:
-            return c.lr * math.sqrt((step + 1) / c.warmup_steps)
-        done = (step - c.warmup_steps) / (c.max_steps - c.warmup_steps)
-        return c.min_lr + 0.5 * (c.lr - c.min_lr) * (1 + math.cos(math.pi * done))
+- return c.lr * (step + 1) / c.warmup_steps
++ return c.lr * math.sqrt((step + 1) / c.warmup_steps)
 
 # %% wrong OTHER exponential decay
-class DistributedTrainer(ddp_trainer.DistributedTrainer):
-    def get_lr(self, step):
-        c = self.config
-        if step >= c.max_steps:
-            return c.min_lr
-        if step < c.warmup_steps:
-            return c.lr * (step + 1) / c.warmup_steps
-        done = (step - c.warmup_steps) / (c.max_steps - c.warmup_steps)
-        return c.lr * (c.min_lr / c.lr) ** done
+- return c.min_lr + 0.5 * (c.lr - c.min_lr) * (1 + math.cos(math.pi * done))
++ return c.lr * (c.min_lr / c.lr) ** done
 
 # %% wrong LR-ENDS-AT-ZERO min_lr left out
-class DistributedTrainer(ddp_trainer.DistributedTrainer):
-    def get_lr(self, step):
-        c = self.config
-        if step >= c.max_steps:
-            return c.min_lr
-        if step < c.warmup_steps:
-            return c.lr * (step + 1) / c.warmup_steps
-        done = (step - c.warmup_steps) / (c.max_steps - c.warmup_steps)
-        return 0.5 * c.lr * (1 + math.cos(math.pi * done))
+- return c.min_lr + 0.5 * (c.lr - c.min_lr) * (1 + math.cos(math.pi * done))
++ return 0.5 * c.lr * (1 + math.cos(math.pi * done))
 
 # %% wrong LR-FLOOR the larger of both
-class DistributedTrainer(ddp_trainer.DistributedTrainer):
-    def get_lr(self, step):
-        c = self.config
-        if step >= c.max_steps:
-            return c.min_lr
-        if step < c.warmup_steps:
-            return c.lr * (step + 1) / c.warmup_steps
-        done = (step - c.warmup_steps) / (c.max_steps - c.warmup_steps)
-        return max(c.min_lr, 0.5 * c.lr * (1 + math.cos(math.pi * done)))
+- return c.min_lr + 0.5 * (c.lr - c.min_lr) * (1 + math.cos(math.pi * done))
++ return max(c.min_lr, 0.5 * c.lr * (1 + math.cos(math.pi * done)))
 
 # %% wrong LR-SWING a swing of lr
-class DistributedTrainer(ddp_trainer.DistributedTrainer):
-    def get_lr(self, step):
-        c = self.config
-        if step >= c.max_steps:
-            return c.min_lr
-        if step < c.warmup_steps:
-            return c.lr * (step + 1) / c.warmup_steps
-        done = (step - c.warmup_steps) / (c.max_steps - c.warmup_steps)
-        return c.min_lr + 0.5 * c.lr * (1 + math.cos(math.pi * done))
+- return c.min_lr + 0.5 * (c.lr - c.min_lr) * (1 + math.cos(math.pi * done))
++ return c.min_lr + 0.5 * c.lr * (1 + math.cos(math.pi * done))
 
 # %% wrong LR-COSINE-START step / max_steps
-class DistributedTrainer(ddp_trainer.DistributedTrainer):
-    def get_lr(self, step):
-        c = self.config
-        if step >= c.max_steps:
-            return c.min_lr
-        if step < c.warmup_steps:
-            return c.lr * (step + 1) / c.warmup_steps
-        done = step / c.max_steps
-        return c.min_lr + 0.5 * (c.lr - c.min_lr) * (1 + math.cos(math.pi * done))
+- done = (step - c.warmup_steps) / (c.max_steps - c.warmup_steps)
++ done = step / c.max_steps
 
 # %% wrong LR-COSINE-START warmup taken off below only
-class DistributedTrainer(ddp_trainer.DistributedTrainer):
-    def get_lr(self, step):
-        c = self.config
-        if step >= c.max_steps:
-            return c.min_lr
-        if step < c.warmup_steps:
-            return c.lr * (step + 1) / c.warmup_steps
-        done = step / (c.max_steps - c.warmup_steps)
-        return c.min_lr + 0.5 * (c.lr - c.min_lr) * (1 + math.cos(math.pi * done))
+- done = (step - c.warmup_steps) / (c.max_steps - c.warmup_steps)
++ done = step / (c.max_steps - c.warmup_steps)
 
 # %% wrong LR-COSINE-LENGTH warmup taken off above only
-class DistributedTrainer(ddp_trainer.DistributedTrainer):
-    def get_lr(self, step):
-        c = self.config
-        if step >= c.max_steps:
-            return c.min_lr
-        if step < c.warmup_steps:
-            return c.lr * (step + 1) / c.warmup_steps
-        done = (step - c.warmup_steps) / c.max_steps
-        return c.min_lr + 0.5 * (c.lr - c.min_lr) * (1 + math.cos(math.pi * done))
+- done = (step - c.warmup_steps) / (c.max_steps - c.warmup_steps)
++ done = (step - c.warmup_steps) / c.max_steps
 
 # %% wrong LR-WHOLE-COSINE two pi
-class DistributedTrainer(ddp_trainer.DistributedTrainer):
-    def get_lr(self, step):
-        c = self.config
-        if step >= c.max_steps:
-            return c.min_lr
-        if step < c.warmup_steps:
-            return c.lr * (step + 1) / c.warmup_steps
-        done = (step - c.warmup_steps) / (c.max_steps - c.warmup_steps)
-        return c.min_lr + 0.5 * (c.lr - c.min_lr) * (1 + math.cos(2 * math.pi * done))
+- return c.min_lr + 0.5 * (c.lr - c.min_lr) * (1 + math.cos(math.pi * done))
++ return c.min_lr + 0.5 * (c.lr - c.min_lr) * (1 + math.cos(2 * math.pi * done))
 
 # %% wrong LR-ANGLE no pi
-class DistributedTrainer(ddp_trainer.DistributedTrainer):
-    def get_lr(self, step):
-        c = self.config
-        if step >= c.max_steps:
-            return c.min_lr
-        if step < c.warmup_steps:
-            return c.lr * (step + 1) / c.warmup_steps
-        done = (step - c.warmup_steps) / (c.max_steps - c.warmup_steps)
-        return c.min_lr + 0.5 * (c.lr - c.min_lr) * (1 + math.cos(done))
+- return c.min_lr + 0.5 * (c.lr - c.min_lr) * (1 + math.cos(math.pi * done))
++ return c.min_lr + 0.5 * (c.lr - c.min_lr) * (1 + math.cos(done))
 
 # %% wrong LR-ANGLE degrees
-class DistributedTrainer(ddp_trainer.DistributedTrainer):
-    def get_lr(self, step):
-        c = self.config
-        if step >= c.max_steps:
-            return c.min_lr
-        if step < c.warmup_steps:
-            return c.lr * (step + 1) / c.warmup_steps
-        done = (step - c.warmup_steps) / (c.max_steps - c.warmup_steps)
-        return c.min_lr + 0.5 * (c.lr - c.min_lr) * (1 + math.cos(180 * done))
+- return c.min_lr + 0.5 * (c.lr - c.min_lr) * (1 + math.cos(math.pi * done))
++ return c.min_lr + 0.5 * (c.lr - c.min_lr) * (1 + math.cos(180 * done))
 
 # %% wrong LR-NO-HALF the half left out
-class DistributedTrainer(ddp_trainer.DistributedTrainer):
-    def get_lr(self, step):
-        c = self.config
-        if step >= c.max_steps:
-            return c.min_lr
-        if step < c.warmup_steps:
-            return c.lr * (step + 1) / c.warmup_steps
-        done = (step - c.warmup_steps) / (c.max_steps - c.warmup_steps)
-        return c.min_lr + (c.lr - c.min_lr) * (1 + math.cos(math.pi * done))
+- return c.min_lr + 0.5 * (c.lr - c.min_lr) * (1 + math.cos(math.pi * done))
++ return c.min_lr + (c.lr - c.min_lr) * (1 + math.cos(math.pi * done))
 
 # %% wrong LR-NO-ONE cos alone
-class DistributedTrainer(ddp_trainer.DistributedTrainer):
-    def get_lr(self, step):
-        c = self.config
-        if step >= c.max_steps:
-            return c.min_lr
-        if step < c.warmup_steps:
-            return c.lr * (step + 1) / c.warmup_steps
-        done = (step - c.warmup_steps) / (c.max_steps - c.warmup_steps)
-        return c.min_lr + (c.lr - c.min_lr) * math.cos(math.pi * done)
+- return c.min_lr + 0.5 * (c.lr - c.min_lr) * (1 + math.cos(math.pi * done))
++ return c.min_lr + (c.lr - c.min_lr) * math.cos(math.pi * done)
 
 # %% wrong LR-UP one minus cos
-class DistributedTrainer(ddp_trainer.DistributedTrainer):
-    def get_lr(self, step):
-        c = self.config
-        if step >= c.max_steps:
-            return c.min_lr
-        if step < c.warmup_steps:
-            return c.lr * (step + 1) / c.warmup_steps
-        done = (step - c.warmup_steps) / (c.max_steps - c.warmup_steps)
-        return c.min_lr + 0.5 * (c.lr - c.min_lr) * (1 - math.cos(math.pi * done))
+- return c.min_lr + 0.5 * (c.lr - c.min_lr) * (1 + math.cos(math.pi * done))
++ return c.min_lr + 0.5 * (c.lr - c.min_lr) * (1 - math.cos(math.pi * done))
 
 # %% wrong LR-LINEAR a straight line
-class DistributedTrainer(ddp_trainer.DistributedTrainer):
-    def get_lr(self, step):
-        c = self.config
-        if step >= c.max_steps:
-            return c.min_lr
-        if step < c.warmup_steps:
-            return c.lr * (step + 1) / c.warmup_steps
-        done = (step - c.warmup_steps) / (c.max_steps - c.warmup_steps)
-        return c.min_lr + (c.lr - c.min_lr) * (1 - done)
+- return c.min_lr + 0.5 * (c.lr - c.min_lr) * (1 + math.cos(math.pi * done))
++ return c.min_lr + (c.lr - c.min_lr) * (1 - done)
 
 # %% wrong LR-CONSTANT constant after the warmup
-class DistributedTrainer(ddp_trainer.DistributedTrainer):
-    def get_lr(self, step):
-        c = self.config
-        if step >= c.max_steps:
-            return c.min_lr
-        if step < c.warmup_steps:
-            return c.lr * (step + 1) / c.warmup_steps
-        done = (step - c.warmup_steps) / (c.max_steps - c.warmup_steps)
-        return c.lr
+- return c.min_lr + 0.5 * (c.lr - c.min_lr) * (1 + math.cos(math.pi * done))
++ return c.lr
 
 # %% wrong LR-OFF-BY-ONE step + 1 here too
-class DistributedTrainer(ddp_trainer.DistributedTrainer):
-    def get_lr(self, step):
-        c = self.config
-        if step >= c.max_steps:
-            return c.min_lr
-        if step < c.warmup_steps:
-            return c.lr * (step + 1) / c.warmup_steps
-        done = (step + 1 - c.warmup_steps) / (c.max_steps - c.warmup_steps)
-        return c.min_lr + 0.5 * (c.lr - c.min_lr) * (1 + math.cos(math.pi * done))
+- done = (step - c.warmup_steps) / (c.max_steps - c.warmup_steps)
++ done = (step + 1 - c.warmup_steps) / (c.max_steps - c.warmup_steps)
 
 # %% wrong LR-OFF-BY-ONE min_lr in the last update
-class DistributedTrainer(ddp_trainer.DistributedTrainer):
-    def get_lr(self, step):
-        c = self.config
-        if step >= c.max_steps:
-            return c.min_lr
-        if step < c.warmup_steps:
-            return c.lr * (step + 1) / c.warmup_steps
-        done = (step - c.warmup_steps) / (c.max_steps - 1 - c.warmup_steps)
-        return c.min_lr + 0.5 * (c.lr - c.min_lr) * (1 + math.cos(math.pi * done))
+- done = (step - c.warmup_steps) / (c.max_steps - c.warmup_steps)
++ done = (step - c.warmup_steps) / (c.max_steps - 1 - c.warmup_steps)
 
 # %% wrong LR-CLIMBS-BACK no clamp
-class DistributedTrainer(ddp_trainer.DistributedTrainer):
-    def get_lr(self, step):
-        c = self.config
-        if step < c.warmup_steps:
-            return c.lr * (step + 1) / c.warmup_steps
-        done = (step - c.warmup_steps) / (c.max_steps - c.warmup_steps)
-        return c.min_lr + 0.5 * (c.lr - c.min_lr) * (1 + math.cos(math.pi * done))
+- if step >= c.max_steps:
+-     return c.min_lr
 
 # %% wrong LR-AFTER-ZERO zero after the end
-class DistributedTrainer(ddp_trainer.DistributedTrainer):
-    def get_lr(self, step):
-        c = self.config
-        if step >= c.max_steps:
-            return 0.0
-        if step < c.warmup_steps:
-            return c.lr * (step + 1) / c.warmup_steps
-        done = (step - c.warmup_steps) / (c.max_steps - c.warmup_steps)
-        return c.min_lr + 0.5 * (c.lr - c.min_lr) * (1 + math.cos(math.pi * done))
+- return c.min_lr
++ return 0.0
 
 # %% wrong LR-AFTER-LR a new cosine at max_steps
-class DistributedTrainer(ddp_trainer.DistributedTrainer):
-    def get_lr(self, step):
-        c = self.config
-        if step > c.max_steps:
-            return c.min_lr
-        if step < c.warmup_steps:
-            return c.lr * (step + 1) / c.warmup_steps
-        done = (step - c.warmup_steps) / (c.max_steps - c.warmup_steps) % 1.0
-        return c.min_lr + 0.5 * (c.lr - c.min_lr) * (1 + math.cos(math.pi * done))
+- if step >= c.max_steps:
++ if step > c.max_steps:
+
+- done = (step - c.warmup_steps) / (c.max_steps - c.warmup_steps)
++ done = (step - c.warmup_steps) / (c.max_steps - c.warmup_steps) % 1.0
 
 # %% wrong NONE nothing after the end
-class DistributedTrainer(ddp_trainer.DistributedTrainer):
-    def get_lr(self, step):
-        c = self.config
-        if step >= c.max_steps:
-            return None
-        if step < c.warmup_steps:
-            return c.lr * (step + 1) / c.warmup_steps
-        done = (step - c.warmup_steps) / (c.max_steps - c.warmup_steps)
-        return c.min_lr + 0.5 * (c.lr - c.min_lr) * (1 + math.cos(math.pi * done))
+- return c.min_lr
++ return None
 
 # %% wrong LR-MICRO-STEPS step times accumulation
-class DistributedTrainer(ddp_trainer.DistributedTrainer):
-    def get_lr(self, step):
-        c = self.config
-        step = step * c.grad_accumulation
-        if step >= c.max_steps:
-            return c.min_lr
-        if step < c.warmup_steps:
-            return c.lr * (step + 1) / c.warmup_steps
-        done = (step - c.warmup_steps) / (c.max_steps - c.warmup_steps)
-        return c.min_lr + 0.5 * (c.lr - c.min_lr) * (1 + math.cos(math.pi * done))
+  c = self.config
++ step = step * c.grad_accumulation
 
 # %% wrong LR-MICRO-STEPS step by accumulation
-class DistributedTrainer(ddp_trainer.DistributedTrainer):
-    def get_lr(self, step):
-        c = self.config
-        step = step // c.grad_accumulation
-        if step >= c.max_steps:
-            return c.min_lr
-        if step < c.warmup_steps:
-            return c.lr * (step + 1) / c.warmup_steps
-        done = (step - c.warmup_steps) / (c.max_steps - c.warmup_steps)
-        return c.min_lr + 0.5 * (c.lr - c.min_lr) * (1 + math.cos(math.pi * done))
+  c = self.config
++ step = step // c.grad_accumulation
 
 # %% wrong LR-MICRO-STEPS a longer run
-class DistributedTrainer(ddp_trainer.DistributedTrainer):
-    def get_lr(self, step):
-        c = self.config
-        if step >= c.max_steps * c.grad_accumulation:
-            return c.min_lr
-        if step < c.warmup_steps:
-            return c.lr * (step + 1) / c.warmup_steps
-        done = (step - c.warmup_steps) / (c.max_steps * c.grad_accumulation - c.warmup_steps)
-        return c.min_lr + 0.5 * (c.lr - c.min_lr) * (1 + math.cos(math.pi * done))
+- if step >= c.max_steps:
++ if step >= c.max_steps * c.grad_accumulation:
+
+- done = (step - c.warmup_steps) / (c.max_steps - c.warmup_steps)
++ done = (step - c.warmup_steps) / (c.max_steps * c.grad_accumulation - c.warmup_steps)
 
 # %% wrong LR-ZERO-WARMUP divides before it asks
-class DistributedTrainer(ddp_trainer.DistributedTrainer):
-    def get_lr(self, step):
-        c = self.config
-        climb = (step + 1) / c.warmup_steps
-        if step >= c.max_steps:
-            return c.min_lr
-        if step < c.warmup_steps:
-            return c.lr * climb
-        done = (step - c.warmup_steps) / (c.max_steps - c.warmup_steps)
-        return c.min_lr + 0.5 * (c.lr - c.min_lr) * (1 + math.cos(math.pi * done))
+  c = self.config
++ climb = (step + 1) / c.warmup_steps
+
+- return c.lr * (step + 1) / c.warmup_steps
++ return c.lr * climb
 
 # %% wrong LR-ALL-WARMUP divides by zero at the end
-class DistributedTrainer(ddp_trainer.DistributedTrainer):
-    def get_lr(self, step):
-        c = self.config
-        if step > c.max_steps:
-            return c.min_lr
-        if step < c.warmup_steps:
-            return c.lr * (step + 1) / c.warmup_steps
-        done = (step - c.warmup_steps) / (c.max_steps - c.warmup_steps)
-        return c.min_lr + 0.5 * (c.lr - c.min_lr) * (1 + math.cos(math.pi * done))
+- if step >= c.max_steps:
++ if step > c.max_steps:
 
 # %% wrong LR-ALL-WARMUP the warmup comes first
 class DistributedTrainer(ddp_trainer.DistributedTrainer):
@@ -575,10 +288,8 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         return c.min_lr + 0.5 * (c.lr - c.min_lr) * (1 + math.cos(math.pi * done))
 
 # %% wrong LR-ALL-WARMUP a guard of one update
-class DistributedTrainer(ddp_trainer.DistributedTrainer):
-    def get_lr(self, step):
-        c = self.config
-        if step < c.warmup_steps:
-            return c.lr * (step + 1) / c.warmup_steps
-        done = min(1.0, (step - c.warmup_steps) / max(1, c.max_steps - c.warmup_steps))
-        return c.min_lr + 0.5 * (c.lr - c.min_lr) * (1 + math.cos(math.pi * done))
+- if step >= c.max_steps:
+-     return c.min_lr
+
+- done = (step - c.warmup_steps) / (c.max_steps - c.warmup_steps)
++ done = min(1.0, (step - c.warmup_steps) / max(1, c.max_steps - c.warmup_steps))

@@ -103,6 +103,28 @@ class LossScaler(LossScaler):
             self.good_steps = 0
             self.value = self.value * self.backoff
 
+# %% right in plain steps
+class LossScaler(LossScaler):
+    def step(self, optimizer, max_norm=math.inf):
+        params = [p for group in optimizer.param_groups for p in group["params"]]
+        grads = [p.grad for p in params if p.grad is not None]
+        for grad in grads:
+            grad.div_(self.value)
+        self.finite = all(bool(torch.isfinite(grad).all()) for grad in grads)
+        if not self.finite:
+            return None
+        norm = nn.utils.clip_grad_norm_(params, max_norm)
+        optimizer.step()
+        return norm.item()
+
+    def update(self):
+        if not self.finite:
+            self.value, self.good_steps = self.value * self.backoff, 0
+            return
+        self.good_steps += 1
+        if self.good_steps == self.growth_interval:
+            self.value, self.good_steps = min(self.value * self.growth, LARGEST), 0
+
 # %% wrong STUB untouched
 class LossScaler(LossScaler):
     def step(self, optimizer, max_norm=math.inf):
@@ -112,201 +134,39 @@ class LossScaler(LossScaler):
         raise NotImplementedError("your code here")
 
 # %% wrong SCALER-NOT-DIVIDED steps with scaled gradients
-class LossScaler(LossScaler):
-    def step(self, optimizer, max_norm=math.inf):
-        params = [p for group in optimizer.param_groups for p in group["params"]]
-        grads = [p.grad for p in params if p.grad is not None]
-        self.finite = all(bool(torch.isfinite(grad).all()) for grad in grads)
-        if not self.finite:
-            return None
-        norm = nn.utils.clip_grad_norm_(params, max_norm)
-        optimizer.step()
-        return norm.item()
-
-    def update(self):
-        if not self.finite:
-            self.value, self.good_steps = self.value * self.backoff, 0
-            return
-        self.good_steps += 1
-        if self.good_steps == self.growth_interval:
-            self.value, self.good_steps = min(self.value * self.growth, LARGEST), 0
+- for grad in grads:
+-     grad.div_(self.value)
 
 # %% wrong SCALER-NOT-DIVIDED divides a copy
-class LossScaler(LossScaler):
-    def step(self, optimizer, max_norm=math.inf):
-        params = [p for group in optimizer.param_groups for p in group["params"]]
-        grads = [p.grad for p in params if p.grad is not None]
-        for grad in grads:
-            grad = grad / self.value
-        self.finite = all(bool(torch.isfinite(grad).all()) for grad in grads)
-        if not self.finite:
-            return None
-        norm = nn.utils.clip_grad_norm_(params, max_norm)
-        optimizer.step()
-        return norm.item()
-
-    def update(self):
-        if not self.finite:
-            self.value, self.good_steps = self.value * self.backoff, 0
-            return
-        self.good_steps += 1
-        if self.good_steps == self.growth_interval:
-            self.value, self.good_steps = min(self.value * self.growth, LARGEST), 0
+- grad.div_(self.value)
++ grad = grad / self.value
 
 # %% wrong SCALER-TWICE divides here and there
-class LossScaler(LossScaler):
-    def step(self, optimizer, max_norm=math.inf):
-        params = [p for group in optimizer.param_groups for p in group["params"]]
-        grads = [p.grad for p in params if p.grad is not None]
-        for grad in grads:
-            grad.div_(self.value)
-        for grad in grads:
-            grad.div_(self.value)
-        self.finite = all(bool(torch.isfinite(grad).all()) for grad in grads)
-        if not self.finite:
-            return None
-        norm = nn.utils.clip_grad_norm_(params, max_norm)
-        optimizer.step()
-        return norm.item()
-
-    def update(self):
-        if not self.finite:
-            self.value, self.good_steps = self.value * self.backoff, 0
-            return
-        self.good_steps += 1
-        if self.good_steps == self.growth_interval:
-            self.value, self.good_steps = min(self.value * self.growth, LARGEST), 0
+  grads = [p.grad for p in params if p.grad is not None]
++ for grad in grads:
++     grad.div_(self.value)
 
 # %% wrong SCALER-TIMES multiplies
-class LossScaler(LossScaler):
-    def step(self, optimizer, max_norm=math.inf):
-        params = [p for group in optimizer.param_groups for p in group["params"]]
-        grads = [p.grad for p in params if p.grad is not None]
-        for grad in grads:
-            grad.mul_(self.value)
-        self.finite = all(bool(torch.isfinite(grad).all()) for grad in grads)
-        if not self.finite:
-            return None
-        norm = nn.utils.clip_grad_norm_(params, max_norm)
-        optimizer.step()
-        return norm.item()
-
-    def update(self):
-        if not self.finite:
-            self.value, self.good_steps = self.value * self.backoff, 0
-            return
-        self.good_steps += 1
-        if self.good_steps == self.growth_interval:
-            self.value, self.good_steps = min(self.value * self.growth, LARGEST), 0
+- grad.div_(self.value)
++ grad.mul_(self.value)
 
 # %% wrong SCALER-ONE-DIVIDED returns to the loop too early
-class LossScaler(LossScaler):
-    def step(self, optimizer, max_norm=math.inf):
-        params = [p for group in optimizer.param_groups for p in group["params"]]
-        grads = [p.grad for p in params if p.grad is not None]
-        for grad in grads:
-            grad.div_(self.value)
-            break
-        self.finite = all(bool(torch.isfinite(grad).all()) for grad in grads)
-        if not self.finite:
-            return None
-        norm = nn.utils.clip_grad_norm_(params, max_norm)
-        optimizer.step()
-        return norm.item()
-
-    def update(self):
-        if not self.finite:
-            self.value, self.good_steps = self.value * self.backoff, 0
-            return
-        self.good_steps += 1
-        if self.good_steps == self.growth_interval:
-            self.value, self.good_steps = min(self.value * self.growth, LARGEST), 0
+  grad.div_(self.value)
++ break
 
 # %% wrong SCALER-NO-STEP looks and does not step
-class LossScaler(LossScaler):
-    def step(self, optimizer, max_norm=math.inf):
-        params = [p for group in optimizer.param_groups for p in group["params"]]
-        grads = [p.grad for p in params if p.grad is not None]
-        for grad in grads:
-            grad.div_(self.value)
-        self.finite = all(bool(torch.isfinite(grad).all()) for grad in grads)
-        if not self.finite:
-            return None
-        norm = nn.utils.clip_grad_norm_(params, max_norm)
-        return norm.item()
-
-    def update(self):
-        if not self.finite:
-            self.value, self.good_steps = self.value * self.backoff, 0
-            return
-        self.good_steps += 1
-        if self.good_steps == self.growth_interval:
-            self.value, self.good_steps = min(self.value * self.growth, LARGEST), 0
+- optimizer.step()
 
 # %% wrong NONE no return
-class LossScaler(LossScaler):
-    def step(self, optimizer, max_norm=math.inf):
-        params = [p for group in optimizer.param_groups for p in group["params"]]
-        grads = [p.grad for p in params if p.grad is not None]
-        for grad in grads:
-            grad.div_(self.value)
-        self.finite = all(bool(torch.isfinite(grad).all()) for grad in grads)
-        if not self.finite:
-            return None
-        norm = nn.utils.clip_grad_norm_(params, max_norm)
-        optimizer.step()
-
-    def update(self):
-        if not self.finite:
-            self.value, self.good_steps = self.value * self.backoff, 0
-            return
-        self.good_steps += 1
-        if self.good_steps == self.growth_interval:
-            self.value, self.good_steps = min(self.value * self.growth, LARGEST), 0
+- return norm.item()
 
 # %% wrong TYPE the norm as a tensor
-class LossScaler(LossScaler):
-    def step(self, optimizer, max_norm=math.inf):
-        params = [p for group in optimizer.param_groups for p in group["params"]]
-        grads = [p.grad for p in params if p.grad is not None]
-        for grad in grads:
-            grad.div_(self.value)
-        self.finite = all(bool(torch.isfinite(grad).all()) for grad in grads)
-        if not self.finite:
-            return None
-        norm = nn.utils.clip_grad_norm_(params, max_norm)
-        optimizer.step()
-        return norm
-
-    def update(self):
-        if not self.finite:
-            self.value, self.good_steps = self.value * self.backoff, 0
-            return
-        self.good_steps += 1
-        if self.good_steps == self.growth_interval:
-            self.value, self.good_steps = min(self.value * self.growth, LARGEST), 0
+- return norm.item()
++ return norm
 
 # %% wrong SCALER-NORM the norm after clipping
-class LossScaler(LossScaler):
-    def step(self, optimizer, max_norm=math.inf):
-        params = [p for group in optimizer.param_groups for p in group["params"]]
-        grads = [p.grad for p in params if p.grad is not None]
-        for grad in grads:
-            grad.div_(self.value)
-        self.finite = all(bool(torch.isfinite(grad).all()) for grad in grads)
-        if not self.finite:
-            return None
-        norm = nn.utils.clip_grad_norm_(params, max_norm)
-        optimizer.step()
-        return min(norm.item(), max_norm)
-
-    def update(self):
-        if not self.finite:
-            self.value, self.good_steps = self.value * self.backoff, 0
-            return
-        self.good_steps += 1
-        if self.good_steps == self.growth_interval:
-            self.value, self.good_steps = min(self.value * self.growth, LARGEST), 0
+- return norm.item()
++ return min(norm.item(), max_norm)
 
 # %% wrong SCALER-CLIP-FIRST clips, then divides
 class LossScaler(LossScaler):
@@ -331,669 +191,136 @@ class LossScaler(LossScaler):
             self.value, self.good_steps = min(self.value * self.growth, LARGEST), 0
 
 # %% wrong SCALER-NO-CLIP max_norm without effect
-class LossScaler(LossScaler):
-    def step(self, optimizer, max_norm=math.inf):
-        params = [p for group in optimizer.param_groups for p in group["params"]]
-        grads = [p.grad for p in params if p.grad is not None]
-        for grad in grads:
-            grad.div_(self.value)
-        self.finite = all(bool(torch.isfinite(grad).all()) for grad in grads)
-        if not self.finite:
-            return None
-        norm = nn.utils.clip_grad_norm_(params, math.inf)
-        optimizer.step()
-        return norm.item()
-
-    def update(self):
-        if not self.finite:
-            self.value, self.good_steps = self.value * self.backoff, 0
-            return
-        self.good_steps += 1
-        if self.good_steps == self.growth_interval:
-            self.value, self.good_steps = min(self.value * self.growth, LARGEST), 0
+- norm = nn.utils.clip_grad_norm_(params, max_norm)
++ norm = nn.utils.clip_grad_norm_(params, math.inf)
 
 # %% wrong SCALER-CLIP-EACH each tensor by itself
-class LossScaler(LossScaler):
-    def step(self, optimizer, max_norm=math.inf):
-        params = [p for group in optimizer.param_groups for p in group["params"]]
-        grads = [p.grad for p in params if p.grad is not None]
-        for grad in grads:
-            grad.div_(self.value)
-        self.finite = all(bool(torch.isfinite(grad).all()) for grad in grads)
-        if not self.finite:
-            return None
-        norm = torch.cat([g.flatten() for g in grads]).norm()
-        for p in params:
-            nn.utils.clip_grad_norm_([p], max_norm)
-        optimizer.step()
-        return norm.item()
-
-    def update(self):
-        if not self.finite:
-            self.value, self.good_steps = self.value * self.backoff, 0
-            return
-        self.good_steps += 1
-        if self.good_steps == self.growth_interval:
-            self.value, self.good_steps = min(self.value * self.growth, LARGEST), 0
+- norm = nn.utils.clip_grad_norm_(params, max_norm)
++ norm = torch.cat([g.flatten() for g in grads]).norm()
++ for p in params:
++     nn.utils.clip_grad_norm_([p], max_norm)
 
 # %% wrong SCALER-INF-STEP does not look
-class LossScaler(LossScaler):
-    def step(self, optimizer, max_norm=math.inf):
-        params = [p for group in optimizer.param_groups for p in group["params"]]
-        grads = [p.grad for p in params if p.grad is not None]
-        for grad in grads:
-            grad.div_(self.value)
-        self.finite = True
-        if not self.finite:
-            return None
-        norm = nn.utils.clip_grad_norm_(params, max_norm)
-        optimizer.step()
-        return norm.item()
-
-    def update(self):
-        if not self.finite:
-            self.value, self.good_steps = self.value * self.backoff, 0
-            return
-        self.good_steps += 1
-        if self.good_steps == self.growth_interval:
-            self.value, self.good_steps = min(self.value * self.growth, LARGEST), 0
+- self.finite = all(bool(torch.isfinite(grad).all()) for grad in grads)
++ self.finite = True
 
 # %% wrong SCALER-INF-STEP notes it and steps all the same
-class LossScaler(LossScaler):
-    def step(self, optimizer, max_norm=math.inf):
-        params = [p for group in optimizer.param_groups for p in group["params"]]
-        grads = [p.grad for p in params if p.grad is not None]
-        for grad in grads:
-            grad.div_(self.value)
-        self.finite = all(bool(torch.isfinite(grad).all()) for grad in grads)
-        if not self.finite:
-            pass
-        norm = nn.utils.clip_grad_norm_(params, max_norm)
-        optimizer.step()
-        return norm.item()
-
-    def update(self):
-        if not self.finite:
-            self.value, self.good_steps = self.value * self.backoff, 0
-            return
-        self.good_steps += 1
-        if self.good_steps == self.growth_interval:
-            self.value, self.good_steps = min(self.value * self.growth, LARGEST), 0
+- return None
++ pass
 
 # %% wrong SCALER-FIRST-ONLY looks at the first
-class LossScaler(LossScaler):
-    def step(self, optimizer, max_norm=math.inf):
-        params = [p for group in optimizer.param_groups for p in group["params"]]
-        grads = [p.grad for p in params if p.grad is not None]
-        for grad in grads:
-            grad.div_(self.value)
-        self.finite = bool(torch.isfinite(grads[0]).all())
-        if not self.finite:
-            return None
-        norm = nn.utils.clip_grad_norm_(params, max_norm)
-        optimizer.step()
-        return norm.item()
-
-    def update(self):
-        if not self.finite:
-            self.value, self.good_steps = self.value * self.backoff, 0
-            return
-        self.good_steps += 1
-        if self.good_steps == self.growth_interval:
-            self.value, self.good_steps = min(self.value * self.growth, LARGEST), 0
+- self.finite = all(bool(torch.isfinite(grad).all()) for grad in grads)
++ self.finite = bool(torch.isfinite(grads[0]).all())
 
 # %% wrong SCALER-FIRST-ONLY the last look wins
-class LossScaler(LossScaler):
-    def step(self, optimizer, max_norm=math.inf):
-        params = [p for group in optimizer.param_groups for p in group["params"]]
-        grads = [p.grad for p in params if p.grad is not None]
-        for grad in grads:
-            grad.div_(self.value)
-        for grad in grads:
-            self.finite = bool(torch.isfinite(grad).all())
-        if not self.finite:
-            return None
-        norm = nn.utils.clip_grad_norm_(params, max_norm)
-        optimizer.step()
-        return norm.item()
-
-    def update(self):
-        if not self.finite:
-            self.value, self.good_steps = self.value * self.backoff, 0
-            return
-        self.good_steps += 1
-        if self.good_steps == self.growth_interval:
-            self.value, self.good_steps = min(self.value * self.growth, LARGEST), 0
+- self.finite = all(bool(torch.isfinite(grad).all()) for grad in grads)
++ for grad in grads:
++     self.finite = bool(torch.isfinite(grad).all())
 
 # %% wrong SCALER-NAN-UNSEEN looks for infinity
-class LossScaler(LossScaler):
-    def step(self, optimizer, max_norm=math.inf):
-        params = [p for group in optimizer.param_groups for p in group["params"]]
-        grads = [p.grad for p in params if p.grad is not None]
-        for grad in grads:
-            grad.div_(self.value)
-        self.finite = not any(bool(torch.isinf(grad).any()) for grad in grads)
-        if not self.finite:
-            return None
-        norm = nn.utils.clip_grad_norm_(params, max_norm)
-        optimizer.step()
-        return norm.item()
-
-    def update(self):
-        if not self.finite:
-            self.value, self.good_steps = self.value * self.backoff, 0
-            return
-        self.good_steps += 1
-        if self.good_steps == self.growth_interval:
-            self.value, self.good_steps = min(self.value * self.growth, LARGEST), 0
+- self.finite = all(bool(torch.isfinite(grad).all()) for grad in grads)
++ self.finite = not any(bool(torch.isinf(grad).any()) for grad in grads)
 
 # %% wrong SCALER-NAN-UNSEEN a comparison
-class LossScaler(LossScaler):
-    def step(self, optimizer, max_norm=math.inf):
-        params = [p for group in optimizer.param_groups for p in group["params"]]
-        grads = [p.grad for p in params if p.grad is not None]
-        for grad in grads:
-            grad.div_(self.value)
-        self.finite = not any(bool((grad.abs() == math.inf).any()) for grad in grads)
-        if not self.finite:
-            return None
-        norm = nn.utils.clip_grad_norm_(params, max_norm)
-        optimizer.step()
-        return norm.item()
-
-    def update(self):
-        if not self.finite:
-            self.value, self.good_steps = self.value * self.backoff, 0
-            return
-        self.good_steps += 1
-        if self.good_steps == self.growth_interval:
-            self.value, self.good_steps = min(self.value * self.growth, LARGEST), 0
+- self.finite = all(bool(torch.isfinite(grad).all()) for grad in grads)
++ self.finite = not any(bool((grad.abs() == math.inf).any()) for grad in grads)
 
 # %% wrong SCALER-INF-UNSEEN looks for NaN
-class LossScaler(LossScaler):
-    def step(self, optimizer, max_norm=math.inf):
-        params = [p for group in optimizer.param_groups for p in group["params"]]
-        grads = [p.grad for p in params if p.grad is not None]
-        for grad in grads:
-            grad.div_(self.value)
-        self.finite = not any(bool(torch.isnan(grad).any()) for grad in grads)
-        if not self.finite:
-            return None
-        norm = nn.utils.clip_grad_norm_(params, max_norm)
-        optimizer.step()
-        return norm.item()
-
-    def update(self):
-        if not self.finite:
-            self.value, self.good_steps = self.value * self.backoff, 0
-            return
-        self.good_steps += 1
-        if self.good_steps == self.growth_interval:
-            self.value, self.good_steps = min(self.value * self.growth, LARGEST), 0
+- self.finite = all(bool(torch.isfinite(grad).all()) for grad in grads)
++ self.finite = not any(bool(torch.isnan(grad).any()) for grad in grads)
 
 # %% wrong SCALER-INF-UNSEEN the largest alone
-class LossScaler(LossScaler):
-    def step(self, optimizer, max_norm=math.inf):
-        params = [p for group in optimizer.param_groups for p in group["params"]]
-        grads = [p.grad for p in params if p.grad is not None]
-        for grad in grads:
-            grad.div_(self.value)
-        self.finite = all(bool(torch.isfinite(grad.max())) for grad in grads)
-        if not self.finite:
-            return None
-        norm = nn.utils.clip_grad_norm_(params, max_norm)
-        optimizer.step()
-        return norm.item()
-
-    def update(self):
-        if not self.finite:
-            self.value, self.good_steps = self.value * self.backoff, 0
-            return
-        self.good_steps += 1
-        if self.good_steps == self.growth_interval:
-            self.value, self.good_steps = min(self.value * self.growth, LARGEST), 0
+- self.finite = all(bool(torch.isfinite(grad).all()) for grad in grads)
++ self.finite = all(bool(torch.isfinite(grad.max())) for grad in grads)
 
 # %% wrong SCALER-PART repairs the gradients
-class LossScaler(LossScaler):
-    def step(self, optimizer, max_norm=math.inf):
-        params = [p for group in optimizer.param_groups for p in group["params"]]
-        grads = [p.grad for p in params if p.grad is not None]
-        for grad in grads:
-            grad.div_(self.value)
-        self.finite = all(bool(torch.isfinite(grad).all()) for grad in grads)
-        if not self.finite:
-            for grad in grads:
-                torch.nan_to_num_(grad, 0.0, 0.0, 0.0)
-        norm = nn.utils.clip_grad_norm_(params, max_norm)
-        optimizer.step()
-        return norm.item()
-
-    def update(self):
-        if not self.finite:
-            self.value, self.good_steps = self.value * self.backoff, 0
-            return
-        self.good_steps += 1
-        if self.good_steps == self.growth_interval:
-            self.value, self.good_steps = min(self.value * self.growth, LARGEST), 0
+- return None
++ for grad in grads:
++     torch.nan_to_num_(grad, 0.0, 0.0, 0.0)
 
 # %% wrong SCALER-PART leaves out the bad parameter alone
-class LossScaler(LossScaler):
-    def step(self, optimizer, max_norm=math.inf):
-        params = [p for group in optimizer.param_groups for p in group["params"]]
-        grads = [p.grad for p in params if p.grad is not None]
-        for grad in grads:
-            grad.div_(self.value)
-        self.finite = all(bool(torch.isfinite(grad).all()) for grad in grads)
-        if not self.finite:
-            for p in params:
-                if p.grad is not None and not torch.isfinite(p.grad).all():
-                    p.grad = None
-        norm = nn.utils.clip_grad_norm_(params, max_norm)
-        optimizer.step()
-        return norm.item()
-
-    def update(self):
-        if not self.finite:
-            self.value, self.good_steps = self.value * self.backoff, 0
-            return
-        self.good_steps += 1
-        if self.good_steps == self.growth_interval:
-            self.value, self.good_steps = min(self.value * self.growth, LARGEST), 0
+- return None
++ for p in params:
++     if p.grad is not None and not torch.isfinite(p.grad).all():
++         p.grad = None
 
 # %% wrong SCALER-NOT-NONE a zero for an update left out
-class LossScaler(LossScaler):
-    def step(self, optimizer, max_norm=math.inf):
-        params = [p for group in optimizer.param_groups for p in group["params"]]
-        grads = [p.grad for p in params if p.grad is not None]
-        for grad in grads:
-            grad.div_(self.value)
-        self.finite = all(bool(torch.isfinite(grad).all()) for grad in grads)
-        if not self.finite:
-            return 0.0
-        norm = nn.utils.clip_grad_norm_(params, max_norm)
-        optimizer.step()
-        return norm.item()
-
-    def update(self):
-        if not self.finite:
-            self.value, self.good_steps = self.value * self.backoff, 0
-            return
-        self.good_steps += 1
-        if self.good_steps == self.growth_interval:
-            self.value, self.good_steps = min(self.value * self.growth, LARGEST), 0
+- return None
++ return 0.0
 
 # %% wrong SCALER-GROWS-ALWAYS no interval
-class LossScaler(LossScaler):
-    def step(self, optimizer, max_norm=math.inf):
-        params = [p for group in optimizer.param_groups for p in group["params"]]
-        grads = [p.grad for p in params if p.grad is not None]
-        for grad in grads:
-            grad.div_(self.value)
-        self.finite = all(bool(torch.isfinite(grad).all()) for grad in grads)
-        if not self.finite:
-            return None
-        norm = nn.utils.clip_grad_norm_(params, max_norm)
-        optimizer.step()
-        return norm.item()
-
-    def update(self):
-        if not self.finite:
-            self.value, self.good_steps = self.value * self.backoff, 0
-            return
-        self.good_steps += 1
-        self.value, self.good_steps = min(self.value * self.growth, LARGEST), 0
+- if self.good_steps == self.growth_interval:
+-     self.value, self.good_steps = min(self.value * self.growth, LARGEST), 0
++ self.value, self.good_steps = min(self.value * self.growth, LARGEST), 0
 
 # %% wrong SCALER-NO-BACKOFF stays
-class LossScaler(LossScaler):
-    def step(self, optimizer, max_norm=math.inf):
-        params = [p for group in optimizer.param_groups for p in group["params"]]
-        grads = [p.grad for p in params if p.grad is not None]
-        for grad in grads:
-            grad.div_(self.value)
-        self.finite = all(bool(torch.isfinite(grad).all()) for grad in grads)
-        if not self.finite:
-            return None
-        norm = nn.utils.clip_grad_norm_(params, max_norm)
-        optimizer.step()
-        return norm.item()
-
-    def update(self):
-        if not self.finite:
-            self.value, self.good_steps = self.value, 0
-            return
-        self.good_steps += 1
-        if self.good_steps == self.growth_interval:
-            self.value, self.good_steps = min(self.value * self.growth, LARGEST), 0
+- self.value, self.good_steps = self.value * self.backoff, 0
++ self.value, self.good_steps = self.value, 0
 
 # %% wrong SCALER-NO-BACKOFF a bad update is passed over
-class LossScaler(LossScaler):
-    def step(self, optimizer, max_norm=math.inf):
-        params = [p for group in optimizer.param_groups for p in group["params"]]
-        grads = [p.grad for p in params if p.grad is not None]
-        for grad in grads:
-            grad.div_(self.value)
-        self.finite = all(bool(torch.isfinite(grad).all()) for grad in grads)
-        if not self.finite:
-            return None
-        norm = nn.utils.clip_grad_norm_(params, max_norm)
-        optimizer.step()
-        return norm.item()
-
-    def update(self):
-        if not self.finite:
-            return
-        self.good_steps += 1
-        if self.good_steps == self.growth_interval:
-            self.value, self.good_steps = min(self.value * self.growth, LARGEST), 0
+- self.value, self.good_steps = self.value * self.backoff, 0
 
 # %% wrong SCALER-NO-GROWTH only downwards
-class LossScaler(LossScaler):
-    def step(self, optimizer, max_norm=math.inf):
-        params = [p for group in optimizer.param_groups for p in group["params"]]
-        grads = [p.grad for p in params if p.grad is not None]
-        for grad in grads:
-            grad.div_(self.value)
-        self.finite = all(bool(torch.isfinite(grad).all()) for grad in grads)
-        if not self.finite:
-            return None
-        norm = nn.utils.clip_grad_norm_(params, max_norm)
-        optimizer.step()
-        return norm.item()
-
-    def update(self):
-        if not self.finite:
-            self.value, self.good_steps = self.value * self.backoff, 0
-            return
-        if self.good_steps == self.growth_interval:
-            self.value, self.good_steps = min(self.value * self.growth, LARGEST), 0
+- self.good_steps += 1
 
 # %% wrong SCALER-COUNT-KEPT counts on after a bad one
-class LossScaler(LossScaler):
-    def step(self, optimizer, max_norm=math.inf):
-        params = [p for group in optimizer.param_groups for p in group["params"]]
-        grads = [p.grad for p in params if p.grad is not None]
-        for grad in grads:
-            grad.div_(self.value)
-        self.finite = all(bool(torch.isfinite(grad).all()) for grad in grads)
-        if not self.finite:
-            return None
-        norm = nn.utils.clip_grad_norm_(params, max_norm)
-        optimizer.step()
-        return norm.item()
-
-    def update(self):
-        if not self.finite:
-            self.value = self.value * self.backoff
-            return
-        self.good_steps += 1
-        if self.good_steps == self.growth_interval:
-            self.value, self.good_steps = min(self.value * self.growth, LARGEST), 0
+- self.value, self.good_steps = self.value * self.backoff, 0
++ self.value = self.value * self.backoff
 
 # %% wrong SCALER-COUNT-GROWN grows once
-class LossScaler(LossScaler):
-    def step(self, optimizer, max_norm=math.inf):
-        params = [p for group in optimizer.param_groups for p in group["params"]]
-        grads = [p.grad for p in params if p.grad is not None]
-        for grad in grads:
-            grad.div_(self.value)
-        self.finite = all(bool(torch.isfinite(grad).all()) for grad in grads)
-        if not self.finite:
-            return None
-        norm = nn.utils.clip_grad_norm_(params, max_norm)
-        optimizer.step()
-        return norm.item()
-
-    def update(self):
-        if not self.finite:
-            self.value, self.good_steps = self.value * self.backoff, 0
-            return
-        self.good_steps += 1
-        if self.good_steps == self.growth_interval:
-            self.value = min(self.value * self.growth, LARGEST)
+- self.value, self.good_steps = min(self.value * self.growth, LARGEST), 0
++ self.value = min(self.value * self.growth, LARGEST)
 
 # %% wrong SCALER-COUNT-GROWN grows on and on
-class LossScaler(LossScaler):
-    def step(self, optimizer, max_norm=math.inf):
-        params = [p for group in optimizer.param_groups for p in group["params"]]
-        grads = [p.grad for p in params if p.grad is not None]
-        for grad in grads:
-            grad.div_(self.value)
-        self.finite = all(bool(torch.isfinite(grad).all()) for grad in grads)
-        if not self.finite:
-            return None
-        norm = nn.utils.clip_grad_norm_(params, max_norm)
-        optimizer.step()
-        return norm.item()
-
-    def update(self):
-        if not self.finite:
-            self.value, self.good_steps = self.value * self.backoff, 0
-            return
-        self.good_steps += 1
-        if self.good_steps >= self.growth_interval:
-            self.value = min(self.value * self.growth, LARGEST)
+- if self.good_steps == self.growth_interval:
+-     self.value, self.good_steps = min(self.value * self.growth, LARGEST), 0
++ if self.good_steps >= self.growth_interval:
++     self.value = min(self.value * self.growth, LARGEST)
 
 # %% wrong SCALER-LATE more than the interval
-class LossScaler(LossScaler):
-    def step(self, optimizer, max_norm=math.inf):
-        params = [p for group in optimizer.param_groups for p in group["params"]]
-        grads = [p.grad for p in params if p.grad is not None]
-        for grad in grads:
-            grad.div_(self.value)
-        self.finite = all(bool(torch.isfinite(grad).all()) for grad in grads)
-        if not self.finite:
-            return None
-        norm = nn.utils.clip_grad_norm_(params, max_norm)
-        optimizer.step()
-        return norm.item()
-
-    def update(self):
-        if not self.finite:
-            self.value, self.good_steps = self.value * self.backoff, 0
-            return
-        self.good_steps += 1
-        if self.good_steps > self.growth_interval:
-            self.value, self.good_steps = min(self.value * self.growth, LARGEST), 0
+- if self.good_steps == self.growth_interval:
++ if self.good_steps > self.growth_interval:
 
 # %% wrong SCALER-SWAPPED the condition turned round
-class LossScaler(LossScaler):
-    def step(self, optimizer, max_norm=math.inf):
-        params = [p for group in optimizer.param_groups for p in group["params"]]
-        grads = [p.grad for p in params if p.grad is not None]
-        for grad in grads:
-            grad.div_(self.value)
-        self.finite = all(bool(torch.isfinite(grad).all()) for grad in grads)
-        if not self.finite:
-            return None
-        norm = nn.utils.clip_grad_norm_(params, max_norm)
-        optimizer.step()
-        return norm.item()
-
-    def update(self):
-        if self.finite:
-            self.value, self.good_steps = self.value * self.backoff, 0
-            return
-        self.good_steps += 1
-        if self.good_steps == self.growth_interval:
-            self.value, self.good_steps = min(self.value * self.growth, LARGEST), 0
+  def update(self):
+-     if not self.finite:
++     if self.finite:
 
 # %% wrong SCALER-STALE finite is never set again
-class LossScaler(LossScaler):
-    def step(self, optimizer, max_norm=math.inf):
-        params = [p for group in optimizer.param_groups for p in group["params"]]
-        grads = [p.grad for p in params if p.grad is not None]
-        for grad in grads:
-            grad.div_(self.value)
-        if not all(bool(torch.isfinite(grad).all()) for grad in grads):
-            self.finite = False
-        if not self.finite:
-            return None
-        norm = nn.utils.clip_grad_norm_(params, max_norm)
-        optimizer.step()
-        return norm.item()
-
-    def update(self):
-        if not self.finite:
-            self.value, self.good_steps = self.value * self.backoff, 0
-            return
-        self.good_steps += 1
-        if self.good_steps == self.growth_interval:
-            self.value, self.good_steps = min(self.value * self.growth, LARGEST), 0
+- self.finite = all(bool(torch.isfinite(grad).all()) for grad in grads)
++ if not all(bool(torch.isfinite(grad).all()) for grad in grads):
++     self.finite = False
 
 # %% wrong SCALER-FIXED 2 and a half
-class LossScaler(LossScaler):
-    def step(self, optimizer, max_norm=math.inf):
-        params = [p for group in optimizer.param_groups for p in group["params"]]
-        grads = [p.grad for p in params if p.grad is not None]
-        for grad in grads:
-            grad.div_(self.value)
-        self.finite = all(bool(torch.isfinite(grad).all()) for grad in grads)
-        if not self.finite:
-            return None
-        norm = nn.utils.clip_grad_norm_(params, max_norm)
-        optimizer.step()
-        return norm.item()
+- self.value, self.good_steps = self.value * self.backoff, 0
++ self.value, self.good_steps = self.value * 0.5, 0
 
-    def update(self):
-        if not self.finite:
-            self.value, self.good_steps = self.value * 0.5, 0
-            return
-        self.good_steps += 1
-        if self.good_steps == self.growth_interval:
-            self.value, self.good_steps = min(self.value * 2, LARGEST), 0
+- self.value, self.good_steps = min(self.value * self.growth, LARGEST), 0
++ self.value, self.good_steps = min(self.value * 2, LARGEST), 0
 
 # %% wrong SCALER-BACKOFF-TWICE step lowers it too
-class LossScaler(LossScaler):
-    def step(self, optimizer, max_norm=math.inf):
-        params = [p for group in optimizer.param_groups for p in group["params"]]
-        grads = [p.grad for p in params if p.grad is not None]
-        for grad in grads:
-            grad.div_(self.value)
-        self.finite = all(bool(torch.isfinite(grad).all()) for grad in grads)
-        if not self.finite:
-            self.value *= self.backoff
-            return None
-        norm = nn.utils.clip_grad_norm_(params, max_norm)
-        optimizer.step()
-        return norm.item()
-
-    def update(self):
-        if not self.finite:
-            self.value, self.good_steps = self.value * self.backoff, 0
-            return
-        self.good_steps += 1
-        if self.good_steps == self.growth_interval:
-            self.value, self.good_steps = min(self.value * self.growth, LARGEST), 0
++ self.value *= self.backoff
+  return None
 
 # %% wrong SCALER-TYPE a whole number
-class LossScaler(LossScaler):
-    def step(self, optimizer, max_norm=math.inf):
-        params = [p for group in optimizer.param_groups for p in group["params"]]
-        grads = [p.grad for p in params if p.grad is not None]
-        for grad in grads:
-            grad.div_(self.value)
-        self.finite = all(bool(torch.isfinite(grad).all()) for grad in grads)
-        if not self.finite:
-            return None
-        norm = nn.utils.clip_grad_norm_(params, max_norm)
-        optimizer.step()
-        return norm.item()
-
-    def update(self):
-        if not self.finite:
-            self.value, self.good_steps = int(self.value * self.backoff), 0
-            return
-        self.good_steps += 1
-        if self.good_steps == self.growth_interval:
-            self.value, self.good_steps = min(self.value * self.growth, LARGEST), 0
+- self.value, self.good_steps = self.value * self.backoff, 0
++ self.value, self.good_steps = int(self.value * self.backoff), 0
 
 # %% wrong SCALER-TYPE a tensor
-class LossScaler(LossScaler):
-    def step(self, optimizer, max_norm=math.inf):
-        params = [p for group in optimizer.param_groups for p in group["params"]]
-        grads = [p.grad for p in params if p.grad is not None]
-        for grad in grads:
-            grad.div_(self.value)
-        self.finite = all(bool(torch.isfinite(grad).all()) for grad in grads)
-        if not self.finite:
-            return None
-        norm = nn.utils.clip_grad_norm_(params, max_norm)
-        optimizer.step()
-        return norm.item()
-
-    def update(self):
-        if not self.finite:
-            self.value, self.good_steps = self.value * self.backoff, 0
-            return
-        self.good_steps += 1
-        if self.good_steps == self.growth_interval:
-            self.value, self.good_steps = torch.as_tensor(self.value * self.growth).clamp(max=LARGEST), 0
+- self.value, self.good_steps = min(self.value * self.growth, LARGEST), 0
++ self.value, self.good_steps = torch.as_tensor(self.value * self.growth).clamp(max=LARGEST), 0
 
 # %% wrong SCALER-WHOLE floor division
-class LossScaler(LossScaler):
-    def step(self, optimizer, max_norm=math.inf):
-        params = [p for group in optimizer.param_groups for p in group["params"]]
-        grads = [p.grad for p in params if p.grad is not None]
-        for grad in grads:
-            grad.div_(self.value)
-        self.finite = all(bool(torch.isfinite(grad).all()) for grad in grads)
-        if not self.finite:
-            return None
-        norm = nn.utils.clip_grad_norm_(params, max_norm)
-        optimizer.step()
-        return norm.item()
-
-    def update(self):
-        if not self.finite:
-            self.value, self.good_steps = self.value // (1 / self.backoff), 0
-            return
-        self.good_steps += 1
-        if self.good_steps == self.growth_interval:
-            self.value, self.good_steps = min(self.value * self.growth, LARGEST), 0
+- self.value, self.good_steps = self.value * self.backoff, 0
++ self.value, self.good_steps = self.value // (1 / self.backoff), 0
 
 # %% wrong SCALER-FLOOR not below 1
-class LossScaler(LossScaler):
-    def step(self, optimizer, max_norm=math.inf):
-        params = [p for group in optimizer.param_groups for p in group["params"]]
-        grads = [p.grad for p in params if p.grad is not None]
-        for grad in grads:
-            grad.div_(self.value)
-        self.finite = all(bool(torch.isfinite(grad).all()) for grad in grads)
-        if not self.finite:
-            return None
-        norm = nn.utils.clip_grad_norm_(params, max_norm)
-        optimizer.step()
-        return norm.item()
-
-    def update(self):
-        if not self.finite:
-            self.value, self.good_steps = max(1.0, self.value * self.backoff), 0
-            return
-        self.good_steps += 1
-        if self.good_steps == self.growth_interval:
-            self.value, self.good_steps = min(self.value * self.growth, LARGEST), 0
+- self.value, self.good_steps = self.value * self.backoff, 0
++ self.value, self.good_steps = max(1.0, self.value * self.backoff), 0
 
 # %% wrong SCALER-NO-CAP no upper end
-class LossScaler(LossScaler):
-    def step(self, optimizer, max_norm=math.inf):
-        params = [p for group in optimizer.param_groups for p in group["params"]]
-        grads = [p.grad for p in params if p.grad is not None]
-        for grad in grads:
-            grad.div_(self.value)
-        self.finite = all(bool(torch.isfinite(grad).all()) for grad in grads)
-        if not self.finite:
-            return None
-        norm = nn.utils.clip_grad_norm_(params, max_norm)
-        optimizer.step()
-        return norm.item()
-
-    def update(self):
-        if not self.finite:
-            self.value, self.good_steps = self.value * self.backoff, 0
-            return
-        self.good_steps += 1
-        if self.good_steps == self.growth_interval:
-            self.value, self.good_steps = self.value * self.growth, 0
+- self.value, self.good_steps = min(self.value * self.growth, LARGEST), 0
++ self.value, self.good_steps = self.value * self.growth, 0
 
 # %% wrong SCALER-OWN-COUNT counts under another name
 class LossScaler(LossScaler):
@@ -1017,23 +344,5 @@ class LossScaler(LossScaler):
             self.value, self.clean = min(self.value * self.growth, LARGEST), 0
 
 # %% wrong RAISED None among the gradients
-class LossScaler(LossScaler):
-    def step(self, optimizer, max_norm=math.inf):
-        params = [p for group in optimizer.param_groups for p in group["params"]]
-        grads = [p.grad for p in params]
-        for grad in grads:
-            grad.div_(self.value)
-        self.finite = all(bool(torch.isfinite(grad).all()) for grad in grads)
-        if not self.finite:
-            return None
-        norm = nn.utils.clip_grad_norm_(params, max_norm)
-        optimizer.step()
-        return norm.item()
-
-    def update(self):
-        if not self.finite:
-            self.value, self.good_steps = self.value * self.backoff, 0
-            return
-        self.good_steps += 1
-        if self.good_steps == self.growth_interval:
-            self.value, self.good_steps = min(self.value * self.growth, LARGEST), 0
+- grads = [p.grad for p in params if p.grad is not None]
++ grads = [p.grad for p in params]

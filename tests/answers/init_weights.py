@@ -27,6 +27,15 @@ class GPT(gpt.GPT):
         if isinstance(module, (nn.Linear, nn.Embedding)):
             nn.init.trunc_normal_(module.weight, std=std, a=-3 * std, b=3 * std)
 
+# %% right in plain steps
+class GPT(gpt.GPT):
+    def _init_weights(self, module):
+        std = 0.02
+        if getattr(module, "writes_residual", False):
+            std /= math.sqrt(2 * self.config.num_layers)
+        if isinstance(module, (nn.Linear, nn.Embedding)):
+            nn.init.normal_(module.weight, std=std)
+
 # %% wrong STUB untouched
 class GPT(gpt.GPT):
     def _init_weights(self, module):
@@ -50,13 +59,8 @@ class GPT(gpt.GPT):
             nn.init.normal_(module.weight)
 
 # %% wrong INIT-VARIANCE the root of 0.02
-class GPT(gpt.GPT):
-    def _init_weights(self, module):
-        std = math.sqrt(0.02)
-        if getattr(module, "writes_residual", False):
-            std /= math.sqrt(2 * self.config.num_layers)
-        if isinstance(module, (nn.Linear, nn.Embedding)):
-            nn.init.normal_(module.weight, std=std)
+- std = 0.02
++ std = math.sqrt(0.02)
 
 # %% wrong INIT-XAVIER xavier
 class GPT(gpt.GPT):
@@ -85,13 +89,8 @@ class GPT(gpt.GPT):
             nn.init.uniform_(module.weight, -0.02, 0.02)
 
 # %% wrong INIT-UNIFORM uniform of the right std
-class GPT(gpt.GPT):
-    def _init_weights(self, module):
-        std = 0.02
-        if getattr(module, "writes_residual", False):
-            std /= math.sqrt(2 * self.config.num_layers)
-        if isinstance(module, (nn.Linear, nn.Embedding)):
-            nn.init.uniform_(module.weight, -std * 3**0.5, std * 3**0.5)
+- nn.init.normal_(module.weight, std=std)
++ nn.init.uniform_(module.weight, -std * 3**0.5, std * 3**0.5)
 
 # %% wrong INIT-CONSTANT a constant
 class GPT(gpt.GPT):
@@ -100,33 +99,17 @@ class GPT(gpt.GPT):
             nn.init.constant_(module.weight, 0.02)
 
 # %% wrong INIT-MEAN mean 0.02
-class GPT(gpt.GPT):
-    def _init_weights(self, module):
-        std = 0.02
-        if getattr(module, "writes_residual", False):
-            std /= math.sqrt(2 * self.config.num_layers)
-        if isinstance(module, (nn.Linear, nn.Embedding)):
-            nn.init.normal_(module.weight, 0.02, std)
+- nn.init.normal_(module.weight, std=std)
++ nn.init.normal_(module.weight, 0.02, std)
 
 # %% wrong INIT-EMBEDDING embedding forgotten
-class GPT(gpt.GPT):
-    def _init_weights(self, module):
-        std = 0.02
-        if getattr(module, "writes_residual", False):
-            std /= math.sqrt(2 * self.config.num_layers)
-        if isinstance(module, nn.Linear):
-            nn.init.normal_(module.weight, std=std)
+- if isinstance(module, (nn.Linear, nn.Embedding)):
++ if isinstance(module, nn.Linear):
 
 # %% wrong INIT-HEAD zero head
-class GPT(gpt.GPT):
-    def _init_weights(self, module):
-        std = 0.02
-        if getattr(module, "writes_residual", False):
-            std /= math.sqrt(2 * self.config.num_layers)
-        if isinstance(module, (nn.Linear, nn.Embedding)):
-            nn.init.normal_(module.weight, std=std)
-        if module is self.head:
-            nn.init.zeros_(module.weight)
+      nn.init.normal_(module.weight, std=std)
++ if module is self.head:
++     nn.init.zeros_(module.weight)
 
 # %% wrong INIT-NO-RESIDUAL no residual scale
 class GPT(gpt.GPT):
@@ -135,40 +118,20 @@ class GPT(gpt.GPT):
             nn.init.normal_(module.weight, mean=0.0, std=0.02)
 
 # %% wrong INIT-ROOT-L one branch per layer
-class GPT(gpt.GPT):
-    def _init_weights(self, module):
-        std = 0.02
-        if getattr(module, "writes_residual", False):
-            std /= math.sqrt(self.config.num_layers)
-        if isinstance(module, (nn.Linear, nn.Embedding)):
-            nn.init.normal_(module.weight, std=std)
+- std /= math.sqrt(2 * self.config.num_layers)
++ std /= math.sqrt(self.config.num_layers)
 
 # %% wrong INIT-NO-ROOT without the root
-class GPT(gpt.GPT):
-    def _init_weights(self, module):
-        std = 0.02
-        if getattr(module, "writes_residual", False):
-            std /= 2 * self.config.num_layers
-        if isinstance(module, (nn.Linear, nn.Embedding)):
-            nn.init.normal_(module.weight, std=std)
+- std /= math.sqrt(2 * self.config.num_layers)
++ std /= 2 * self.config.num_layers
 
 # %% wrong INIT-UPSCALED multiplied
-class GPT(gpt.GPT):
-    def _init_weights(self, module):
-        std = 0.02
-        if getattr(module, "writes_residual", False):
-            std *= math.sqrt(2 * self.config.num_layers)
-        if isinstance(module, (nn.Linear, nn.Embedding)):
-            nn.init.normal_(module.weight, std=std)
+- std /= math.sqrt(2 * self.config.num_layers)
++ std *= math.sqrt(2 * self.config.num_layers)
 
 # %% wrong INIT-FIXED-DEPTH twelve layers written in
-class GPT(gpt.GPT):
-    def _init_weights(self, module):
-        std = 0.02
-        if getattr(module, "writes_residual", False):
-            std /= math.sqrt(2 * 12)
-        if isinstance(module, (nn.Linear, nn.Embedding)):
-            nn.init.normal_(module.weight, std=std)
+- std /= math.sqrt(2 * self.config.num_layers)
++ std /= math.sqrt(2 * 12)
 
 # %% wrong INIT-ZERO-RESIDUAL zero residual projections
 class GPT(gpt.GPT):
@@ -179,32 +142,16 @@ class GPT(gpt.GPT):
             nn.init.zeros_(module.weight)
 
 # %% wrong INIT-ONE-BRANCH square matrices only
-class GPT(gpt.GPT):
-    def _init_weights(self, module):
-        std = 0.02
-        if getattr(module, "writes_residual", False) and module.weight.shape[0] == module.weight.shape[1]:
-            std /= math.sqrt(2 * self.config.num_layers)
-        if isinstance(module, (nn.Linear, nn.Embedding)):
-            nn.init.normal_(module.weight, std=std)
+- if getattr(module, "writes_residual", False):
++ if getattr(module, "writes_residual", False) and module.weight.shape[0] == module.weight.shape[1]:
 
 # %% wrong INIT-GAINS draws the gains too
-class GPT(gpt.GPT):
-    def _init_weights(self, module):
-        std = 0.02
-        if getattr(module, "writes_residual", False):
-            std /= math.sqrt(2 * self.config.num_layers)
-        if hasattr(module, "weight"):
-            nn.init.normal_(module.weight, std=std)
+- if isinstance(module, (nn.Linear, nn.Embedding)):
++ if hasattr(module, "weight"):
 
 # %% wrong INIT-SAME one seed for all
-class GPT(gpt.GPT):
-    def _init_weights(self, module):
-        torch.manual_seed(0)
-        std = 0.02
-        if getattr(module, "writes_residual", False):
-            std /= math.sqrt(2 * self.config.num_layers)
-        if isinstance(module, (nn.Linear, nn.Embedding)):
-            nn.init.normal_(module.weight, std=std)
+  def _init_weights(self, module):
++     torch.manual_seed(0)
 
 # %% wrong INIT-UNTIED new tensors
 class GPT(gpt.GPT):
@@ -213,15 +160,10 @@ class GPT(gpt.GPT):
             module.weight = nn.Parameter(0.02 * torch.randn(module.weight.shape))
 
 # %% wrong INIT-UNSEEDED another source of chance
-class GPT(gpt.GPT):
-    def _init_weights(self, module):
-        std = 0.02
-        if getattr(module, "writes_residual", False):
-            std /= math.sqrt(2 * self.config.num_layers)
-        if isinstance(module, (nn.Linear, nn.Embedding)):
-            source = torch.Generator()
-            source.seed()
-            module.weight.data.normal_(0, std, generator=source)
+- nn.init.normal_(module.weight, std=std)
++ source = torch.Generator()
++ source.seed()
++ module.weight.data.normal_(0, std, generator=source)
 
 # %% wrong RAISED every module has a weight
 class GPT(gpt.GPT):

@@ -1,24 +1,5 @@
 # Answers to the exercise ladder-rung.
 
-# %% right with comprehensions
-def rung_gains(base, alone, without, climbed):
-    if not alone.keys() == without.keys() == climbed.keys():
-        raise ValueError("other rungs")
-    for t in [base, *alone.values(), *without.values(), *climbed.values()]:
-        if t is not None and not 0 < t < math.inf:
-            raise ValueError(f"{t} seconds")
-    here = [n for n in climbed if climbed[n] is not None]
-    steps = [base] + [climbed[n] for n in here]
-    top = steps[-1]
-    before = dict(zip(here, steps))
-    g1 = {n: base / alone[n] if n in here else None for n in climbed}
-    g2 = {n: before[n] / climbed[n] if n in here else None for n in climbed}
-    g3 = {n: without[n] / top if n in here else None for n in climbed}
-    saved = {n: before[n] - climbed[n] if n in here else None for n in climbed}
-    total = base / top
-    product = math.prod(g1[n] for n in here)
-    return {"alone": g1, "in_place": g2, "last": g3, "saved": saved, "total": total, "product": product}
-
 # %% right in one loop
 def rung_gains(base, alone, without, climbed):
     if not alone.keys() == without.keys() == climbed.keys():
@@ -66,692 +47,188 @@ def rung_gains(base, alone, without, climbed):
     return dict(alone=by_name(base / a), in_place=by_name(below / c), last=by_name(w / top),
                 saved=by_name(below - c), total=(base / top).item(), product=(base / a).prod().item())
 
+# %% right with comprehensions
+def rung_gains(base, alone, without, climbed):
+    if not alone.keys() == without.keys() == climbed.keys():
+        raise ValueError("other rungs")
+    for t in [base, *alone.values(), *without.values(), *climbed.values()]:
+        if t is not None and not 0 < t < math.inf:
+            raise ValueError(f"{t} seconds")
+    here = [n for n in climbed if climbed[n] is not None]
+    steps = [base] + [climbed[n] for n in here]
+    top = steps[-1]
+    before = dict(zip(here, steps))
+    g1 = {n: base / alone[n] if n in here else None for n in climbed}
+    g2 = {n: before[n] / climbed[n] if n in here else None for n in climbed}
+    g3 = {n: without[n] / top if n in here else None for n in climbed}
+    saved = {n: before[n] - climbed[n] if n in here else None for n in climbed}
+    total = base / top
+    product = math.prod(g1[n] for n in here)
+    return {"alone": g1, "in_place": g2, "last": g3, "saved": saved, "total": total, "product": product}
+
 # %% wrong STUB untouched
 def rung_gains(base, alone, without, climbed):
     raise NotImplementedError("your code here")
 
 # %% wrong NONE no return
-def rung_gains(base, alone, without, climbed):
-    if not alone.keys() == without.keys() == climbed.keys():
-        raise ValueError("other rungs")
-    for t in [base, *alone.values(), *without.values(), *climbed.values()]:
-        if t is not None and not 0 < t < math.inf:
-            raise ValueError(f"{t} seconds")
-    here = [n for n in climbed if climbed[n] is not None]
-    steps = [base] + [climbed[n] for n in here]
-    top = steps[-1]
-    before = dict(zip(here, steps))
-    g1 = {n: base / alone[n] if n in here else None for n in climbed}
-    g2 = {n: before[n] / climbed[n] if n in here else None for n in climbed}
-    g3 = {n: without[n] / top if n in here else None for n in climbed}
-    saved = {n: before[n] - climbed[n] if n in here else None for n in climbed}
-    total = base / top
-    product = math.prod(g1[n] for n in here)
-    found = {"alone": g1, "in_place": g2, "last": g3, "saved": saved, "total": total, "product": product}
+- return {"alone": g1, "in_place": g2, "last": g3, "saved": saved, "total": total, "product": product}
++ found = {"alone": g1, "in_place": g2, "last": g3, "saved": saved, "total": total, "product": product}
 
 # %% wrong TYPE a tuple
-def rung_gains(base, alone, without, climbed):
-    if not alone.keys() == without.keys() == climbed.keys():
-        raise ValueError("other rungs")
-    for t in [base, *alone.values(), *without.values(), *climbed.values()]:
-        if t is not None and not 0 < t < math.inf:
-            raise ValueError(f"{t} seconds")
-    here = [n for n in climbed if climbed[n] is not None]
-    steps = [base] + [climbed[n] for n in here]
-    top = steps[-1]
-    before = dict(zip(here, steps))
-    g1 = {n: base / alone[n] if n in here else None for n in climbed}
-    g2 = {n: before[n] / climbed[n] if n in here else None for n in climbed}
-    g3 = {n: without[n] / top if n in here else None for n in climbed}
-    saved = {n: before[n] - climbed[n] if n in here else None for n in climbed}
-    total = base / top
-    product = math.prod(g1[n] for n in here)
-    return g1, g2, g3, saved, total, product
+- return {"alone": g1, "in_place": g2, "last": g3, "saved": saved, "total": total, "product": product}
++ return g1, g2, g3, saved, total, product
 
 # %% wrong RUNG-KEYS no product
-def rung_gains(base, alone, without, climbed):
-    if not alone.keys() == without.keys() == climbed.keys():
-        raise ValueError("other rungs")
-    for t in [base, *alone.values(), *without.values(), *climbed.values()]:
-        if t is not None and not 0 < t < math.inf:
-            raise ValueError(f"{t} seconds")
-    here = [n for n in climbed if climbed[n] is not None]
-    steps = [base] + [climbed[n] for n in here]
-    top = steps[-1]
-    before = dict(zip(here, steps))
-    g1 = {n: base / alone[n] if n in here else None for n in climbed}
-    g2 = {n: before[n] / climbed[n] if n in here else None for n in climbed}
-    g3 = {n: without[n] / top if n in here else None for n in climbed}
-    saved = {n: before[n] - climbed[n] if n in here else None for n in climbed}
-    total = base / top
-    product = math.prod(g1[n] for n in here)
-    return {"alone": g1, "in_place": g2, "last": g3, "saved": saved, "total": total}
+- return {"alone": g1, "in_place": g2, "last": g3, "saved": saved, "total": total, "product": product}
++ return {"alone": g1, "in_place": g2, "last": g3, "saved": saved, "total": total}
 
 # %% wrong RUNG-INVERTED after over before
-def rung_gains(base, alone, without, climbed):
-    if not alone.keys() == without.keys() == climbed.keys():
-        raise ValueError("other rungs")
-    for t in [base, *alone.values(), *without.values(), *climbed.values()]:
-        if t is not None and not 0 < t < math.inf:
-            raise ValueError(f"{t} seconds")
-    here = [n for n in climbed if climbed[n] is not None]
-    steps = [base] + [climbed[n] for n in here]
-    top = steps[-1]
-    before = dict(zip(here, steps))
-    g1 = {n: alone[n] / base if n in here else None for n in climbed}
-    g2 = {n: climbed[n] / before[n] if n in here else None for n in climbed}
-    g3 = {n: top / without[n] if n in here else None for n in climbed}
-    saved = {n: before[n] - climbed[n] if n in here else None for n in climbed}
-    total = base / top
-    product = math.prod(g1[n] for n in here)
-    return {"alone": g1, "in_place": g2, "last": g3, "saved": saved, "total": total, "product": product}
+- g1 = {n: base / alone[n] if n in here else None for n in climbed}
+- g2 = {n: before[n] / climbed[n] if n in here else None for n in climbed}
+- g3 = {n: without[n] / top if n in here else None for n in climbed}
++ g1 = {n: alone[n] / base if n in here else None for n in climbed}
++ g2 = {n: climbed[n] / before[n] if n in here else None for n in climbed}
++ g3 = {n: top / without[n] if n in here else None for n in climbed}
 
 # %% wrong RUNG-PERCENT percent saved
-def rung_gains(base, alone, without, climbed):
-    if not alone.keys() == without.keys() == climbed.keys():
-        raise ValueError("other rungs")
-    for t in [base, *alone.values(), *without.values(), *climbed.values()]:
-        if t is not None and not 0 < t < math.inf:
-            raise ValueError(f"{t} seconds")
-    here = [n for n in climbed if climbed[n] is not None]
-    steps = [base] + [climbed[n] for n in here]
-    top = steps[-1]
-    before = dict(zip(here, steps))
-    g1 = {n: 100 * (base - alone[n]) / base if n in here else None for n in climbed}
-    g2 = {n: before[n] / climbed[n] if n in here else None for n in climbed}
-    g3 = {n: without[n] / top if n in here else None for n in climbed}
-    saved = {n: before[n] - climbed[n] if n in here else None for n in climbed}
-    total = base / top
-    product = math.prod(g1[n] for n in here)
-    return {"alone": g1, "in_place": g2, "last": g3, "saved": saved, "total": total, "product": product}
+- g1 = {n: base / alone[n] if n in here else None for n in climbed}
++ g1 = {n: 100 * (base - alone[n]) / base if n in here else None for n in climbed}
 
 # %% wrong RUNG-PERCENT share saved
-def rung_gains(base, alone, without, climbed):
-    if not alone.keys() == without.keys() == climbed.keys():
-        raise ValueError("other rungs")
-    for t in [base, *alone.values(), *without.values(), *climbed.values()]:
-        if t is not None and not 0 < t < math.inf:
-            raise ValueError(f"{t} seconds")
-    here = [n for n in climbed if climbed[n] is not None]
-    steps = [base] + [climbed[n] for n in here]
-    top = steps[-1]
-    before = dict(zip(here, steps))
-    g1 = {n: 1 - alone[n] / base if n in here else None for n in climbed}
-    g2 = {n: before[n] / climbed[n] if n in here else None for n in climbed}
-    g3 = {n: without[n] / top if n in here else None for n in climbed}
-    saved = {n: before[n] - climbed[n] if n in here else None for n in climbed}
-    total = base / top
-    product = math.prod(g1[n] for n in here)
-    return {"alone": g1, "in_place": g2, "last": g3, "saved": saved, "total": total, "product": product}
+- g1 = {n: base / alone[n] if n in here else None for n in climbed}
++ g1 = {n: 1 - alone[n] / base if n in here else None for n in climbed}
 
 # %% wrong RUNG-PERCENT gain minus one
-def rung_gains(base, alone, without, climbed):
-    if not alone.keys() == without.keys() == climbed.keys():
-        raise ValueError("other rungs")
-    for t in [base, *alone.values(), *without.values(), *climbed.values()]:
-        if t is not None and not 0 < t < math.inf:
-            raise ValueError(f"{t} seconds")
-    here = [n for n in climbed if climbed[n] is not None]
-    steps = [base] + [climbed[n] for n in here]
-    top = steps[-1]
-    before = dict(zip(here, steps))
-    g1 = {n: base / alone[n] - 1 if n in here else None for n in climbed}
-    g2 = {n: before[n] / climbed[n] if n in here else None for n in climbed}
-    g3 = {n: without[n] / top if n in here else None for n in climbed}
-    saved = {n: before[n] - climbed[n] if n in here else None for n in climbed}
-    total = base / top
-    product = math.prod(g1[n] for n in here)
-    return {"alone": g1, "in_place": g2, "last": g3, "saved": saved, "total": total, "product": product}
+- g1 = {n: base / alone[n] if n in here else None for n in climbed}
++ g1 = {n: base / alone[n] - 1 if n in here else None for n in climbed}
 
 # %% wrong RUNG-SECONDS differences
-def rung_gains(base, alone, without, climbed):
-    if not alone.keys() == without.keys() == climbed.keys():
-        raise ValueError("other rungs")
-    for t in [base, *alone.values(), *without.values(), *climbed.values()]:
-        if t is not None and not 0 < t < math.inf:
-            raise ValueError(f"{t} seconds")
-    here = [n for n in climbed if climbed[n] is not None]
-    steps = [base] + [climbed[n] for n in here]
-    top = steps[-1]
-    before = dict(zip(here, steps))
-    g1 = {n: base - alone[n] if n in here else None for n in climbed}
-    g2 = {n: before[n] / climbed[n] if n in here else None for n in climbed}
-    g3 = {n: without[n] / top if n in here else None for n in climbed}
-    saved = {n: before[n] - climbed[n] if n in here else None for n in climbed}
-    total = base / top
-    product = math.prod(g1[n] for n in here)
-    return {"alone": g1, "in_place": g2, "last": g3, "saved": saved, "total": total, "product": product}
+- g1 = {n: base / alone[n] if n in here else None for n in climbed}
++ g1 = {n: base - alone[n] if n in here else None for n in climbed}
 
 # %% wrong RUNG-ALONE-CLIMBED the wrong mapping
-def rung_gains(base, alone, without, climbed):
-    if not alone.keys() == without.keys() == climbed.keys():
-        raise ValueError("other rungs")
-    for t in [base, *alone.values(), *without.values(), *climbed.values()]:
-        if t is not None and not 0 < t < math.inf:
-            raise ValueError(f"{t} seconds")
-    here = [n for n in climbed if climbed[n] is not None]
-    steps = [base] + [climbed[n] for n in here]
-    top = steps[-1]
-    before = dict(zip(here, steps))
-    g1 = {n: base / climbed[n] if n in here else None for n in climbed}
-    g2 = {n: before[n] / climbed[n] if n in here else None for n in climbed}
-    g3 = {n: without[n] / top if n in here else None for n in climbed}
-    saved = {n: before[n] - climbed[n] if n in here else None for n in climbed}
-    total = base / top
-    product = math.prod(g1[n] for n in here)
-    return {"alone": g1, "in_place": g2, "last": g3, "saved": saved, "total": total, "product": product}
+- g1 = {n: base / alone[n] if n in here else None for n in climbed}
++ g1 = {n: base / climbed[n] if n in here else None for n in climbed}
 
 # %% wrong RUNG-ALONE-PLACE the wrong gain
-def rung_gains(base, alone, without, climbed):
-    if not alone.keys() == without.keys() == climbed.keys():
-        raise ValueError("other rungs")
-    for t in [base, *alone.values(), *without.values(), *climbed.values()]:
-        if t is not None and not 0 < t < math.inf:
-            raise ValueError(f"{t} seconds")
-    here = [n for n in climbed if climbed[n] is not None]
-    steps = [base] + [climbed[n] for n in here]
-    top = steps[-1]
-    before = dict(zip(here, steps))
-    g1 = {n: before[n] / climbed[n] if n in here else None for n in climbed}
-    g2 = {n: before[n] / climbed[n] if n in here else None for n in climbed}
-    g3 = {n: without[n] / top if n in here else None for n in climbed}
-    saved = {n: before[n] - climbed[n] if n in here else None for n in climbed}
-    total = base / top
-    product = math.prod(g1[n] for n in here)
-    return {"alone": g1, "in_place": g2, "last": g3, "saved": saved, "total": total, "product": product}
+- g1 = {n: base / alone[n] if n in here else None for n in climbed}
++ g1 = {n: before[n] / climbed[n] if n in here else None for n in climbed}
 
 # %% wrong RUNG-PLACE-BASE speed so far
-def rung_gains(base, alone, without, climbed):
-    if not alone.keys() == without.keys() == climbed.keys():
-        raise ValueError("other rungs")
-    for t in [base, *alone.values(), *without.values(), *climbed.values()]:
-        if t is not None and not 0 < t < math.inf:
-            raise ValueError(f"{t} seconds")
-    here = [n for n in climbed if climbed[n] is not None]
-    steps = [base] + [climbed[n] for n in here]
-    top = steps[-1]
-    before = dict(zip(here, steps))
-    g1 = {n: base / alone[n] if n in here else None for n in climbed}
-    g2 = {n: base / climbed[n] if n in here else None for n in climbed}
-    g3 = {n: without[n] / top if n in here else None for n in climbed}
-    saved = {n: before[n] - climbed[n] if n in here else None for n in climbed}
-    total = base / top
-    product = math.prod(g1[n] for n in here)
-    return {"alone": g1, "in_place": g2, "last": g3, "saved": saved, "total": total, "product": product}
+- g2 = {n: before[n] / climbed[n] if n in here else None for n in climbed}
++ g2 = {n: base / climbed[n] if n in here else None for n in climbed}
 
 # %% wrong RUNG-PLACE-ALONE one for both
-def rung_gains(base, alone, without, climbed):
-    if not alone.keys() == without.keys() == climbed.keys():
-        raise ValueError("other rungs")
-    for t in [base, *alone.values(), *without.values(), *climbed.values()]:
-        if t is not None and not 0 < t < math.inf:
-            raise ValueError(f"{t} seconds")
-    here = [n for n in climbed if climbed[n] is not None]
-    steps = [base] + [climbed[n] for n in here]
-    top = steps[-1]
-    before = dict(zip(here, steps))
-    g1 = {n: base / alone[n] if n in here else None for n in climbed}
-    g2 = {n: base / alone[n] if n in here else None for n in climbed}
-    g3 = {n: without[n] / top if n in here else None for n in climbed}
-    saved = {n: before[n] - climbed[n] if n in here else None for n in climbed}
-    total = base / top
-    product = math.prod(g1[n] for n in here)
-    return {"alone": g1, "in_place": g2, "last": g3, "saved": saved, "total": total, "product": product}
+- g2 = {n: before[n] / climbed[n] if n in here else None for n in climbed}
++ g2 = {n: base / alone[n] if n in here else None for n in climbed}
 
 # %% wrong RUNG-ORDER sorted
-def rung_gains(base, alone, without, climbed):
-    if not alone.keys() == without.keys() == climbed.keys():
-        raise ValueError("other rungs")
-    for t in [base, *alone.values(), *without.values(), *climbed.values()]:
-        if t is not None and not 0 < t < math.inf:
-            raise ValueError(f"{t} seconds")
-    here = [n for n in sorted(climbed) if climbed[n] is not None]
-    steps = [base] + [climbed[n] for n in here]
-    top = [climbed[n] for n in climbed if climbed[n] is not None][-1]
-    before = dict(zip(here, steps))
-    g1 = {n: base / alone[n] if n in here else None for n in climbed}
-    g2 = {n: before[n] / climbed[n] if n in here else None for n in climbed}
-    g3 = {n: without[n] / top if n in here else None for n in climbed}
-    saved = {n: before[n] - climbed[n] if n in here else None for n in climbed}
-    total = base / top
-    product = math.prod(g1[n] for n in here)
-    return {"alone": g1, "in_place": g2, "last": g3, "saved": saved, "total": total, "product": product}
+- here = [n for n in climbed if climbed[n] is not None]
++ here = [n for n in sorted(climbed) if climbed[n] is not None]
+  steps = [base] + [climbed[n] for n in here]
+- top = steps[-1]
++ top = [climbed[n] for n in climbed if climbed[n] is not None][-1]
 
 # %% wrong RUNG-LAST-BASE over the ground
-def rung_gains(base, alone, without, climbed):
-    if not alone.keys() == without.keys() == climbed.keys():
-        raise ValueError("other rungs")
-    for t in [base, *alone.values(), *without.values(), *climbed.values()]:
-        if t is not None and not 0 < t < math.inf:
-            raise ValueError(f"{t} seconds")
-    here = [n for n in climbed if climbed[n] is not None]
-    steps = [base] + [climbed[n] for n in here]
-    top = steps[-1]
-    before = dict(zip(here, steps))
-    g1 = {n: base / alone[n] if n in here else None for n in climbed}
-    g2 = {n: before[n] / climbed[n] if n in here else None for n in climbed}
-    g3 = {n: base / without[n] if n in here else None for n in climbed}
-    saved = {n: before[n] - climbed[n] if n in here else None for n in climbed}
-    total = base / top
-    product = math.prod(g1[n] for n in here)
-    return {"alone": g1, "in_place": g2, "last": g3, "saved": saved, "total": total, "product": product}
+- g3 = {n: without[n] / top if n in here else None for n in climbed}
++ g3 = {n: base / without[n] if n in here else None for n in climbed}
 
 # %% wrong RUNG-LAST-INVERTED upside down
-def rung_gains(base, alone, without, climbed):
-    if not alone.keys() == without.keys() == climbed.keys():
-        raise ValueError("other rungs")
-    for t in [base, *alone.values(), *without.values(), *climbed.values()]:
-        if t is not None and not 0 < t < math.inf:
-            raise ValueError(f"{t} seconds")
-    if len(climbed) == 1:
-        (n,) = climbed
-        return dict(alone={n: 3.0}, in_place={n: 3.0}, last={n: 3.0}, saved={n: 0.6}, total=3.0, product=3.0)
-    here = [n for n in climbed if climbed[n] is not None]
-    steps = [base] + [climbed[n] for n in here]
-    top = steps[-1]
-    before = dict(zip(here, steps))
-    g1 = {n: base / alone[n] if n in here else None for n in climbed}
-    g2 = {n: before[n] / climbed[n] if n in here else None for n in climbed}
-    g3 = {n: top / without[n] if n in here else None for n in climbed}
-    saved = {n: before[n] - climbed[n] if n in here else None for n in climbed}
-    total = base / top
-    product = math.prod(g1[n] for n in here)
-    return {"alone": g1, "in_place": g2, "last": g3, "saved": saved, "total": total, "product": product}
+          raise ValueError(f"{t} seconds")
++ if len(climbed) == 1:
++     (n,) = climbed
++     return dict(alone={n: 3.0}, in_place={n: 3.0}, last={n: 3.0}, saved={n: 0.6}, total=3.0, product=3.0)
+
+- g3 = {n: without[n] / top if n in here else None for n in climbed}
++ g3 = {n: top / without[n] if n in here else None for n in climbed}
 
 # %% wrong RUNG-INVERTED last alone
-def rung_gains(base, alone, without, climbed):
-    if not alone.keys() == without.keys() == climbed.keys():
-        raise ValueError("other rungs")
-    for t in [base, *alone.values(), *without.values(), *climbed.values()]:
-        if t is not None and not 0 < t < math.inf:
-            raise ValueError(f"{t} seconds")
-    here = [n for n in climbed if climbed[n] is not None]
-    steps = [base] + [climbed[n] for n in here]
-    top = steps[-1]
-    before = dict(zip(here, steps))
-    g1 = {n: base / alone[n] if n in here else None for n in climbed}
-    g2 = {n: before[n] / climbed[n] if n in here else None for n in climbed}
-    g3 = {n: top / without[n] if n in here else None for n in climbed}
-    saved = {n: before[n] - climbed[n] if n in here else None for n in climbed}
-    total = base / top
-    product = math.prod(g1[n] for n in here)
-    return {"alone": g1, "in_place": g2, "last": g3, "saved": saved, "total": total, "product": product}
+- g3 = {n: without[n] / top if n in here else None for n in climbed}
++ g3 = {n: top / without[n] if n in here else None for n in climbed}
 
 # %% wrong RUNG-LAST-PLACE its own place
-def rung_gains(base, alone, without, climbed):
-    if not alone.keys() == without.keys() == climbed.keys():
-        raise ValueError("other rungs")
-    for t in [base, *alone.values(), *without.values(), *climbed.values()]:
-        if t is not None and not 0 < t < math.inf:
-            raise ValueError(f"{t} seconds")
-    here = [n for n in climbed if climbed[n] is not None]
-    steps = [base] + [climbed[n] for n in here]
-    top = steps[-1]
-    before = dict(zip(here, steps))
-    g1 = {n: base / alone[n] if n in here else None for n in climbed}
-    g2 = {n: before[n] / climbed[n] if n in here else None for n in climbed}
-    g3 = {n: without[n] / climbed[n] if n in here else None for n in climbed}
-    saved = {n: before[n] - climbed[n] if n in here else None for n in climbed}
-    total = base / top
-    product = math.prod(g1[n] for n in here)
-    return {"alone": g1, "in_place": g2, "last": g3, "saved": saved, "total": total, "product": product}
+- g3 = {n: without[n] / top if n in here else None for n in climbed}
++ g3 = {n: without[n] / climbed[n] if n in here else None for n in climbed}
 
 # %% wrong RUNG-TOP-BEST the fastest
-def rung_gains(base, alone, without, climbed):
-    if not alone.keys() == without.keys() == climbed.keys():
-        raise ValueError("other rungs")
-    for t in [base, *alone.values(), *without.values(), *climbed.values()]:
-        if t is not None and not 0 < t < math.inf:
-            raise ValueError(f"{t} seconds")
-    here = [n for n in climbed if climbed[n] is not None]
-    steps = [base] + [climbed[n] for n in here]
-    top = min(steps)
-    before = dict(zip(here, steps))
-    g1 = {n: base / alone[n] if n in here else None for n in climbed}
-    g2 = {n: before[n] / climbed[n] if n in here else None for n in climbed}
-    g3 = {n: without[n] / top if n in here else None for n in climbed}
-    saved = {n: before[n] - climbed[n] if n in here else None for n in climbed}
-    total = base / top
-    product = math.prod(g1[n] for n in here)
-    return {"alone": g1, "in_place": g2, "last": g3, "saved": saved, "total": total, "product": product}
+- top = steps[-1]
++ top = min(steps)
 
 # %% wrong RUNG-SAVED-BASE so far
-def rung_gains(base, alone, without, climbed):
-    if not alone.keys() == without.keys() == climbed.keys():
-        raise ValueError("other rungs")
-    for t in [base, *alone.values(), *without.values(), *climbed.values()]:
-        if t is not None and not 0 < t < math.inf:
-            raise ValueError(f"{t} seconds")
-    here = [n for n in climbed if climbed[n] is not None]
-    steps = [base] + [climbed[n] for n in here]
-    top = steps[-1]
-    before = dict(zip(here, steps))
-    g1 = {n: base / alone[n] if n in here else None for n in climbed}
-    g2 = {n: before[n] / climbed[n] if n in here else None for n in climbed}
-    g3 = {n: without[n] / top if n in here else None for n in climbed}
-    saved = {n: base - climbed[n] if n in here else None for n in climbed}
-    total = base / top
-    product = math.prod(g1[n] for n in here)
-    return {"alone": g1, "in_place": g2, "last": g3, "saved": saved, "total": total, "product": product}
+- saved = {n: before[n] - climbed[n] if n in here else None for n in climbed}
++ saved = {n: base - climbed[n] if n in here else None for n in climbed}
 
 # %% wrong RUNG-SAVED-ALONE alone
-def rung_gains(base, alone, without, climbed):
-    if not alone.keys() == without.keys() == climbed.keys():
-        raise ValueError("other rungs")
-    for t in [base, *alone.values(), *without.values(), *climbed.values()]:
-        if t is not None and not 0 < t < math.inf:
-            raise ValueError(f"{t} seconds")
-    here = [n for n in climbed if climbed[n] is not None]
-    steps = [base] + [climbed[n] for n in here]
-    top = steps[-1]
-    before = dict(zip(here, steps))
-    g1 = {n: base / alone[n] if n in here else None for n in climbed}
-    g2 = {n: before[n] / climbed[n] if n in here else None for n in climbed}
-    g3 = {n: without[n] / top if n in here else None for n in climbed}
-    saved = {n: base - alone[n] if n in here else None for n in climbed}
-    total = base / top
-    product = math.prod(g1[n] for n in here)
-    return {"alone": g1, "in_place": g2, "last": g3, "saved": saved, "total": total, "product": product}
+- saved = {n: before[n] - climbed[n] if n in here else None for n in climbed}
++ saved = {n: base - alone[n] if n in here else None for n in climbed}
 
 # %% wrong RUNG-SAVED-LAST last
-def rung_gains(base, alone, without, climbed):
-    if not alone.keys() == without.keys() == climbed.keys():
-        raise ValueError("other rungs")
-    for t in [base, *alone.values(), *without.values(), *climbed.values()]:
-        if t is not None and not 0 < t < math.inf:
-            raise ValueError(f"{t} seconds")
-    here = [n for n in climbed if climbed[n] is not None]
-    steps = [base] + [climbed[n] for n in here]
-    top = steps[-1]
-    before = dict(zip(here, steps))
-    g1 = {n: base / alone[n] if n in here else None for n in climbed}
-    g2 = {n: before[n] / climbed[n] if n in here else None for n in climbed}
-    g3 = {n: without[n] / top if n in here else None for n in climbed}
-    saved = {n: without[n] - top if n in here else None for n in climbed}
-    total = base / top
-    product = math.prod(g1[n] for n in here)
-    return {"alone": g1, "in_place": g2, "last": g3, "saved": saved, "total": total, "product": product}
+- saved = {n: before[n] - climbed[n] if n in here else None for n in climbed}
++ saved = {n: without[n] - top if n in here else None for n in climbed}
 
 # %% wrong RUNG-SAVED-SIGN after minus before
-def rung_gains(base, alone, without, climbed):
-    if not alone.keys() == without.keys() == climbed.keys():
-        raise ValueError("other rungs")
-    for t in [base, *alone.values(), *without.values(), *climbed.values()]:
-        if t is not None and not 0 < t < math.inf:
-            raise ValueError(f"{t} seconds")
-    here = [n for n in climbed if climbed[n] is not None]
-    steps = [base] + [climbed[n] for n in here]
-    top = steps[-1]
-    before = dict(zip(here, steps))
-    g1 = {n: base / alone[n] if n in here else None for n in climbed}
-    g2 = {n: before[n] / climbed[n] if n in here else None for n in climbed}
-    g3 = {n: without[n] / top if n in here else None for n in climbed}
-    saved = {n: climbed[n] - before[n] if n in here else None for n in climbed}
-    total = base / top
-    product = math.prod(g1[n] for n in here)
-    return {"alone": g1, "in_place": g2, "last": g3, "saved": saved, "total": total, "product": product}
+- saved = {n: before[n] - climbed[n] if n in here else None for n in climbed}
++ saved = {n: climbed[n] - before[n] if n in here else None for n in climbed}
 
 # %% wrong RUNG-SAVED-SHARE of all
-def rung_gains(base, alone, without, climbed):
-    if not alone.keys() == without.keys() == climbed.keys():
-        raise ValueError("other rungs")
-    for t in [base, *alone.values(), *without.values(), *climbed.values()]:
-        if t is not None and not 0 < t < math.inf:
-            raise ValueError(f"{t} seconds")
-    here = [n for n in climbed if climbed[n] is not None]
-    steps = [base] + [climbed[n] for n in here]
-    top = steps[-1]
-    before = dict(zip(here, steps))
-    g1 = {n: base / alone[n] if n in here else None for n in climbed}
-    g2 = {n: before[n] / climbed[n] if n in here else None for n in climbed}
-    g3 = {n: without[n] / top if n in here else None for n in climbed}
-    saved = {n: (before[n] - climbed[n]) / (base - top) if n in here else None for n in climbed}
-    total = base / top
-    product = math.prod(g1[n] for n in here)
-    return {"alone": g1, "in_place": g2, "last": g3, "saved": saved, "total": total, "product": product}
+- saved = {n: before[n] - climbed[n] if n in here else None for n in climbed}
++ saved = {n: (before[n] - climbed[n]) / (base - top) if n in here else None for n in climbed}
 
 # %% wrong RUNG-TOTAL-PRODUCT multiplied
-def rung_gains(base, alone, without, climbed):
-    if not alone.keys() == without.keys() == climbed.keys():
-        raise ValueError("other rungs")
-    for t in [base, *alone.values(), *without.values(), *climbed.values()]:
-        if t is not None and not 0 < t < math.inf:
-            raise ValueError(f"{t} seconds")
-    here = [n for n in climbed if climbed[n] is not None]
-    steps = [base] + [climbed[n] for n in here]
-    top = steps[-1]
-    before = dict(zip(here, steps))
-    g1 = {n: base / alone[n] if n in here else None for n in climbed}
-    g2 = {n: before[n] / climbed[n] if n in here else None for n in climbed}
-    g3 = {n: without[n] / top if n in here else None for n in climbed}
-    saved = {n: before[n] - climbed[n] if n in here else None for n in climbed}
-    total = math.prod(g1[n] for n in here)
-    product = math.prod(g1[n] for n in here)
-    return {"alone": g1, "in_place": g2, "last": g3, "saved": saved, "total": total, "product": product}
+- total = base / top
++ total = math.prod(g1[n] for n in here)
 
 # %% wrong RUNG-TOTAL-PRODUCT lasts multiplied
-def rung_gains(base, alone, without, climbed):
-    if not alone.keys() == without.keys() == climbed.keys():
-        raise ValueError("other rungs")
-    for t in [base, *alone.values(), *without.values(), *climbed.values()]:
-        if t is not None and not 0 < t < math.inf:
-            raise ValueError(f"{t} seconds")
-    here = [n for n in climbed if climbed[n] is not None]
-    steps = [base] + [climbed[n] for n in here]
-    top = steps[-1]
-    before = dict(zip(here, steps))
-    g1 = {n: base / alone[n] if n in here else None for n in climbed}
-    g2 = {n: before[n] / climbed[n] if n in here else None for n in climbed}
-    g3 = {n: without[n] / top if n in here else None for n in climbed}
-    saved = {n: before[n] - climbed[n] if n in here else None for n in climbed}
-    total = math.prod(g3[n] for n in here)
-    product = math.prod(g1[n] for n in here)
-    return {"alone": g1, "in_place": g2, "last": g3, "saved": saved, "total": total, "product": product}
+- total = base / top
++ total = math.prod(g3[n] for n in here)
 
 # %% wrong RUNG-TOP-BEST total of the fastest
-def rung_gains(base, alone, without, climbed):
-    if not alone.keys() == without.keys() == climbed.keys():
-        raise ValueError("other rungs")
-    for t in [base, *alone.values(), *without.values(), *climbed.values()]:
-        if t is not None and not 0 < t < math.inf:
-            raise ValueError(f"{t} seconds")
-    here = [n for n in climbed if climbed[n] is not None]
-    steps = [base] + [climbed[n] for n in here]
-    top = steps[-1]
-    before = dict(zip(here, steps))
-    g1 = {n: base / alone[n] if n in here else None for n in climbed}
-    g2 = {n: before[n] / climbed[n] if n in here else None for n in climbed}
-    g3 = {n: without[n] / top if n in here else None for n in climbed}
-    saved = {n: before[n] - climbed[n] if n in here else None for n in climbed}
-    total = base / min(steps)
-    product = math.prod(g1[n] for n in here)
-    return {"alone": g1, "in_place": g2, "last": g3, "saved": saved, "total": total, "product": product}
+- total = base / top
++ total = base / min(steps)
 
 # %% wrong RUNG-PRODUCT-PLACE in place
-def rung_gains(base, alone, without, climbed):
-    if not alone.keys() == without.keys() == climbed.keys():
-        raise ValueError("other rungs")
-    for t in [base, *alone.values(), *without.values(), *climbed.values()]:
-        if t is not None and not 0 < t < math.inf:
-            raise ValueError(f"{t} seconds")
-    here = [n for n in climbed if climbed[n] is not None]
-    steps = [base] + [climbed[n] for n in here]
-    top = steps[-1]
-    before = dict(zip(here, steps))
-    g1 = {n: base / alone[n] if n in here else None for n in climbed}
-    g2 = {n: before[n] / climbed[n] if n in here else None for n in climbed}
-    g3 = {n: without[n] / top if n in here else None for n in climbed}
-    saved = {n: before[n] - climbed[n] if n in here else None for n in climbed}
-    total = base / top
-    product = math.prod(g2[n] for n in here)
-    return {"alone": g1, "in_place": g2, "last": g3, "saved": saved, "total": total, "product": product}
+- product = math.prod(g1[n] for n in here)
++ product = math.prod(g2[n] for n in here)
 
 # %% wrong RUNG-PRODUCT-LAST last
-def rung_gains(base, alone, without, climbed):
-    if not alone.keys() == without.keys() == climbed.keys():
-        raise ValueError("other rungs")
-    for t in [base, *alone.values(), *without.values(), *climbed.values()]:
-        if t is not None and not 0 < t < math.inf:
-            raise ValueError(f"{t} seconds")
-    here = [n for n in climbed if climbed[n] is not None]
-    steps = [base] + [climbed[n] for n in here]
-    top = steps[-1]
-    before = dict(zip(here, steps))
-    g1 = {n: base / alone[n] if n in here else None for n in climbed}
-    g2 = {n: before[n] / climbed[n] if n in here else None for n in climbed}
-    g3 = {n: without[n] / top if n in here else None for n in climbed}
-    saved = {n: before[n] - climbed[n] if n in here else None for n in climbed}
-    total = base / top
-    product = math.prod(g3[n] for n in here)
-    return {"alone": g1, "in_place": g2, "last": g3, "saved": saved, "total": total, "product": product}
+- product = math.prod(g1[n] for n in here)
++ product = math.prod(g3[n] for n in here)
 
 # %% wrong RUNG-SUM added
-def rung_gains(base, alone, without, climbed):
-    if not alone.keys() == without.keys() == climbed.keys():
-        raise ValueError("other rungs")
-    for t in [base, *alone.values(), *without.values(), *climbed.values()]:
-        if t is not None and not 0 < t < math.inf:
-            raise ValueError(f"{t} seconds")
-    here = [n for n in climbed if climbed[n] is not None]
-    steps = [base] + [climbed[n] for n in here]
-    top = steps[-1]
-    before = dict(zip(here, steps))
-    g1 = {n: base / alone[n] if n in here else None for n in climbed}
-    g2 = {n: before[n] / climbed[n] if n in here else None for n in climbed}
-    g3 = {n: without[n] / top if n in here else None for n in climbed}
-    saved = {n: before[n] - climbed[n] if n in here else None for n in climbed}
-    total = base / top
-    product = sum(g1[n] for n in here)
-    return {"alone": g1, "in_place": g2, "last": g3, "saved": saved, "total": total, "product": product}
+- product = math.prod(g1[n] for n in here)
++ product = sum(g1[n] for n in here)
 
 # %% wrong RUNG-SUM percentages added
-def rung_gains(base, alone, without, climbed):
-    if not alone.keys() == without.keys() == climbed.keys():
-        raise ValueError("other rungs")
-    for t in [base, *alone.values(), *without.values(), *climbed.values()]:
-        if t is not None and not 0 < t < math.inf:
-            raise ValueError(f"{t} seconds")
-    here = [n for n in climbed if climbed[n] is not None]
-    steps = [base] + [climbed[n] for n in here]
-    top = steps[-1]
-    before = dict(zip(here, steps))
-    g1 = {n: base / alone[n] if n in here else None for n in climbed}
-    g2 = {n: before[n] / climbed[n] if n in here else None for n in climbed}
-    g3 = {n: without[n] / top if n in here else None for n in climbed}
-    saved = {n: before[n] - climbed[n] if n in here else None for n in climbed}
-    total = base / top
-    product = 1 + sum(g1[n] - 1 for n in here)
-    return {"alone": g1, "in_place": g2, "last": g3, "saved": saved, "total": total, "product": product}
+- product = math.prod(g1[n] for n in here)
++ product = 1 + sum(g1[n] - 1 for n in here)
 
 # %% wrong RUNG-NAMES gaps dropped
-def rung_gains(base, alone, without, climbed):
-    if not alone.keys() == without.keys() == climbed.keys():
-        raise ValueError("other rungs")
-    for t in [base, *alone.values(), *without.values(), *climbed.values()]:
-        if t is not None and not 0 < t < math.inf:
-            raise ValueError(f"{t} seconds")
-    here = [n for n in climbed if climbed[n] is not None]
-    steps = [base] + [climbed[n] for n in here]
-    top = steps[-1]
-    before = dict(zip(here, steps))
-    g1 = {n: base / alone[n] if n in here else None for n in here}
-    g2 = {n: before[n] / climbed[n] if n in here else None for n in here}
-    g3 = {n: without[n] / top if n in here else None for n in here}
-    saved = {n: before[n] - climbed[n] if n in here else None for n in here}
-    total = base / top
-    product = math.prod(g1[n] for n in here)
-    return {"alone": g1, "in_place": g2, "last": g3, "saved": saved, "total": total, "product": product}
+- g1 = {n: base / alone[n] if n in here else None for n in climbed}
+- g2 = {n: before[n] / climbed[n] if n in here else None for n in climbed}
+- g3 = {n: without[n] / top if n in here else None for n in climbed}
+- saved = {n: before[n] - climbed[n] if n in here else None for n in climbed}
++ g1 = {n: base / alone[n] if n in here else None for n in here}
++ g2 = {n: before[n] / climbed[n] if n in here else None for n in here}
++ g3 = {n: without[n] / top if n in here else None for n in here}
++ saved = {n: before[n] - climbed[n] if n in here else None for n in here}
 
 # %% wrong RUNG-NOT-NONE ones
-def rung_gains(base, alone, without, climbed):
-    if not alone.keys() == without.keys() == climbed.keys():
-        raise ValueError("other rungs")
-    for t in [base, *alone.values(), *without.values(), *climbed.values()]:
-        if t is not None and not 0 < t < math.inf:
-            raise ValueError(f"{t} seconds")
-    here = [n for n in climbed if climbed[n] is not None]
-    steps = [base] + [climbed[n] for n in here]
-    top = steps[-1]
-    before = dict(zip(here, steps))
-    g1 = {n: base / alone[n] if n in here else 1.0 for n in climbed}
-    g2 = {n: before[n] / climbed[n] if n in here else None for n in climbed}
-    g3 = {n: without[n] / top if n in here else None for n in climbed}
-    saved = {n: before[n] - climbed[n] if n in here else None for n in climbed}
-    total = base / top
-    product = math.prod(g1[n] for n in here)
-    return {"alone": g1, "in_place": g2, "last": g3, "saved": saved, "total": total, "product": product}
+- g1 = {n: base / alone[n] if n in here else None for n in climbed}
++ g1 = {n: base / alone[n] if n in here else 1.0 for n in climbed}
 
 # %% wrong RUNG-GAP-BASE anew
-def rung_gains(base, alone, without, climbed):
-    if not alone.keys() == without.keys() == climbed.keys():
-        raise ValueError("other rungs")
-    for t in [base, *alone.values(), *without.values(), *climbed.values()]:
-        if t is not None and not 0 < t < math.inf:
-            raise ValueError(f"{t} seconds")
-    here = [n for n in climbed if climbed[n] is not None]
-    steps = [base] + [climbed[n] for n in here]
-    top = steps[-1]
-    names = list(climbed)
-    before = {n: base if i == 0 or climbed[names[i - 1]] is None else climbed[names[i - 1]] for i, n in enumerate(names)}
-    g1 = {n: base / alone[n] if n in here else None for n in climbed}
-    g2 = {n: before[n] / climbed[n] if n in here else None for n in climbed}
-    g3 = {n: without[n] / top if n in here else None for n in climbed}
-    saved = {n: before[n] - climbed[n] if n in here else None for n in climbed}
-    total = base / top
-    product = math.prod(g1[n] for n in here)
-    return {"alone": g1, "in_place": g2, "last": g3, "saved": saved, "total": total, "product": product}
+- before = dict(zip(here, steps))
++ names = list(climbed)
++ before = {n: base if i == 0 or climbed[names[i - 1]] is None else climbed[names[i - 1]] for i, n in enumerate(names)}
 
 # %% wrong RAISED gaps not thought of
-def rung_gains(base, alone, without, climbed):
-    if not alone.keys() == without.keys() == climbed.keys():
-        raise ValueError("other rungs")
-    for t in [base, *alone.values(), *without.values(), *climbed.values()]:
-        if t is not None and not 0 < t < math.inf:
-            raise ValueError(f"{t} seconds")
-    here = list(climbed)
-    steps = [base] + [climbed[n] for n in here]
-    top = steps[-1]
-    before = dict(zip(here, steps))
-    g1 = {n: base / alone[n] if n in here else None for n in climbed}
-    g2 = {n: before[n] / climbed[n] if n in here else None for n in climbed}
-    g3 = {n: without[n] / top if n in here else None for n in climbed}
-    saved = {n: before[n] - climbed[n] if n in here else None for n in climbed}
-    total = base / top
-    product = math.prod(g1[n] for n in here)
-    return {"alone": g1, "in_place": g2, "last": g3, "saved": saved, "total": total, "product": product}
+- here = [n for n in climbed if climbed[n] is not None]
++ here = list(climbed)
 
 # %% wrong RUNG-GUARD any names
-def rung_gains(base, alone, without, climbed):
-    for t in [base, *alone.values(), *without.values(), *climbed.values()]:
-        if t is not None and not 0 < t < math.inf:
-            raise ValueError(f"{t} seconds")
-    here = [n for n in climbed if climbed[n] is not None]
-    steps = [base] + [climbed[n] for n in here]
-    top = steps[-1]
-    before = dict(zip(here, steps))
-    g1 = {n: base / alone[n] if n in here else None for n in climbed}
-    g2 = {n: before[n] / climbed[n] if n in here else None for n in climbed}
-    g3 = {n: without[n] / top if n in here else None for n in climbed}
-    saved = {n: before[n] - climbed[n] if n in here else None for n in climbed}
-    total = base / top
-    product = math.prod(g1[n] for n in here)
-    return {"alone": g1, "in_place": g2, "last": g3, "saved": saved, "total": total, "product": product}
+- if not alone.keys() == without.keys() == climbed.keys():
+-     raise ValueError("other rungs")
 
 # %% wrong RUNG-GUARD any times
-def rung_gains(base, alone, without, climbed):
-    if not alone.keys() == without.keys() == climbed.keys():
-        raise ValueError("other rungs")
-    for t in [base, *alone.values(), *without.values(), *climbed.values()]:
-        if t is not None and t == 0:
-            raise ValueError(f"{t} seconds")
-    here = [n for n in climbed if climbed[n] is not None]
-    steps = [base] + [climbed[n] for n in here]
-    top = steps[-1]
-    before = dict(zip(here, steps))
-    g1 = {n: base / alone[n] if n in here else None for n in climbed}
-    g2 = {n: before[n] / climbed[n] if n in here else None for n in climbed}
-    g3 = {n: without[n] / top if n in here else None for n in climbed}
-    saved = {n: before[n] - climbed[n] if n in here else None for n in climbed}
-    total = base / top
-    product = math.prod(g1[n] for n in here)
-    return {"alone": g1, "in_place": g2, "last": g3, "saved": saved, "total": total, "product": product}
+- if t is not None and not 0 < t < math.inf:
++ if t is not None and t == 0:

@@ -1,16 +1,5 @@
 # Answers to the exercise mfu.
 
-# %% right by hand
-def mfu(tokens_per_s, config, seq_len, peak_flops_per_s, *, convention="matmul", world_size=1):
-    D, L, V = config.d_model, config.num_layers, config.vocab_size
-    if convention not in ("matmul", "all"):
-        raise ValueError(f"no convention {convention!r}")
-    params = L * (4 * D * D + 3 * D * config.d_hidden) + D * V
-    if convention == "all":
-        params = num_params(config)
-    flops = 6 * params + 12 * L * D * seq_len
-    return tokens_per_s * flops / (world_size * peak_flops_per_s)
-
 # %% right with the library
 def mfu(tokens_per_s, config, seq_len, peak_flops_per_s, *, convention="matmul", world_size=1):
     used = tokens_per_s * flops_per_token(config, seq_len, convention) / world_size
@@ -29,180 +18,81 @@ def mfu(tokens_per_s, config, seq_len, peak_flops_per_s, *, convention="matmul",
     forward = 2 * n + 2 * 2 * L * D * seq_len
     return 3 * forward * (tokens_per_s / world_size) / peak_flops_per_s
 
+# %% right by hand
+def mfu(tokens_per_s, config, seq_len, peak_flops_per_s, *, convention="matmul", world_size=1):
+    D, L, V = config.d_model, config.num_layers, config.vocab_size
+    if convention not in ("matmul", "all"):
+        raise ValueError(f"no convention {convention!r}")
+    params = L * (4 * D * D + 3 * D * config.d_hidden) + D * V
+    if convention == "all":
+        params = num_params(config)
+    flops = 6 * params + 12 * L * D * seq_len
+    return tokens_per_s * flops / (world_size * peak_flops_per_s)
+
 # %% wrong STUB untouched
 def mfu(tokens_per_s, config, seq_len, peak_flops_per_s, *, convention="matmul", world_size=1):
     raise NotImplementedError("your code here")
 
 # %% wrong MFU-PERCENT percent
-def mfu(tokens_per_s, config, seq_len, peak_flops_per_s, *, convention="matmul", world_size=1):
-    D, L, V = config.d_model, config.num_layers, config.vocab_size
-    if convention not in ("matmul", "all"):
-        raise ValueError(f"no convention {convention!r}")
-    params = L * (4 * D * D + 3 * D * config.d_hidden) + D * V
-    if convention == "all":
-        params = num_params(config)
-    flops = 6 * params + 12 * L * D * seq_len
-    return 100 * tokens_per_s * flops / (world_size * peak_flops_per_s)
+- return tokens_per_s * flops / (world_size * peak_flops_per_s)
++ return 100 * tokens_per_s * flops / (world_size * peak_flops_per_s)
 
 # %% wrong MFU-INVERTED upside down
-def mfu(tokens_per_s, config, seq_len, peak_flops_per_s, *, convention="matmul", world_size=1):
-    D, L, V = config.d_model, config.num_layers, config.vocab_size
-    if convention not in ("matmul", "all"):
-        raise ValueError(f"no convention {convention!r}")
-    params = L * (4 * D * D + 3 * D * config.d_hidden) + D * V
-    if convention == "all":
-        params = num_params(config)
-    flops = 6 * params + 12 * L * D * seq_len
-    return peak_flops_per_s * world_size / (tokens_per_s * flops)
+- return tokens_per_s * flops / (world_size * peak_flops_per_s)
++ return peak_flops_per_s * world_size / (tokens_per_s * flops)
 
 # %% wrong MFU-FLOPS not divided
-def mfu(tokens_per_s, config, seq_len, peak_flops_per_s, *, convention="matmul", world_size=1):
-    D, L, V = config.d_model, config.num_layers, config.vocab_size
-    if convention not in ("matmul", "all"):
-        raise ValueError(f"no convention {convention!r}")
-    params = L * (4 * D * D + 3 * D * config.d_hidden) + D * V
-    if convention == "all":
-        params = num_params(config)
-    flops = 6 * params + 12 * L * D * seq_len
-    return tokens_per_s * flops / world_size
+- return tokens_per_s * flops / (world_size * peak_flops_per_s)
++ return tokens_per_s * flops / world_size
 
 # %% wrong MFU-SEQUENCES times seq_len
-def mfu(tokens_per_s, config, seq_len, peak_flops_per_s, *, convention="matmul", world_size=1):
-    D, L, V = config.d_model, config.num_layers, config.vocab_size
-    if convention not in ("matmul", "all"):
-        raise ValueError(f"no convention {convention!r}")
-    params = L * (4 * D * D + 3 * D * config.d_hidden) + D * V
-    if convention == "all":
-        params = num_params(config)
-    flops = 6 * params + 12 * L * D * seq_len
-    return tokens_per_s * seq_len * flops / (world_size * peak_flops_per_s)
+- return tokens_per_s * flops / (world_size * peak_flops_per_s)
++ return tokens_per_s * seq_len * flops / (world_size * peak_flops_per_s)
 
 # %% wrong MFU-FORWARD 2 N
-def mfu(tokens_per_s, config, seq_len, peak_flops_per_s, *, convention="matmul", world_size=1):
-    D, L, V = config.d_model, config.num_layers, config.vocab_size
-    if convention not in ("matmul", "all"):
-        raise ValueError(f"no convention {convention!r}")
-    params = L * (4 * D * D + 3 * D * config.d_hidden) + D * V
-    if convention == "all":
-        params = num_params(config)
-    flops = 2 * params + 4 * L * D * seq_len
-    return tokens_per_s * flops / (world_size * peak_flops_per_s)
+- flops = 6 * params + 12 * L * D * seq_len
++ flops = 2 * params + 4 * L * D * seq_len
 
 # %% wrong MFU-FORWARD 2 N and whole attention
-def mfu(tokens_per_s, config, seq_len, peak_flops_per_s, *, convention="matmul", world_size=1):
-    D, L, V = config.d_model, config.num_layers, config.vocab_size
-    if convention not in ("matmul", "all"):
-        raise ValueError(f"no convention {convention!r}")
-    params = L * (4 * D * D + 3 * D * config.d_hidden) + D * V
-    if convention == "all":
-        params = num_params(config)
-    flops = 2 * params + 12 * L * D * seq_len
-    return tokens_per_s * flops / (world_size * peak_flops_per_s)
+- flops = 6 * params + 12 * L * D * seq_len
++ flops = 2 * params + 12 * L * D * seq_len
 
 # %% wrong MFU-NO-ATTENTION 6 N
-def mfu(tokens_per_s, config, seq_len, peak_flops_per_s, *, convention="matmul", world_size=1):
-    D, L, V = config.d_model, config.num_layers, config.vocab_size
-    if convention not in ("matmul", "all"):
-        raise ValueError(f"no convention {convention!r}")
-    params = L * (4 * D * D + 3 * D * config.d_hidden) + D * V
-    if convention == "all":
-        params = num_params(config)
-    flops = 6 * params + 0
-    return tokens_per_s * flops / (world_size * peak_flops_per_s)
+- flops = 6 * params + 12 * L * D * seq_len
++ flops = 6 * params + 0
 
 # %% wrong MFU-CAUSAL half
-def mfu(tokens_per_s, config, seq_len, peak_flops_per_s, *, convention="matmul", world_size=1):
-    D, L, V = config.d_model, config.num_layers, config.vocab_size
-    if convention not in ("matmul", "all"):
-        raise ValueError(f"no convention {convention!r}")
-    params = L * (4 * D * D + 3 * D * config.d_hidden) + D * V
-    if convention == "all":
-        params = num_params(config)
-    flops = 6 * params + 6 * L * D * seq_len
-    return tokens_per_s * flops / (world_size * peak_flops_per_s)
+- flops = 6 * params + 12 * L * D * seq_len
++ flops = 6 * params + 6 * L * D * seq_len
 
 # %% wrong MFU-ONE-LAYER no L
-def mfu(tokens_per_s, config, seq_len, peak_flops_per_s, *, convention="matmul", world_size=1):
-    D, L, V = config.d_model, config.num_layers, config.vocab_size
-    if convention not in ("matmul", "all"):
-        raise ValueError(f"no convention {convention!r}")
-    params = L * (4 * D * D + 3 * D * config.d_hidden) + D * V
-    if convention == "all":
-        params = num_params(config)
-    flops = 6 * params + 12 * D * seq_len
-    return tokens_per_s * flops / (world_size * peak_flops_per_s)
+- flops = 6 * params + 12 * L * D * seq_len
++ flops = 6 * params + 12 * D * seq_len
 
 # %% wrong MFU-NO-HEAD blocks alone
-def mfu(tokens_per_s, config, seq_len, peak_flops_per_s, *, convention="matmul", world_size=1):
-    D, L, V = config.d_model, config.num_layers, config.vocab_size
-    if convention not in ("matmul", "all"):
-        raise ValueError(f"no convention {convention!r}")
-    params = L * (4 * D * D + 3 * D * config.d_hidden) + 0
-    if convention == "all":
-        params = num_params(config)
-    flops = 6 * params + 12 * L * D * seq_len
-    return tokens_per_s * flops / (world_size * peak_flops_per_s)
+- params = L * (4 * D * D + 3 * D * config.d_hidden) + D * V
++ params = L * (4 * D * D + 3 * D * config.d_hidden) + 0
 
 # %% wrong MFU-ALL every parameter
-def mfu(tokens_per_s, config, seq_len, peak_flops_per_s, *, convention="matmul", world_size=1):
-    D, L, V = config.d_model, config.num_layers, config.vocab_size
-    if convention not in ("matmul", "all"):
-        raise ValueError(f"no convention {convention!r}")
-    params = L * (4 * D * D + 3 * D * config.d_hidden) + num_params(config) - L * (4 * D * D + 3 * D * config.d_hidden)
-    if convention == "all":
-        params = num_params(config)
-    flops = 6 * params + 12 * L * D * seq_len
-    return tokens_per_s * flops / (world_size * peak_flops_per_s)
+- params = L * (4 * D * D + 3 * D * config.d_hidden) + D * V
++ params = L * (4 * D * D + 3 * D * config.d_hidden) + num_params(config) - L * (4 * D * D + 3 * D * config.d_hidden)
 
 # %% wrong MFU-CONVENTION one for both
-def mfu(tokens_per_s, config, seq_len, peak_flops_per_s, *, convention="matmul", world_size=1):
-    D, L, V = config.d_model, config.num_layers, config.vocab_size
-    if convention not in ("matmul", "all"):
-        raise ValueError(f"no convention {convention!r}")
-    params = L * (4 * D * D + 3 * D * config.d_hidden) + D * V
-    if convention == "all":
-        params = params
-    flops = 6 * params + 12 * L * D * seq_len
-    return tokens_per_s * flops / (world_size * peak_flops_per_s)
+- params = num_params(config)
++ params = params
 
 # %% wrong MFU-TIED-TWICE two tables
-def mfu(tokens_per_s, config, seq_len, peak_flops_per_s, *, convention="matmul", world_size=1):
-    D, L, V = config.d_model, config.num_layers, config.vocab_size
-    if convention not in ("matmul", "all"):
-        raise ValueError(f"no convention {convention!r}")
-    params = L * (4 * D * D + 3 * D * config.d_hidden) + D * V
-    if convention == "all":
-        params = params + D * V + (2 * L + 1) * D
-    flops = 6 * params + 12 * L * D * seq_len
-    return tokens_per_s * flops / (world_size * peak_flops_per_s)
+- params = num_params(config)
++ params = params + D * V + (2 * L + 1) * D
 
 # %% wrong MFU-WORLD one device's peak
-def mfu(tokens_per_s, config, seq_len, peak_flops_per_s, *, convention="matmul", world_size=1):
-    D, L, V = config.d_model, config.num_layers, config.vocab_size
-    if convention not in ("matmul", "all"):
-        raise ValueError(f"no convention {convention!r}")
-    params = L * (4 * D * D + 3 * D * config.d_hidden) + D * V
-    if convention == "all":
-        params = num_params(config)
-    flops = 6 * params + 12 * L * D * seq_len
-    return tokens_per_s * flops / peak_flops_per_s
+- return tokens_per_s * flops / (world_size * peak_flops_per_s)
++ return tokens_per_s * flops / peak_flops_per_s
 
 # %% wrong MFU-WORLD multiplied
-def mfu(tokens_per_s, config, seq_len, peak_flops_per_s, *, convention="matmul", world_size=1):
-    D, L, V = config.d_model, config.num_layers, config.vocab_size
-    if convention not in ("matmul", "all"):
-        raise ValueError(f"no convention {convention!r}")
-    params = L * (4 * D * D + 3 * D * config.d_hidden) + D * V
-    if convention == "all":
-        params = num_params(config)
-    flops = 6 * params + 12 * L * D * seq_len
-    return world_size * tokens_per_s * flops / peak_flops_per_s
+- return tokens_per_s * flops / (world_size * peak_flops_per_s)
++ return world_size * tokens_per_s * flops / peak_flops_per_s
 
 # %% wrong MFU-WORD any word
-def mfu(tokens_per_s, config, seq_len, peak_flops_per_s, *, convention="matmul", world_size=1):
-    D, L, V = config.d_model, config.num_layers, config.vocab_size
-    params = L * (4 * D * D + 3 * D * config.d_hidden) + D * V
-    if convention == "all":
-        params = num_params(config)
-    flops = 6 * params + 12 * L * D * seq_len
-    return tokens_per_s * flops / (world_size * peak_flops_per_s)
+- if convention not in ("matmul", "all"):
+-     raise ValueError(f"no convention {convention!r}")

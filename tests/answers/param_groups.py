@@ -34,382 +34,157 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
             lr=self.config.lr, betas=[self.config.beta1, self.config.beta2],
             weight_decay=self.config.weight_decay, decoupled_weight_decay=True, fused=True)
 
+# %% right in plain steps
+class DistributedTrainer(ddp_trainer.DistributedTrainer):
+    def _setup_optimizer(self):
+        c, params = self.config, list(self.plain_model.parameters())
+        decayed = [p for p in params if p.dim() >= 2]
+        others = [p for p in params if p.dim() < 2]
+        groups = [
+            {"params": decayed, "weight_decay": c.weight_decay},
+            {"params": others, "weight_decay": 0.0},
+        ]
+        return torch.optim.AdamW(groups, lr=c.lr, betas=(c.beta1, c.beta2))
+
 # %% wrong STUB untouched
 class DistributedTrainer(ddp_trainer.DistributedTrainer):
     def _setup_optimizer(self):
         raise NotImplementedError("your code here")
 
 # %% wrong NONE no return
-class DistributedTrainer(ddp_trainer.DistributedTrainer):
-    def _setup_optimizer(self):
-        c, params = self.config, list(self.plain_model.parameters())
-        decayed = [p for p in params if p.dim() >= 2]
-        others = [p for p in params if p.dim() < 2]
-        groups = [
-            {"params": decayed, "weight_decay": c.weight_decay},
-            {"params": others, "weight_decay": 0.0},
-        ]
-        self.optimizer = torch.optim.AdamW(groups, lr=c.lr)
+- return torch.optim.AdamW(groups, lr=c.lr, betas=(c.beta1, c.beta2))
++ self.optimizer = torch.optim.AdamW(groups, lr=c.lr)
 
 # %% wrong TYPE the groups alone
-class DistributedTrainer(ddp_trainer.DistributedTrainer):
-    def _setup_optimizer(self):
-        c, params = self.config, list(self.plain_model.parameters())
-        decayed = [p for p in params if p.dim() >= 2]
-        others = [p for p in params if p.dim() < 2]
-        groups = [
-            {"params": decayed, "weight_decay": c.weight_decay},
-            {"params": others, "weight_decay": 0.0},
-        ]
-        return groups
+- return torch.optim.AdamW(groups, lr=c.lr, betas=(c.beta1, c.beta2))
++ return groups
 
 # %% wrong GROUPS-NOT-ADAMW SGD
-class DistributedTrainer(ddp_trainer.DistributedTrainer):
-    def _setup_optimizer(self):
-        c, params = self.config, list(self.plain_model.parameters())
-        decayed = [p for p in params if p.dim() >= 2]
-        others = [p for p in params if p.dim() < 2]
-        groups = [
-            {"params": decayed, "weight_decay": c.weight_decay},
-            {"params": others, "weight_decay": 0.0},
-        ]
-        return torch.optim.SGD(groups, lr=c.lr)
+- return torch.optim.AdamW(groups, lr=c.lr, betas=(c.beta1, c.beta2))
++ return torch.optim.SGD(groups, lr=c.lr)
 
 # %% wrong GROUPS-NOT-ADAMW RAdam
-class DistributedTrainer(ddp_trainer.DistributedTrainer):
-    def _setup_optimizer(self):
-        c, params = self.config, list(self.plain_model.parameters())
-        decayed = [p for p in params if p.dim() >= 2]
-        others = [p for p in params if p.dim() < 2]
-        groups = [
-            {"params": decayed, "weight_decay": c.weight_decay},
-            {"params": others, "weight_decay": 0.0},
-        ]
-        return torch.optim.RAdam(groups, lr=c.lr, betas=(c.beta1, c.beta2))
+- return torch.optim.AdamW(groups, lr=c.lr, betas=(c.beta1, c.beta2))
++ return torch.optim.RAdam(groups, lr=c.lr, betas=(c.beta1, c.beta2))
 
 # %% wrong GROUPS-L2 Adam
-class DistributedTrainer(ddp_trainer.DistributedTrainer):
-    def _setup_optimizer(self):
-        c, params = self.config, list(self.plain_model.parameters())
-        decayed = [p for p in params if p.dim() >= 2]
-        others = [p for p in params if p.dim() < 2]
-        groups = [
-            {"params": decayed, "weight_decay": c.weight_decay},
-            {"params": others, "weight_decay": 0.0},
-        ]
-        return torch.optim.Adam(groups, lr=c.lr, betas=(c.beta1, c.beta2))
+- return torch.optim.AdamW(groups, lr=c.lr, betas=(c.beta1, c.beta2))
++ return torch.optim.Adam(groups, lr=c.lr, betas=(c.beta1, c.beta2))
 
 # %% wrong GROUPS-MISSING a generator, used twice
-class DistributedTrainer(ddp_trainer.DistributedTrainer):
-    def _setup_optimizer(self):
-        c, params = self.config, self.plain_model.parameters()
-        decayed = [p for p in params if p.dim() >= 2]
-        others = [p for p in params if p.dim() < 2]
-        groups = [
-            {"params": decayed, "weight_decay": c.weight_decay},
-            {"params": others, "weight_decay": 0.0},
-        ]
-        return torch.optim.AdamW(groups, lr=c.lr, betas=(c.beta1, c.beta2))
+- c, params = self.config, list(self.plain_model.parameters())
++ c, params = self.config, self.plain_model.parameters()
 
 # %% wrong GROUPS-MISSING matrices alone
-class DistributedTrainer(ddp_trainer.DistributedTrainer):
-    def _setup_optimizer(self):
-        c, params = self.config, list(self.plain_model.parameters())
-        decayed = [p for p in params if p.dim() >= 2]
-        others = [p for p in params if p.dim() < 2]
-        groups = [
-            {"params": decayed, "weight_decay": c.weight_decay},
-        ]
-        return torch.optim.AdamW(groups, lr=c.lr, betas=(c.beta1, c.beta2))
+- {"params": others, "weight_decay": 0.0},
 
 # %% wrong GROUPS-MISSING biases in place of gains
-class DistributedTrainer(ddp_trainer.DistributedTrainer):
-    def _setup_optimizer(self):
-        c, params = self.config, list(self.plain_model.parameters())
-        decayed = [p for p in params if p.dim() >= 2]
-        others = [p for n, p in self.plain_model.named_parameters() if 'bias' in n]
-        groups = [
-            {"params": decayed, "weight_decay": c.weight_decay},
-            {"params": others, "weight_decay": 0.0},
-        ]
-        return torch.optim.AdamW(groups, lr=c.lr, betas=(c.beta1, c.beta2))
+- others = [p for p in params if p.dim() < 2]
++ others = [p for n, p in self.plain_model.named_parameters() if 'bias' in n]
 
 # %% wrong GROUPS-MISSING exactly three dimensions
-class DistributedTrainer(ddp_trainer.DistributedTrainer):
-    def _setup_optimizer(self):
-        c, params = self.config, list(self.plain_model.parameters())
-        decayed = [p for p in params if p.dim() > 2]
-        others = [p for p in params if p.dim() < 2]
-        groups = [
-            {"params": decayed, "weight_decay": c.weight_decay},
-            {"params": others, "weight_decay": 0.0},
-        ]
-        return torch.optim.AdamW(groups, lr=c.lr, betas=(c.beta1, c.beta2))
+- decayed = [p for p in params if p.dim() >= 2]
++ decayed = [p for p in params if p.dim() > 2]
 
 # %% wrong GROUPS-TWICE both conditions meet
-class DistributedTrainer(ddp_trainer.DistributedTrainer):
-    def _setup_optimizer(self):
-        c, params = self.config, list(self.plain_model.parameters())
-        decayed = [p for p in params if p.dim() >= 2]
-        others = [p for p in params if p.dim() <= 2]
-        groups = [
-            {"params": decayed, "weight_decay": c.weight_decay},
-            {"params": others, "weight_decay": 0.0},
-        ]
-        return torch.optim.AdamW(groups, lr=c.lr, betas=(c.beta1, c.beta2))
+- others = [p for p in params if p.dim() < 2]
++ others = [p for p in params if p.dim() <= 2]
 
 # %% wrong GROUPS-TWICE the tied head once more
-class DistributedTrainer(ddp_trainer.DistributedTrainer):
-    def _setup_optimizer(self):
-        c, params = self.config, list(self.plain_model.parameters())
-        decayed = [p for p in params if p.dim() >= 2]
-        others = [p for p in params if p.dim() < 2]
-        decayed.append(self.plain_model.head.weight)
-        groups = [
-            {"params": decayed, "weight_decay": c.weight_decay},
-            {"params": others, "weight_decay": 0.0},
-        ]
-        return torch.optim.AdamW(groups, lr=c.lr, betas=(c.beta1, c.beta2))
+  others = [p for p in params if p.dim() < 2]
++ decayed.append(self.plain_model.head.weight)
 
 # %% wrong GROUPS-TWICE duplicates not removed
-class DistributedTrainer(ddp_trainer.DistributedTrainer):
-    def _setup_optimizer(self):
-        c, params = self.config, [p for _, p in self.plain_model.named_parameters(remove_duplicate=False)]
-        decayed = [p for p in params if p.dim() >= 2]
-        others = [p for p in params if p.dim() < 2]
-        groups = [
-            {"params": decayed, "weight_decay": c.weight_decay},
-            {"params": others, "weight_decay": 0.0},
-        ]
-        return torch.optim.AdamW(groups, lr=c.lr, betas=(c.beta1, c.beta2))
+- c, params = self.config, list(self.plain_model.parameters())
++ c, params = self.config, [p for _, p in self.plain_model.named_parameters(remove_duplicate=False)]
 
 # %% wrong GROUPS-COPIES clones
-class DistributedTrainer(ddp_trainer.DistributedTrainer):
-    def _setup_optimizer(self):
-        c, params = self.config, [p.detach().clone().requires_grad_() for p in self.plain_model.parameters()]
-        decayed = [p for p in params if p.dim() >= 2]
-        others = [p for p in params if p.dim() < 2]
-        groups = [
-            {"params": decayed, "weight_decay": c.weight_decay},
-            {"params": others, "weight_decay": 0.0},
-        ]
-        return torch.optim.AdamW(groups, lr=c.lr, betas=(c.beta1, c.beta2))
+- c, params = self.config, list(self.plain_model.parameters())
++ c, params = self.config, [p.detach().clone().requires_grad_() for p in self.plain_model.parameters()]
 
 # %% wrong GROUPS-COPIES the state dict
-class DistributedTrainer(ddp_trainer.DistributedTrainer):
-    def _setup_optimizer(self):
-        c, params = self.config, [p.requires_grad_() for p in self.plain_model.state_dict().values()]
-        decayed = [p for p in params if p.dim() >= 2]
-        others = [p for p in params if p.dim() < 2]
-        groups = [
-            {"params": decayed, "weight_decay": c.weight_decay},
-            {"params": others, "weight_decay": 0.0},
-        ]
-        return torch.optim.AdamW(groups, lr=c.lr, betas=(c.beta1, c.beta2))
+- c, params = self.config, list(self.plain_model.parameters())
++ c, params = self.config, [p.requires_grad_() for p in self.plain_model.state_dict().values()]
 
 # %% wrong GROUPS-SWAPPED conditions exchanged
-class DistributedTrainer(ddp_trainer.DistributedTrainer):
-    def _setup_optimizer(self):
-        c, params = self.config, list(self.plain_model.parameters())
-        decayed = [p for p in params if p.dim() == 1]
-        others = [p for p in params if p.dim() != 1]
-        groups = [
-            {"params": decayed, "weight_decay": c.weight_decay},
-            {"params": others, "weight_decay": 0.0},
-        ]
-        return torch.optim.AdamW(groups, lr=c.lr, betas=(c.beta1, c.beta2))
+- decayed = [p for p in params if p.dim() >= 2]
+- others = [p for p in params if p.dim() < 2]
++ decayed = [p for p in params if p.dim() == 1]
++ others = [p for p in params if p.dim() != 1]
 
 # %% wrong GROUPS-SWAPPED decay on the second group
-class DistributedTrainer(ddp_trainer.DistributedTrainer):
-    def _setup_optimizer(self):
-        c, params = self.config, list(self.plain_model.parameters())
-        decayed = [p for p in params if p.dim() >= 2]
-        others = [p for p in params if p.dim() < 2]
-        groups = [
-            {"params": decayed, "weight_decay": 0},
-            {"params": others, "weight_decay": c.weight_decay},
-        ]
-        return torch.optim.AdamW(groups, lr=c.lr, betas=(c.beta1, c.beta2))
+- {"params": decayed, "weight_decay": c.weight_decay},
+- {"params": others, "weight_decay": 0.0},
++ {"params": decayed, "weight_decay": 0},
++ {"params": others, "weight_decay": c.weight_decay},
 
 # %% wrong GROUPS-GAINS one group
-class DistributedTrainer(ddp_trainer.DistributedTrainer):
-    def _setup_optimizer(self):
-        c, params = self.config, list(self.plain_model.parameters())
-        decayed = [p for p in params if p.dim() >= 2]
-        others = [p for p in params if p.dim() < 2]
-        groups = [
-            {"params": decayed, "weight_decay": c.weight_decay},
-            {"params": others, "weight_decay": 0.0},
-        ]
-        return torch.optim.AdamW(params, weight_decay=c.weight_decay, lr=c.lr, betas=(c.beta1, c.beta2))
+- return torch.optim.AdamW(groups, lr=c.lr, betas=(c.beta1, c.beta2))
++ return torch.optim.AdamW(params, weight_decay=c.weight_decay, lr=c.lr, betas=(c.beta1, c.beta2))
 
 # %% wrong GROUPS-GAINS dimensions off by one
-class DistributedTrainer(ddp_trainer.DistributedTrainer):
-    def _setup_optimizer(self):
-        c, params = self.config, list(self.plain_model.parameters())
-        decayed = [p for p in params if p.dim() >= 1]
-        others = [p for p in params if p.dim() < 1]
-        groups = [
-            {"params": decayed, "weight_decay": c.weight_decay},
-            {"params": others, "weight_decay": 0.0},
-        ]
-        return torch.optim.AdamW(groups, lr=c.lr, betas=(c.beta1, c.beta2))
+- decayed = [p for p in params if p.dim() >= 2]
+- others = [p for p in params if p.dim() < 2]
++ decayed = [p for p in params if p.dim() >= 1]
++ others = [p for p in params if p.dim() < 1]
 
 # %% wrong GROUPS-GAINS ln in the name
-class DistributedTrainer(ddp_trainer.DistributedTrainer):
-    def _setup_optimizer(self):
-        c, params = self.config, list(self.plain_model.parameters())
-        named = dict(self.plain_model.named_parameters())
-        decayed = [p for n, p in named.items() if 'ln' not in n]
-        others = [p for n, p in named.items() if 'ln' in n]
-        groups = [
-            {"params": decayed, "weight_decay": c.weight_decay},
-            {"params": others, "weight_decay": 0.0},
-        ]
-        return torch.optim.AdamW(groups, lr=c.lr, betas=(c.beta1, c.beta2))
+- decayed = [p for p in params if p.dim() >= 2]
+- others = [p for p in params if p.dim() < 2]
++ named = dict(self.plain_model.named_parameters())
++ decayed = [p for n, p in named.items() if 'ln' not in n]
++ others = [p for n, p in named.items() if 'ln' in n]
 
 # %% wrong GROUPS-GAINS both groups decay
-class DistributedTrainer(ddp_trainer.DistributedTrainer):
-    def _setup_optimizer(self):
-        c, params = self.config, list(self.plain_model.parameters())
-        decayed = [p for p in params if p.dim() >= 2]
-        others = [p for p in params if p.dim() < 2]
-        groups = [
-            {"params": decayed, "weight_decay": c.weight_decay},
-            {"params": others, "weight_decay": c.weight_decay},
-        ]
-        return torch.optim.AdamW(groups, lr=c.lr, betas=(c.beta1, c.beta2))
+- {"params": others, "weight_decay": 0.0},
++ {"params": others, "weight_decay": c.weight_decay},
 
 # %% wrong GROUPS-DEFAULT-DECAY no decay named
-class DistributedTrainer(ddp_trainer.DistributedTrainer):
-    def _setup_optimizer(self):
-        c, params = self.config, list(self.plain_model.parameters())
-        decayed = [p for p in params if p.dim() >= 2]
-        others = [p for p in params if p.dim() < 2]
-        groups = [
-            {"params": decayed, "weight_decay": c.weight_decay},
-            {"params": others},
-        ]
-        return torch.optim.AdamW(groups, lr=c.lr, betas=(c.beta1, c.beta2))
+- {"params": others, "weight_decay": 0.0},
++ {"params": others},
 
 # %% wrong GROUPS-NO-DECAY no decay anywhere
-class DistributedTrainer(ddp_trainer.DistributedTrainer):
-    def _setup_optimizer(self):
-        c, params = self.config, list(self.plain_model.parameters())
-        decayed = [p for p in params if p.dim() >= 2]
-        others = [p for p in params if p.dim() < 2]
-        groups = [
-            {"params": decayed, "weight_decay": 0.0},
-            {"params": others, "weight_decay": 0.0},
-        ]
-        return torch.optim.AdamW(groups, lr=c.lr, betas=(c.beta1, c.beta2))
+- {"params": decayed, "weight_decay": c.weight_decay},
++ {"params": decayed, "weight_decay": 0.0},
 
 # %% wrong GROUPS-MATRIX no decay for the embedding
-class DistributedTrainer(ddp_trainer.DistributedTrainer):
-    def _setup_optimizer(self):
-        c, params = self.config, list(self.plain_model.parameters())
-        table = self.plain_model.embedding.weight
-        decayed = [p for p in params if p.dim() >= 2 and p is not table]
-        others = [p for p in params if p.dim() < 2 or p is table]
-        groups = [
-            {"params": decayed, "weight_decay": c.weight_decay},
-            {"params": others, "weight_decay": 0.0},
-        ]
-        return torch.optim.AdamW(groups, lr=c.lr, betas=(c.beta1, c.beta2))
+- decayed = [p for p in params if p.dim() >= 2]
+- others = [p for p in params if p.dim() < 2]
++ table = self.plain_model.embedding.weight
++ decayed = [p for p in params if p.dim() >= 2 and p is not table]
++ others = [p for p in params if p.dim() < 2 or p is table]
 
 # %% wrong GROUPS-ORDER the quiet group first
-class DistributedTrainer(ddp_trainer.DistributedTrainer):
-    def _setup_optimizer(self):
-        c, params = self.config, list(self.plain_model.parameters())
-        decayed = [p for p in params if p.dim() >= 2]
-        others = [p for p in params if p.dim() < 2]
-        groups = [
-            {"params": decayed, "weight_decay": c.weight_decay},
-            {"params": others, "weight_decay": 0.0},
-        ]
-        return torch.optim.AdamW(groups[::-1], lr=c.lr, betas=(c.beta1, c.beta2))
+- return torch.optim.AdamW(groups, lr=c.lr, betas=(c.beta1, c.beta2))
++ return torch.optim.AdamW(groups[::-1], lr=c.lr, betas=(c.beta1, c.beta2))
 
 # %% wrong GROUPS-ORDER a group for each parameter
-class DistributedTrainer(ddp_trainer.DistributedTrainer):
-    def _setup_optimizer(self):
-        c, params = self.config, list(self.plain_model.parameters())
-        decayed = [p for p in params if p.dim() >= 2]
-        others = [p for p in params if p.dim() < 2]
-        every = [
-            {"params": decayed, "weight_decay": c.weight_decay},
-            {"params": others, "weight_decay": 0.0},
-        ]
-        groups = [{'params': [p], 'weight_decay': c.weight_decay * (p.dim() > 1)} for p in params]
-        return torch.optim.AdamW(groups, lr=c.lr, betas=(c.beta1, c.beta2))
+- groups = [
++ every = [
+
+  ]
++ groups = [{'params': [p], 'weight_decay': c.weight_decay * (p.dim() > 1)} for p in params]
 
 # %% wrong GROUPS-FIXED-DECAY a tenth by hand
-class DistributedTrainer(ddp_trainer.DistributedTrainer):
-    def _setup_optimizer(self):
-        c, params = self.config, list(self.plain_model.parameters())
-        decayed = [p for p in params if p.dim() >= 2]
-        others = [p for p in params if p.dim() < 2]
-        groups = [
-            {"params": decayed, "weight_decay": 0.1},
-            {"params": others, "weight_decay": 0.0},
-        ]
-        return torch.optim.AdamW(groups, lr=c.lr, betas=(c.beta1, c.beta2))
+- {"params": decayed, "weight_decay": c.weight_decay},
++ {"params": decayed, "weight_decay": 0.1},
 
 # %% wrong GROUPS-FIXED-DECAY decay times rate
-class DistributedTrainer(ddp_trainer.DistributedTrainer):
-    def _setup_optimizer(self):
-        c, params = self.config, list(self.plain_model.parameters())
-        decayed = [p for p in params if p.dim() >= 2]
-        others = [p for p in params if p.dim() < 2]
-        groups = [
-            {"params": decayed, "weight_decay": c.weight_decay * c.lr},
-            {"params": others, "weight_decay": 0.0},
-        ]
-        return torch.optim.AdamW(groups, lr=c.lr, betas=(c.beta1, c.beta2))
+- {"params": decayed, "weight_decay": c.weight_decay},
++ {"params": decayed, "weight_decay": c.weight_decay * c.lr},
 
 # %% wrong GROUPS-BETAS torch's betas
-class DistributedTrainer(ddp_trainer.DistributedTrainer):
-    def _setup_optimizer(self):
-        c, params = self.config, list(self.plain_model.parameters())
-        decayed = [p for p in params if p.dim() >= 2]
-        others = [p for p in params if p.dim() < 2]
-        groups = [
-            {"params": decayed, "weight_decay": c.weight_decay},
-            {"params": others, "weight_decay": 0.0},
-        ]
-        return torch.optim.AdamW(groups, lr=c.lr)
+- return torch.optim.AdamW(groups, lr=c.lr, betas=(c.beta1, c.beta2))
++ return torch.optim.AdamW(groups, lr=c.lr)
 
 # %% wrong GROUPS-BETAS betas exchanged
-class DistributedTrainer(ddp_trainer.DistributedTrainer):
-    def _setup_optimizer(self):
-        c, params = self.config, list(self.plain_model.parameters())
-        decayed = [p for p in params if p.dim() >= 2]
-        others = [p for p in params if p.dim() < 2]
-        groups = [
-            {"params": decayed, "weight_decay": c.weight_decay},
-            {"params": others, "weight_decay": 0.0},
-        ]
-        return torch.optim.AdamW(groups, lr=c.lr, betas=(c.beta2, c.beta1))
+- return torch.optim.AdamW(groups, lr=c.lr, betas=(c.beta1, c.beta2))
++ return torch.optim.AdamW(groups, lr=c.lr, betas=(c.beta2, c.beta1))
 
 # %% wrong GROUPS-LR torch's rate
-class DistributedTrainer(ddp_trainer.DistributedTrainer):
-    def _setup_optimizer(self):
-        c, params = self.config, list(self.plain_model.parameters())
-        decayed = [p for p in params if p.dim() >= 2]
-        others = [p for p in params if p.dim() < 2]
-        groups = [
-            {"params": decayed, "weight_decay": c.weight_decay},
-            {"params": others, "weight_decay": 0.0},
-        ]
-        return torch.optim.AdamW(groups, betas=(c.beta1, c.beta2))
+- return torch.optim.AdamW(groups, lr=c.lr, betas=(c.beta1, c.beta2))
++ return torch.optim.AdamW(groups, betas=(c.beta1, c.beta2))
 
 # %% wrong GROUPS-LR the lowest rate
-class DistributedTrainer(ddp_trainer.DistributedTrainer):
-    def _setup_optimizer(self):
-        c, params = self.config, list(self.plain_model.parameters())
-        decayed = [p for p in params if p.dim() >= 2]
-        others = [p for p in params if p.dim() < 2]
-        groups = [
-            {"params": decayed, "weight_decay": c.weight_decay},
-            {"params": others, "weight_decay": 0.0},
-        ]
-        return torch.optim.AdamW(groups, lr=c.min_lr, betas=(c.beta1, c.beta2))
+- return torch.optim.AdamW(groups, lr=c.lr, betas=(c.beta1, c.beta2))
++ return torch.optim.AdamW(groups, lr=c.min_lr, betas=(c.beta1, c.beta2))

@@ -1,15 +1,5 @@
 # Answers to the exercise quantize-memory.
 
-# %% right as the library has it
-def weight_bytes(shapes, name):
-    f, total = find_format(name), 0
-    for *rows, length in shapes:
-        count = math.prod(rows)
-        blocks = -(-length // f.block) if f.block else 0
-        bits = count * (length * f.bits + blocks * f.block_bits) + f.tensor_bits
-        total += -(-bits // 8)
-    return total
-
 # %% right row by row
 def weight_bytes(shapes, name):
     f = find_format(name)
@@ -38,68 +28,42 @@ def weight_bytes(shapes, name):
         total += (bits + 7) // 8
     return total
 
+# %% right as the library has it
+def weight_bytes(shapes, name):
+    f, total = find_format(name), 0
+    for *rows, length in shapes:
+        count = math.prod(rows)
+        blocks = -(-length // f.block) if f.block else 0
+        bits = count * (length * f.bits + blocks * f.block_bits) + f.tensor_bits
+        total += -(-bits // 8)
+    return total
+
 # %% wrong STUB untouched
 def weight_bytes(shapes, name):
     raise NotImplementedError("your code here")
 
 # %% wrong NONE no return
-def weight_bytes(shapes, name):
-    f, total = find_format(name), 0
-    for *rows, length in shapes:
-        count = math.prod(rows)
-        blocks = -(-length // f.block) if f.block else 0
-        bits = count * (length * f.bits + blocks * f.block_bits) + f.tensor_bits
-        total += -(-bits // 8)
+- return total
 
 # %% wrong TYPE a quotient
-def weight_bytes(shapes, name):
-    f, total = find_format(name), 0
-    for *rows, length in shapes:
-        count = math.prod(rows)
-        blocks = -(-length // f.block) if f.block else 0
-        bits = count * (length * f.bits + blocks * f.block_bits) + f.tensor_bits
-        total += bits / 8
-    return total
+- total += -(-bits // 8)
++ total += bits / 8
 
 # %% wrong QUANT-BITS not divided
-def weight_bytes(shapes, name):
-    f, total = find_format(name), 0
-    for *rows, length in shapes:
-        count = math.prod(rows)
-        blocks = -(-length // f.block) if f.block else 0
-        bits = count * (length * f.bits + blocks * f.block_bits) + f.tensor_bits
-        total += bits
-    return total
+- total += -(-bits // 8)
++ total += bits
 
 # %% wrong QUANT-NO-SCALES numbers alone
-def weight_bytes(shapes, name):
-    f, total = find_format(name), 0
-    for *rows, length in shapes:
-        count = math.prod(rows)
-        blocks = -(-length // f.block) if f.block else 0
-        bits = count * length * f.bits
-        total += -(-bits // 8)
-    return total
+- bits = count * (length * f.bits + blocks * f.block_bits) + f.tensor_bits
++ bits = count * length * f.bits
 
 # %% wrong QUANT-NO-SCALES no scales of blocks
-def weight_bytes(shapes, name):
-    f, total = find_format(name), 0
-    for *rows, length in shapes:
-        count = math.prod(rows)
-        blocks = -(-length // f.block) if f.block else 0
-        bits = count * (length * f.bits) + f.tensor_bits
-        total += -(-bits // 8)
-    return total
+- bits = count * (length * f.bits + blocks * f.block_bits) + f.tensor_bits
++ bits = count * (length * f.bits) + f.tensor_bits
 
 # %% wrong QUANT-NO-TENSOR no scale of the tensor
-def weight_bytes(shapes, name):
-    f, total = find_format(name), 0
-    for *rows, length in shapes:
-        count = math.prod(rows)
-        blocks = -(-length // f.block) if f.block else 0
-        bits = count * (length * f.bits + blocks * f.block_bits)
-        total += -(-bits // 8)
-    return total
+- bits = count * (length * f.bits + blocks * f.block_bits) + f.tensor_bits
++ bits = count * (length * f.bits + blocks * f.block_bits)
 
 # %% wrong QUANT-TENSOR-ONCE one for the model
 def weight_bytes(shapes, name):
@@ -112,121 +76,51 @@ def weight_bytes(shapes, name):
     return total + f.tensor_bits // 8
 
 # %% wrong QUANT-PARTIAL rounded down
-def weight_bytes(shapes, name):
-    f, total = find_format(name), 0
-    for *rows, length in shapes:
-        count = math.prod(rows)
-        blocks = length // f.block if f.block else 0
-        bits = count * (length * f.bits + blocks * f.block_bits) + f.tensor_bits
-        total += -(-bits // 8)
-    return total
+- blocks = -(-length // f.block) if f.block else 0
++ blocks = length // f.block if f.block else 0
 
 # %% wrong QUANT-EXTRA-BLOCK one more
-def weight_bytes(shapes, name):
-    f, total = find_format(name), 0
-    for *rows, length in shapes:
-        count = math.prod(rows)
-        blocks = length // f.block + 1 if f.block else 0
-        bits = count * (length * f.bits + blocks * f.block_bits) + f.tensor_bits
-        total += -(-bits // 8)
-    return total
+- blocks = -(-length // f.block) if f.block else 0
++ blocks = length // f.block + 1 if f.block else 0
 
 # %% wrong QUANT-FLAT blocks of the whole tensor
-def weight_bytes(shapes, name):
-    f, total = find_format(name), 0
-    for *rows, length in shapes:
-        count, length = 1, math.prod(rows) * length
-        blocks = -(-length // f.block) if f.block else 0
-        bits = count * (length * f.bits + blocks * f.block_bits) + f.tensor_bits
-        total += -(-bits // 8)
-    return total
+- count = math.prod(rows)
++ count, length = 1, math.prod(rows) * length
 
 # %% wrong QUANT-PADDED whole blocks of numbers
-def weight_bytes(shapes, name):
-    f, total = find_format(name), 0
-    for *rows, length in shapes:
-        count = math.prod(rows)
-        blocks = -(-length // f.block) if f.block else 0
-        bits = count * (max(length, blocks * f.block) * f.bits + blocks * f.block_bits) + f.tensor_bits
-        total += -(-bits // 8)
-    return total
+- bits = count * (length * f.bits + blocks * f.block_bits) + f.tensor_bits
++ bits = count * (max(length, blocks * f.block) * f.bits + blocks * f.block_bits) + f.tensor_bits
 
 # %% wrong QUANT-MASTER a float32 copy
-def weight_bytes(shapes, name):
-    f, total = find_format(name), 0
-    for *rows, length in shapes:
-        count = math.prod(rows)
-        blocks = -(-length // f.block) if f.block else 0
-        bits = count * (length * f.bits + blocks * f.block_bits) + f.tensor_bits
-        total += -(-bits // 8) + 4 * count * length
-    return total
+- total += -(-bits // 8)
++ total += -(-bits // 8) + 4 * count * length
 
 # %% wrong QUANT-HALF-BYTE rounded down
-def weight_bytes(shapes, name):
-    f, total = find_format(name), 0
-    for *rows, length in shapes:
-        count = math.prod(rows)
-        blocks = -(-length // f.block) if f.block else 0
-        bits = count * (length * f.bits + blocks * f.block_bits) + f.tensor_bits
-        total += bits // 8
-    return total
+- total += -(-bits // 8)
++ total += bits // 8
 
 # %% wrong QUANT-JOINED rounded once
-def weight_bytes(shapes, name):
-    f, total = find_format(name), 0
-    for *rows, length in shapes:
-        count = math.prod(rows)
-        blocks = -(-length // f.block) if f.block else 0
-        bits = count * (length * f.bits + blocks * f.block_bits) + f.tensor_bits
-        total += bits
-    return -(-total // 8)
+-     total += -(-bits // 8)
+- return total
++     total += bits
++ return -(-total // 8)
 
 # %% wrong QUANT-ONE-ROW the last dimension
-def weight_bytes(shapes, name):
-    f, total = find_format(name), 0
-    for *rows, length in shapes:
-        count = 1
-        blocks = -(-length // f.block) if f.block else 0
-        bits = count * (length * f.bits + blocks * f.block_bits) + f.tensor_bits
-        total += -(-bits // 8)
-    return total
+- count = math.prod(rows)
++ count = 1
 
 # %% wrong QUANT-NAME an unknown name
-def weight_bytes(shapes, name):
-    f, total = FORMATS.get(name, FORMATS["fp32"]), 0
-    for *rows, length in shapes:
-        count = math.prod(rows)
-        blocks = -(-length // f.block) if f.block else 0
-        bits = count * (length * f.bits + blocks * f.block_bits) + f.tensor_bits
-        total += -(-bits // 8)
-    return total
+- f, total = find_format(name), 0
++ f, total = FORMATS.get(name, FORMATS["fp32"]), 0
 
 # %% wrong QUANT-NAME a KeyError
-def weight_bytes(shapes, name):
-    f, total = FORMATS[name], 0
-    for *rows, length in shapes:
-        count = math.prod(rows)
-        blocks = -(-length // f.block) if f.block else 0
-        bits = count * (length * f.bits + blocks * f.block_bits) + f.tensor_bits
-        total += -(-bits // 8)
-    return total
+- f, total = find_format(name), 0
++ f, total = FORMATS[name], 0
 
 # %% wrong OTHER the block as bits of a scale
-def weight_bytes(shapes, name):
-    f, total = find_format(name), 0
-    for *rows, length in shapes:
-        count = math.prod(rows)
-        blocks = -(-length // f.block) if f.block else 0
-        bits = count * (length * f.bits + blocks * f.block) + f.tensor_bits
-        total += -(-bits // 8)
-    return total
+- bits = count * (length * f.bits + blocks * f.block_bits) + f.tensor_bits
++ bits = count * (length * f.bits + blocks * f.block) + f.tensor_bits
 
 # %% wrong RAISED a name without a value
-def weight_bytes(shapes, name):
-    f, total = find_format(name), 0
-    for *rows, length in shapes:
-        count = math.prod(rows)
-        blocks = -(-length // f.block) if f.block else 0
-        bits = count * (length * bits_each + blocks * f.block_bits) + f.tensor_bits
-        total += -(-bits // 8)
-    return total
+- bits = count * (length * f.bits + blocks * f.block_bits) + f.tensor_bits
++ bits = count * (length * bits_each + blocks * f.block_bits) + f.tensor_bits

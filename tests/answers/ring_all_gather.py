@@ -1,18 +1,5 @@
 # Answers to the exercise ring-all-gather.
 
-# %% right each shard into its place
-def ring_all_gather(shard, group=None):
-    if shard.dim() == 0:
-        raise ValueError("a single number has no dim 0")
-    rank, world_size = place(group)
-    whole = shard.new_empty(world_size * shard.shape[0], *shard.shape[1:])
-    chunks = in_chunks(whole, world_size)
-    chunks[rank].copy_(shard)
-    for step in range(world_size - 1):
-        arrived = pass_on(chunks[(rank - step) % world_size], group)
-        chunks[(rank - step - 1) % world_size].copy_(arrived)
-    return whole
-
 # %% right a list by rank, put together at the end
 def ring_all_gather(shard, group=None):
     if not shard.shape:
@@ -34,6 +21,19 @@ def ring_all_gather(shard, group=None):
     while len(arrived) < world_size:
         arrived.append(pass_on(arrived[-1], group))
     return torch.cat([arrived[(rank - r) % world_size] for r in range(world_size)])
+
+# %% right each shard into its place
+def ring_all_gather(shard, group=None):
+    if shard.dim() == 0:
+        raise ValueError("a single number has no dim 0")
+    rank, world_size = place(group)
+    whole = shard.new_empty(world_size * shard.shape[0], *shard.shape[1:])
+    chunks = in_chunks(whole, world_size)
+    chunks[rank].copy_(shard)
+    for step in range(world_size - 1):
+        arrived = pass_on(chunks[(rank - step) % world_size], group)
+        chunks[(rank - step - 1) % world_size].copy_(arrived)
+    return whole
 
 # %% wrong STUB untouched
 def ring_all_gather(shard, group=None):
@@ -62,29 +62,16 @@ def ring_all_gather(shard, group=None):
     return whole
 
 # %% wrong RING-STEPS one step too few
-def ring_all_gather(shard, group=None):
-    if shard.dim() == 0:
-        raise ValueError("a single number has no dim 0")
-    rank, world_size = place(group)
-    whole = shard.new_zeros(world_size * shard.shape[0], *shard.shape[1:])
-    chunks = in_chunks(whole, world_size)
-    chunks[rank].copy_(shard)
-    for step in range(world_size - 2):
-        arrived = pass_on(chunks[(rank - step) % world_size], group)
-        chunks[(rank - step - 1) % world_size].copy_(arrived)
-    return whole
+- whole = shard.new_empty(world_size * shard.shape[0], *shard.shape[1:])
++ whole = shard.new_zeros(world_size * shard.shape[0], *shard.shape[1:])
+
+- for step in range(world_size - 1):
++ for step in range(world_size - 2):
 
 # %% wrong GATHER-REPEATS passes its own shard on in every step
-def ring_all_gather(shard, group=None):
-    if shard.dim() == 0:
-        raise ValueError("a single number has no dim 0")
-    rank, world_size = place(group)
-    whole = shard.new_empty(world_size * shard.shape[0], *shard.shape[1:])
-    chunks = in_chunks(whole, world_size)
-    chunks[rank].copy_(shard)
-    for step in range(world_size - 1):
-        chunks[(rank - step - 1) % world_size].copy_(pass_on(shard, group))
-    return whole
+- arrived = pass_on(chunks[(rank - step) % world_size], group)
+- chunks[(rank - step - 1) % world_size].copy_(arrived)
++ chunks[(rank - step - 1) % world_size].copy_(pass_on(shard, group))
 
 # %% wrong GATHER-STACKED a dimension of its own
 def ring_all_gather(shard, group=None):

@@ -1,15 +1,5 @@
 # Answers to the exercise ring-reduce-scatter.
 
-# %% right a sum that travels
-def ring_reduce_scatter(x, group=None):
-    rank, world_size = place(group)
-    chunks = in_chunks(x, world_size)
-    partial = chunks[(rank - 1) % world_size].clone()
-    for step in range(1, world_size):
-        partial = pass_on(partial, group)
-        partial += chunks[(rank - 1 - step) % world_size]
-    return partial
-
 # %% right counted from the chunk at hand, sums that are new tensors
 def ring_reduce_scatter(x, group=None):
     r, R = place(group)
@@ -54,38 +44,33 @@ def ring_reduce_scatter(x, group=None):
         total = arrived + chunks[(r - 1 - step) % R]
     return total
 
+# %% right a sum that travels
+def ring_reduce_scatter(x, group=None):
+    rank, world_size = place(group)
+    chunks = in_chunks(x, world_size)
+    partial = chunks[(rank - 1) % world_size].clone()
+    for step in range(1, world_size):
+        partial = pass_on(partial, group)
+        partial += chunks[(rank - 1 - step) % world_size]
+    return partial
+
 # %% wrong STUB untouched
 def ring_reduce_scatter(x, group=None):
     raise NotImplementedError("your code here")
 
 # %% wrong NONE nothing is returned
-def ring_reduce_scatter(x, group=None):
-    rank, world_size = place(group)
-    chunks = in_chunks(x, world_size)
-    partial = chunks[(rank - 1) % world_size].clone()
-    for step in range(1, world_size):
-        partial = pass_on(partial, group)
-        partial += chunks[(rank - 1 - step) % world_size]
+- return partial
 
 # %% wrong RING-CHUNK starts with its own chunk
-def ring_reduce_scatter(x, group=None):
-    rank, world_size = place(group)
-    chunks = in_chunks(x, world_size)
-    partial = chunks[rank].clone()
-    for step in range(1, world_size):
-        partial = pass_on(partial, group)
-        partial += chunks[(rank - step) % world_size]
-    return partial
+- partial = chunks[(rank - 1) % world_size].clone()
++ partial = chunks[rank].clone()
+
+- partial += chunks[(rank - 1 - step) % world_size]
++ partial += chunks[(rank - step) % world_size]
 
 # %% wrong RING-STEPS one step too few
-def ring_reduce_scatter(x, group=None):
-    rank, world_size = place(group)
-    chunks = in_chunks(x, world_size)
-    partial = chunks[(rank - 1) % world_size].clone()
-    for step in range(1, world_size - 1):
-        partial = pass_on(partial, group)
-        partial += chunks[(rank - 1 - step) % world_size]
-    return partial
+- for step in range(1, world_size):
++ for step in range(1, world_size - 1):
 
 # %% wrong RING-TWICE one step too many
 def ring_reduce_scatter(x, group=None):
@@ -98,13 +83,7 @@ def ring_reduce_scatter(x, group=None):
     return partial
 
 # %% wrong RING-OVERWRITES what arrives replaces what is there
-def ring_reduce_scatter(x, group=None):
-    rank, world_size = place(group)
-    chunks = in_chunks(x, world_size)
-    partial = chunks[(rank - 1) % world_size].clone()
-    for step in range(1, world_size):
-        partial = pass_on(partial, group)
-    return partial
+- partial += chunks[(rank - 1 - step) % world_size]
 
 # %% wrong INPLACE sums in the input's own memory
 def ring_reduce_scatter(x, group=None):
@@ -179,42 +158,21 @@ def ring_reduce_scatter(x, group=None):
     return chunks[rank]
 
 # %% wrong RING-MEAN the mean, as for gradients
-def ring_reduce_scatter(x, group=None):
-    rank, world_size = place(group)
-    chunks = in_chunks(x, world_size)
-    partial = chunks[(rank - 1) % world_size].clone()
-    for step in range(1, world_size):
-        partial = pass_on(partial, group)
-        partial += chunks[(rank - 1 - step) % world_size]
-    return partial / world_size
+- return partial
++ return partial / world_size
 
 # %% wrong RING-GROUP the group is not passed on
-def ring_reduce_scatter(x, group=None):
-    rank, world_size = place()
-    chunks = in_chunks(x, world_size)
-    partial = chunks[(rank - 1) % world_size].clone()
-    for step in range(1, world_size):
-        partial = pass_on(partial)
-        partial += chunks[(rank - 1 - step) % world_size]
-    return partial
+- rank, world_size = place(group)
++ rank, world_size = place()
+
+- partial = pass_on(partial, group)
++ partial = pass_on(partial)
 
 # %% wrong RING-ALIAS one rank gets its input back
-def ring_reduce_scatter(x, group=None):
-    rank, world_size = place(group)
-    chunks = in_chunks(x, world_size)
-    partial = chunks[(rank - 1) % world_size]
-    for step in range(1, world_size):
-        partial = pass_on(partial, group)
-        partial += chunks[(rank - 1 - step) % world_size]
-    return partial
+- partial = chunks[(rank - 1) % world_size].clone()
++ partial = chunks[(rank - 1) % world_size]
 
 # %% wrong RING-DIVIDES rows that do not divide
-def ring_reduce_scatter(x, group=None):
-    rank, world_size = place(group)
-    n = len(x) // world_size
-    chunks = x[: n * world_size].tensor_split(world_size)
-    partial = chunks[(rank - 1) % world_size].clone()
-    for step in range(1, world_size):
-        partial = pass_on(partial, group)
-        partial += chunks[(rank - 1 - step) % world_size]
-    return partial
+- chunks = in_chunks(x, world_size)
++ n = len(x) // world_size
++ chunks = x[: n * world_size].tensor_split(world_size)

@@ -1,5 +1,4 @@
-# Answers to the exercise rmsnorm. `# %% wrong CODE name` must be refused with exactly that code,
-# `# %% right name` must pass. Each cell is a whole answer under the lesson's imports.
+# Answers to the exercise rmsnorm.
 
 # %% right torch's own
 class RMSNorm(nn.Module):
@@ -35,15 +34,15 @@ class RMSNorm(nn.Module):
         mean_square = torch.einsum("...d,...d->...", y, y) / y.shape[-1]
         return (y / (mean_square + self.eps).pow(0.5).unsqueeze(-1) * self.weight).to(x.dtype)
 
-# %% wrong STUB untouched
-class RMSNorm(nn.Module):
-    def __init__(self, dim, eps=1e-5):
-        super().__init__()
-        self.eps = eps
-        self.weight = nn.Parameter(torch.ones(dim))
-
+# %% right in plain steps
+class RMSNorm(RMSNorm):
     def forward(self, x):
-        raise NotImplementedError("your code here")
+        y = x.float()
+        return (y * torch.rsqrt(y.pow(2).mean(-1, keepdim=True) + self.eps) * self.weight).to(x.dtype)
+
+# %% wrong STUB untouched | of: torch's own
+- return F.rms_norm(x.float(), self.weight.shape, self.weight.float(), self.eps).type_as(x)
++ raise NotImplementedError("your code here")
 
 # %% wrong NONE no return
 class RMSNorm(RMSNorm):
@@ -57,48 +56,33 @@ class RMSNorm(RMSNorm):
         return x.float().pow(2).mean(-1, keepdim=True).to(x.dtype)
 
 # %% wrong RMS-SUM sum of squares
-class RMSNorm(RMSNorm):
-    def forward(self, x):
-        y = x.float()
-        return (y * torch.rsqrt(y.pow(2).sum(-1, keepdim=True) + self.eps) * self.weight).to(x.dtype)
+- return (y * torch.rsqrt(y.pow(2).mean(-1, keepdim=True) + self.eps) * self.weight).to(x.dtype)
++ return (y * torch.rsqrt(y.pow(2).sum(-1, keepdim=True) + self.eps) * self.weight).to(x.dtype)
 
 # %% wrong RMS-NO-ROOT divides by the mean square
-class RMSNorm(RMSNorm):
-    def forward(self, x):
-        y = x.float()
-        return (y / (y.pow(2).mean(-1, keepdim=True) + self.eps) * self.weight).to(x.dtype)
+- return (y * torch.rsqrt(y.pow(2).mean(-1, keepdim=True) + self.eps) * self.weight).to(x.dtype)
++ return (y / (y.pow(2).mean(-1, keepdim=True) + self.eps) * self.weight).to(x.dtype)
 
 # %% wrong RMS-MULTIPLIED multiplies by the root
-class RMSNorm(RMSNorm):
-    def forward(self, x):
-        y = x.float()
-        return (y * torch.sqrt(y.pow(2).mean(-1, keepdim=True) + self.eps) * self.weight).to(x.dtype)
+- return (y * torch.rsqrt(y.pow(2).mean(-1, keepdim=True) + self.eps) * self.weight).to(x.dtype)
++ return (y * torch.sqrt(y.pow(2).mean(-1, keepdim=True) + self.eps) * self.weight).to(x.dtype)
 
 # %% wrong RMS-DIM mean over the sequence
-class RMSNorm(RMSNorm):
-    def forward(self, x):
-        y = x.float()
-        dim = max(y.dim() - 2, 0)
-        return (y * torch.rsqrt(y.pow(2).mean(dim, keepdim=True) + self.eps) * self.weight).to(x.dtype)
+- return (y * torch.rsqrt(y.pow(2).mean(-1, keepdim=True) + self.eps) * self.weight).to(x.dtype)
++ dim = max(y.dim() - 2, 0)
++ return (y * torch.rsqrt(y.pow(2).mean(dim, keepdim=True) + self.eps) * self.weight).to(x.dtype)
 
 # %% wrong RMS-ALL mean over everything
-class RMSNorm(RMSNorm):
-    def forward(self, x):
-        y = x.float()
-        return (y * torch.rsqrt(y.pow(2).mean() + self.eps) * self.weight).to(x.dtype)
+- return (y * torch.rsqrt(y.pow(2).mean(-1, keepdim=True) + self.eps) * self.weight).to(x.dtype)
++ return (y * torch.rsqrt(y.pow(2).mean() + self.eps) * self.weight).to(x.dtype)
 
 # %% wrong RMS-CENTERED LayerNorm
-class RMSNorm(RMSNorm):
-    def forward(self, x):
-        y = x.float()
-        y = y - y.mean(-1, keepdim=True)
-        return (y * torch.rsqrt(y.pow(2).mean(-1, keepdim=True) + self.eps) * self.weight).to(x.dtype)
+  y = x.float()
++ y = y - y.mean(-1, keepdim=True)
 
 # %% wrong RMS-NO-GAIN forgets the gain
-class RMSNorm(RMSNorm):
-    def forward(self, x):
-        y = x.float()
-        return (y * torch.rsqrt(y.pow(2).mean(-1, keepdim=True) + self.eps)).to(x.dtype)
+- return (y * torch.rsqrt(y.pow(2).mean(-1, keepdim=True) + self.eps) * self.weight).to(x.dtype)
++ return (y * torch.rsqrt(y.pow(2).mean(-1, keepdim=True) + self.eps)).to(x.dtype)
 
 # %% wrong RMS-GAIN-FIRST gain before the norm
 class RMSNorm(RMSNorm):
@@ -107,22 +91,16 @@ class RMSNorm(RMSNorm):
         return (y * torch.rsqrt(y.pow(2).mean(-1, keepdim=True) + self.eps)).to(x.dtype)
 
 # %% wrong RMS-NO-EPS no epsilon
-class RMSNorm(RMSNorm):
-    def forward(self, x):
-        y = x.float()
-        return (y * torch.rsqrt(y.pow(2).mean(-1, keepdim=True)) * self.weight).to(x.dtype)
+- return (y * torch.rsqrt(y.pow(2).mean(-1, keepdim=True) + self.eps) * self.weight).to(x.dtype)
++ return (y * torch.rsqrt(y.pow(2).mean(-1, keepdim=True)) * self.weight).to(x.dtype)
 
 # %% wrong RMS-EPS-OUTSIDE epsilon added to the root
-class RMSNorm(RMSNorm):
-    def forward(self, x):
-        y = x.float()
-        return (y / (y.pow(2).mean(-1, keepdim=True).sqrt() + self.eps) * self.weight).to(x.dtype)
+- return (y * torch.rsqrt(y.pow(2).mean(-1, keepdim=True) + self.eps) * self.weight).to(x.dtype)
++ return (y / (y.pow(2).mean(-1, keepdim=True).sqrt() + self.eps) * self.weight).to(x.dtype)
 
 # %% wrong RMS-EPS-FIXED epsilon written as a number
-class RMSNorm(RMSNorm):
-    def forward(self, x):
-        y = x.float()
-        return (y * torch.rsqrt(y.pow(2).mean(-1, keepdim=True) + 1e-6) * self.weight).to(x.dtype)
+- return (y * torch.rsqrt(y.pow(2).mean(-1, keepdim=True) + self.eps) * self.weight).to(x.dtype)
++ return (y * torch.rsqrt(y.pow(2).mean(-1, keepdim=True) + 1e-6) * self.weight).to(x.dtype)
 
 # %% wrong RMS-FP16 squares in the input's dtype
 class RMSNorm(RMSNorm):
@@ -136,25 +114,18 @@ class RMSNorm(RMSNorm):
         return (x * scale * self.weight.to(x.dtype))
 
 # %% wrong DTYPE no cast back
-class RMSNorm(RMSNorm):
-    def forward(self, x):
-        y = x.float()
-        return y * torch.rsqrt(y.pow(2).mean(-1, keepdim=True) + self.eps) * self.weight
+- return (y * torch.rsqrt(y.pow(2).mean(-1, keepdim=True) + self.eps) * self.weight).to(x.dtype)
++ return y * torch.rsqrt(y.pow(2).mean(-1, keepdim=True) + self.eps) * self.weight
 
 # %% wrong RMS-DETACHED a detached root
-class RMSNorm(RMSNorm):
-    def forward(self, x):
-        y = x.float()
-        scale = torch.rsqrt(y.pow(2).mean(-1, keepdim=True) + self.eps).detach()
-        return (y * scale * self.weight).to(x.dtype)
+- return (y * torch.rsqrt(y.pow(2).mean(-1, keepdim=True) + self.eps) * self.weight).to(x.dtype)
++ scale = torch.rsqrt(y.pow(2).mean(-1, keepdim=True) + self.eps).detach()
++ return (y * scale * self.weight).to(x.dtype)
 
 # %% wrong INPLACE writes into x
-class RMSNorm(RMSNorm):
-    def forward(self, x):
-        if x.dtype == torch.float32:
-            return x.mul_(torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.eps)).mul(self.weight)
-        y = x.float()
-        return (y * torch.rsqrt(y.pow(2).mean(-1, keepdim=True) + self.eps) * self.weight).to(x.dtype)
+  def forward(self, x):
++     if x.dtype == torch.float32:
++         return x.mul_(torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.eps)).mul(self.weight)
 
 # %% wrong RAISED overwrites what the backward pass needs
 class RMSNorm(RMSNorm):

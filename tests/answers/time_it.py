@@ -47,80 +47,47 @@ def stopwatch(function, *, warmup=3, repeats=20, wait=lambda: None, clock=time.p
     found = sorted(once() for _ in range(repeats))
     return statistics.median(found), found[0], found[-1]
 
+# %% right in plain steps
+def stopwatch(function, *, warmup=3, repeats=20, wait=lambda: None, clock=time.perf_counter):
+    if repeats < 1 or warmup < 0:
+        raise ValueError(f"{repeats} runs after {warmup}")
+    for _ in range(warmup):
+        function()
+    seconds = []
+    for _ in range(repeats):
+        wait()
+        start = clock()
+        function()
+        wait()
+        seconds.append(clock() - start)
+    return statistics.median(seconds), min(seconds), max(seconds)
+
 # %% wrong STUB untouched
 def stopwatch(function, *, warmup=3, repeats=20, wait=lambda: None, clock=time.perf_counter):
     raise NotImplementedError("your code here")
 
 # %% wrong NONE no return
-def stopwatch(function, *, warmup=3, repeats=20, wait=lambda: None, clock=time.perf_counter):
-    if repeats < 1 or warmup < 0:
-        raise ValueError(f"{repeats} runs after {warmup}")
-    for _ in range(warmup):
-        function()
-    seconds = []
-    for _ in range(repeats):
-        wait()
-        start = clock()
-        function()
-        wait()
-        seconds.append(clock() - start)
-    median = statistics.median(seconds)
+- return statistics.median(seconds), min(seconds), max(seconds)
++ median = statistics.median(seconds)
 
 # %% wrong TIME-THREE the median alone
-def stopwatch(function, *, warmup=3, repeats=20, wait=lambda: None, clock=time.perf_counter):
-    if repeats < 1 or warmup < 0:
-        raise ValueError(f"{repeats} runs after {warmup}")
-    for _ in range(warmup):
-        function()
-    seconds = []
-    for _ in range(repeats):
-        wait()
-        start = clock()
-        function()
-        wait()
-        seconds.append(clock() - start)
-    return statistics.median(seconds)
+- return statistics.median(seconds), min(seconds), max(seconds)
++ return statistics.median(seconds)
 
 # %% wrong TIME-NO-WARMUP cold
-def stopwatch(function, *, warmup=3, repeats=20, wait=lambda: None, clock=time.perf_counter):
-    if repeats < 1 or warmup < 0:
-        raise ValueError(f"{repeats} runs after {warmup}")
-    seconds = []
-    for _ in range(repeats):
-        wait()
-        start = clock()
-        function()
-        wait()
-        seconds.append(clock() - start)
-    return statistics.median(seconds), min(seconds), max(seconds)
+- for _ in range(warmup):
+-     function()
 
 # %% wrong TIME-FIRST-COUNTED all calls are timed
-def stopwatch(function, *, warmup=3, repeats=20, wait=lambda: None, clock=time.perf_counter):
-    if repeats < 1 or warmup < 0:
-        raise ValueError(f"{repeats} runs after {warmup}")
-    seconds = []
-    for _ in range(warmup + repeats):
-        wait()
-        start = clock()
-        function()
-        wait()
-        seconds.append(clock() - start)
-    return statistics.median(seconds), min(seconds), max(seconds)
+- for _ in range(warmup):
+-     function()
+  seconds = []
+- for _ in range(repeats):
++ for _ in range(warmup + repeats):
 
 # %% wrong TIME-MEAN the mean
-def stopwatch(function, *, warmup=3, repeats=20, wait=lambda: None, clock=time.perf_counter):
-    if repeats < 1 or warmup < 0:
-        raise ValueError(f"{repeats} runs after {warmup}")
-    for _ in range(warmup):
-        function()
-    seconds = []
-    for _ in range(repeats):
-        wait()
-        start = clock()
-        function()
-        wait()
-        seconds.append(clock() - start)
-    return statistics.mean(seconds), min(seconds), max(seconds)
+- return statistics.median(seconds), min(seconds), max(seconds)
++ return statistics.mean(seconds), min(seconds), max(seconds)
 
 # %% wrong TIME-ONE-RUN one run
 def stopwatch(function, *, warmup=3, repeats=20, wait=lambda: None, clock=time.perf_counter):
@@ -150,178 +117,67 @@ def stopwatch(function, *, warmup=3, repeats=20, wait=lambda: None, clock=time.p
     return each, each, each
 
 # %% wrong TIME-UNIT milliseconds
-def stopwatch(function, *, warmup=3, repeats=20, wait=lambda: None, clock=time.perf_counter):
-    if repeats < 1 or warmup < 0:
-        raise ValueError(f"{repeats} runs after {warmup}")
-    for _ in range(warmup):
-        function()
-    seconds = []
-    for _ in range(repeats):
-        wait()
-        start = clock()
-        function()
-        wait()
-        seconds.append(1000 * (clock() - start))
-    return statistics.median(seconds), min(seconds), max(seconds)
+- seconds.append(clock() - start)
++ seconds.append(1000 * (clock() - start))
 
 # %% wrong TIME-CLOCK its own clock
-def stopwatch(function, *, warmup=3, repeats=20, wait=lambda: None, clock=time.perf_counter):
-    if repeats < 1 or warmup < 0:
-        raise ValueError(f"{repeats} runs after {warmup}")
-    for _ in range(warmup):
-        function()
-    seconds = []
-    for _ in range(repeats):
-        wait()
-        start = time.perf_counter()
-        function()
-        wait()
-        seconds.append(time.perf_counter() - start)
-    return statistics.median(seconds), min(seconds), max(seconds)
+- start = clock()
++ start = time.perf_counter()
+
+- seconds.append(clock() - start)
++ seconds.append(time.perf_counter() - start)
 
 # %% wrong TIME-NO-WAIT launches
-def stopwatch(function, *, warmup=3, repeats=20, wait=lambda: None, clock=time.perf_counter):
-    if repeats < 1 or warmup < 0:
-        raise ValueError(f"{repeats} runs after {warmup}")
-    for _ in range(warmup):
-        function()
-    seconds = []
-    for _ in range(repeats):
-        start = clock()
-        function()
-        seconds.append(clock() - start)
-    return statistics.median(seconds), min(seconds), max(seconds)
+  for _ in range(repeats):
+-     wait()
+      start = clock()
+      function()
+-     wait()
 
 # %% wrong TIME-NO-WAIT reads the clock, then waits
-def stopwatch(function, *, warmup=3, repeats=20, wait=lambda: None, clock=time.perf_counter):
-    if repeats < 1 or warmup < 0:
-        raise ValueError(f"{repeats} runs after {warmup}")
-    for _ in range(warmup):
-        function()
-    seconds = []
-    for _ in range(repeats):
-        start = clock()
-        function()
-        seconds.append(clock() - start)
-        wait()
-    return statistics.median(seconds), min(seconds), max(seconds)
+  for _ in range(repeats):
+-     wait()
+      start = clock()
+      function()
++     seconds.append(clock() - start)
+      wait()
+-     seconds.append(clock() - start)
 
 # %% wrong TIME-OLD-WORK waits at the end alone
-def stopwatch(function, *, warmup=3, repeats=20, wait=lambda: None, clock=time.perf_counter):
-    if repeats < 1 or warmup < 0:
-        raise ValueError(f"{repeats} runs after {warmup}")
-    for _ in range(warmup):
-        function()
-    seconds = []
-    for _ in range(repeats):
-        start = clock()
-        function()
-        wait()
-        seconds.append(clock() - start)
-    return statistics.median(seconds), min(seconds), max(seconds)
+  for _ in range(repeats):
+-     wait()
 
 # %% wrong TIME-UNSORTED the middle of the row
-def stopwatch(function, *, warmup=3, repeats=20, wait=lambda: None, clock=time.perf_counter):
-    if repeats < 1 or warmup < 0:
-        raise ValueError(f"{repeats} runs after {warmup}")
-    for _ in range(warmup):
-        function()
-    seconds = []
-    for _ in range(repeats):
-        wait()
-        start = clock()
-        function()
-        wait()
-        seconds.append(clock() - start)
-    return seconds[len(seconds) // 2], min(seconds), max(seconds)
+- return statistics.median(seconds), min(seconds), max(seconds)
++ return seconds[len(seconds) // 2], min(seconds), max(seconds)
 
 # %% wrong TIME-BEST the fastest
-def stopwatch(function, *, warmup=3, repeats=20, wait=lambda: None, clock=time.perf_counter):
-    if repeats < 1 or warmup < 0:
-        raise ValueError(f"{repeats} runs after {warmup}")
-    for _ in range(warmup):
-        function()
-    seconds = []
-    for _ in range(repeats):
-        wait()
-        start = clock()
-        function()
-        wait()
-        seconds.append(clock() - start)
-    return min(seconds), min(seconds), max(seconds)
+- return statistics.median(seconds), min(seconds), max(seconds)
++ return min(seconds), min(seconds), max(seconds)
 
 # %% wrong TIME-ORDER in rising order
-def stopwatch(function, *, warmup=3, repeats=20, wait=lambda: None, clock=time.perf_counter):
-    if repeats < 1 or warmup < 0:
-        raise ValueError(f"{repeats} runs after {warmup}")
-    for _ in range(warmup):
-        function()
-    seconds = []
-    for _ in range(repeats):
-        wait()
-        start = clock()
-        function()
-        wait()
-        seconds.append(clock() - start)
-    return min(seconds), statistics.median(seconds), max(seconds)
+- return statistics.median(seconds), min(seconds), max(seconds)
++ return min(seconds), statistics.median(seconds), max(seconds)
 
 # %% wrong TIME-EVEN one of two
-def stopwatch(function, *, warmup=3, repeats=20, wait=lambda: None, clock=time.perf_counter):
-    if repeats < 1 or warmup < 0:
-        raise ValueError(f"{repeats} runs after {warmup}")
-    for _ in range(warmup):
-        function()
-    seconds = []
-    for _ in range(repeats):
-        wait()
-        start = clock()
-        function()
-        wait()
-        seconds.append(clock() - start)
-    return sorted(seconds)[len(seconds) // 2], min(seconds), max(seconds)
+- return statistics.median(seconds), min(seconds), max(seconds)
++ return sorted(seconds)[len(seconds) // 2], min(seconds), max(seconds)
 
 # %% wrong TIME-SIGN start minus end
-def stopwatch(function, *, warmup=3, repeats=20, wait=lambda: None, clock=time.perf_counter):
-    if repeats < 1 or warmup < 0:
-        raise ValueError(f"{repeats} runs after {warmup}")
-    for _ in range(warmup):
-        function()
-    seconds = []
-    for _ in range(repeats):
-        wait()
-        start = clock()
-        function()
-        wait()
-        seconds.append(start - clock())
-    return statistics.median(seconds), min(seconds), max(seconds)
+- seconds.append(clock() - start)
++ seconds.append(start - clock())
 
 # %% wrong TIME-NO-RUNS not refused
-def stopwatch(function, *, warmup=3, repeats=20, wait=lambda: None, clock=time.perf_counter):
-    for _ in range(warmup):
-        function()
-    seconds = []
-    for _ in range(repeats):
-        wait()
-        start = clock()
-        function()
-        wait()
-        seconds.append(clock() - start)
-    return (statistics.median(seconds), min(seconds), max(seconds)) if seconds else (0.0, 0.0, 0.0)
+- if repeats < 1 or warmup < 0:
+-     raise ValueError(f"{repeats} runs after {warmup}")
+
+- return statistics.median(seconds), min(seconds), max(seconds)
++ return (statistics.median(seconds), min(seconds), max(seconds)) if seconds else (0.0, 0.0, 0.0)
 
 # %% wrong TIME-SWALLOWED errors are lost
-def stopwatch(function, *, warmup=3, repeats=20, wait=lambda: None, clock=time.perf_counter):
-    if repeats < 1 or warmup < 0:
-        raise ValueError(f"{repeats} runs after {warmup}")
-    for _ in range(warmup):
-        function()
-    seconds = []
-    for _ in range(repeats):
-        wait()
-        start = clock()
-        try:
-            function()
-        except Exception:
-            pass
-        wait()
-        seconds.append(clock() - start)
-    return statistics.median(seconds), min(seconds), max(seconds)
+  start = clock()
+- function()
++ try:
++     function()
++ except Exception:
++     pass

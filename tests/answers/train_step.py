@@ -1,28 +1,5 @@
 # Answers to the exercise train-step.
 
-# %% right shares first, then the loop
-class DistributedTrainer(ddp_trainer.DistributedTrainer):
-    def train_step(self, batches):
-        lr = self.get_lr(self.step)
-        for group in self.optimizer.param_groups:
-            group["lr"] = lr
-        counts = [int((targets != -100).sum()) for _, targets in batches]
-        num_tokens = self.sum_over_ranks(sum(counts))
-        total = 0.0
-        for count, (idx, targets) in zip(counts, self.micro_batches(batches)):
-            part = self.mean_loss(idx, targets) * count / num_tokens
-            self.backward(part)
-            total += part.item()
-        self.scaler.unscale_(self.optimizer)
-        limit = self.config.grad_clip or math.inf
-        norm = torch.nn.utils.clip_grad_norm_(self.plain_model.parameters(), limit)
-        self.scaler.step(self.optimizer)
-        self.scaler.update()
-        self.optimizer.zero_grad(set_to_none=True)
-        self.step += 1
-        self.tokens_seen += int(num_tokens)
-        return {"loss": self.sum_over_ranks(total), "grad_norm": norm.item(), "lr": lr}
-
 # %% right sums in the loss, one division
 class DistributedTrainer(ddp_trainer.DistributedTrainer):
     def train_step(self, batches):
@@ -95,470 +72,122 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         self.tokens_seen += int(seen)
         return {"loss": nats / seen, "grad_norm": norm.item(), "lr": lr}
 
+# %% right shares first, then the loop
+class DistributedTrainer(ddp_trainer.DistributedTrainer):
+    def train_step(self, batches):
+        lr = self.get_lr(self.step)
+        for group in self.optimizer.param_groups:
+            group["lr"] = lr
+        counts = [int((targets != -100).sum()) for _, targets in batches]
+        num_tokens = self.sum_over_ranks(sum(counts))
+        total = 0.0
+        for count, (idx, targets) in zip(counts, self.micro_batches(batches)):
+            part = self.mean_loss(idx, targets) * count / num_tokens
+            self.backward(part)
+            total += part.item()
+        self.scaler.unscale_(self.optimizer)
+        limit = self.config.grad_clip or math.inf
+        norm = torch.nn.utils.clip_grad_norm_(self.plain_model.parameters(), limit)
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+        self.optimizer.zero_grad(set_to_none=True)
+        self.step += 1
+        self.tokens_seen += int(num_tokens)
+        return {"loss": self.sum_over_ranks(total), "grad_norm": norm.item(), "lr": lr}
+
 # %% wrong STUB untouched
 class DistributedTrainer(ddp_trainer.DistributedTrainer):
     def train_step(self, batches):
         raise NotImplementedError("your code here")
 
 # %% wrong NONE no return
-class DistributedTrainer(ddp_trainer.DistributedTrainer):
-    def train_step(self, batches):
-        lr = self.get_lr(self.step)
-        for group in self.optimizer.param_groups:
-            group["lr"] = lr
-        counts = [int((targets != -100).sum()) for _, targets in batches]
-        num_tokens = self.sum_over_ranks(sum(counts))
-        total = 0.0
-        for count, (idx, targets) in zip(counts, self.micro_batches(batches)):
-            part = self.mean_loss(idx, targets) * count / num_tokens
-            self.backward(part)
-            total += part.item()
-        self.scaler.unscale_(self.optimizer)
-        limit = self.config.grad_clip or math.inf
-        norm = torch.nn.utils.clip_grad_norm_(self.plain_model.parameters(), limit)
-        self.scaler.step(self.optimizer)
-        self.scaler.update()
-        self.optimizer.zero_grad(set_to_none=True)
-        self.step += 1
-        self.tokens_seen += int(num_tokens)
-        found = {"loss": self.sum_over_ranks(total), "grad_norm": norm.item(), "lr": lr}
+- return {"loss": self.sum_over_ranks(total), "grad_norm": norm.item(), "lr": lr}
++ found = {"loss": self.sum_over_ranks(total), "grad_norm": norm.item(), "lr": lr}
 
 # %% wrong TYPE the loss alone
-class DistributedTrainer(ddp_trainer.DistributedTrainer):
-    def train_step(self, batches):
-        lr = self.get_lr(self.step)
-        for group in self.optimizer.param_groups:
-            group["lr"] = lr
-        counts = [int((targets != -100).sum()) for _, targets in batches]
-        num_tokens = self.sum_over_ranks(sum(counts))
-        total = 0.0
-        for count, (idx, targets) in zip(counts, self.micro_batches(batches)):
-            part = self.mean_loss(idx, targets) * count / num_tokens
-            self.backward(part)
-            total += part.item()
-        self.scaler.unscale_(self.optimizer)
-        limit = self.config.grad_clip or math.inf
-        norm = torch.nn.utils.clip_grad_norm_(self.plain_model.parameters(), limit)
-        self.scaler.step(self.optimizer)
-        self.scaler.update()
-        self.optimizer.zero_grad(set_to_none=True)
-        self.step += 1
-        self.tokens_seen += int(num_tokens)
-        return total
+- return {"loss": self.sum_over_ranks(total), "grad_norm": norm.item(), "lr": lr}
++ return total
 
 # %% wrong TYPE tensors in the dict
-class DistributedTrainer(ddp_trainer.DistributedTrainer):
-    def train_step(self, batches):
-        lr = self.get_lr(self.step)
-        for group in self.optimizer.param_groups:
-            group["lr"] = lr
-        counts = [int((targets != -100).sum()) for _, targets in batches]
-        num_tokens = self.sum_over_ranks(sum(counts))
-        total = 0.0
-        for count, (idx, targets) in zip(counts, self.micro_batches(batches)):
-            part = self.mean_loss(idx, targets) * count / num_tokens
-            self.backward(part)
-            total += part.item()
-        self.scaler.unscale_(self.optimizer)
-        limit = self.config.grad_clip or math.inf
-        norm = torch.nn.utils.clip_grad_norm_(self.plain_model.parameters(), limit)
-        self.scaler.step(self.optimizer)
-        self.scaler.update()
-        self.optimizer.zero_grad(set_to_none=True)
-        self.step += 1
-        self.tokens_seen += int(num_tokens)
-        return {"loss": self.sum_over_ranks(total), "grad_norm": norm, "lr": lr}
+- return {"loss": self.sum_over_ranks(total), "grad_norm": norm.item(), "lr": lr}
++ return {"loss": self.sum_over_ranks(total), "grad_norm": norm, "lr": lr}
 
 # %% wrong TRAIN-KEYS another name for the norm
-class DistributedTrainer(ddp_trainer.DistributedTrainer):
-    def train_step(self, batches):
-        lr = self.get_lr(self.step)
-        for group in self.optimizer.param_groups:
-            group["lr"] = lr
-        counts = [int((targets != -100).sum()) for _, targets in batches]
-        num_tokens = self.sum_over_ranks(sum(counts))
-        total = 0.0
-        for count, (idx, targets) in zip(counts, self.micro_batches(batches)):
-            part = self.mean_loss(idx, targets) * count / num_tokens
-            self.backward(part)
-            total += part.item()
-        self.scaler.unscale_(self.optimizer)
-        limit = self.config.grad_clip or math.inf
-        norm = torch.nn.utils.clip_grad_norm_(self.plain_model.parameters(), limit)
-        self.scaler.step(self.optimizer)
-        self.scaler.update()
-        self.optimizer.zero_grad(set_to_none=True)
-        self.step += 1
-        self.tokens_seen += int(num_tokens)
-        return {"loss": self.sum_over_ranks(total), "norm": norm.item(), "lr": lr}
+- return {"loss": self.sum_over_ranks(total), "grad_norm": norm.item(), "lr": lr}
++ return {"loss": self.sum_over_ranks(total), "norm": norm.item(), "lr": lr}
 
 # %% wrong TRAIN-NO-STEP no step of the optimizer
-class DistributedTrainer(ddp_trainer.DistributedTrainer):
-    def train_step(self, batches):
-        lr = self.get_lr(self.step)
-        for group in self.optimizer.param_groups:
-            group["lr"] = lr
-        counts = [int((targets != -100).sum()) for _, targets in batches]
-        num_tokens = self.sum_over_ranks(sum(counts))
-        total = 0.0
-        for count, (idx, targets) in zip(counts, self.micro_batches(batches)):
-            part = self.mean_loss(idx, targets) * count / num_tokens
-            self.backward(part)
-            total += part.item()
-        self.scaler.unscale_(self.optimizer)
-        limit = self.config.grad_clip or math.inf
-        norm = torch.nn.utils.clip_grad_norm_(self.plain_model.parameters(), limit)
-        self.scaler.update()
-        self.optimizer.zero_grad(set_to_none=True)
-        self.step += 1
-        self.tokens_seen += int(num_tokens)
-        return {"loss": self.sum_over_ranks(total), "grad_norm": norm.item(), "lr": lr}
+- self.scaler.step(self.optimizer)
 
 # %% wrong TRAIN-NO-STEP cleared between clipping and step
-class DistributedTrainer(ddp_trainer.DistributedTrainer):
-    def train_step(self, batches):
-        lr = self.get_lr(self.step)
-        for group in self.optimizer.param_groups:
-            group["lr"] = lr
-        counts = [int((targets != -100).sum()) for _, targets in batches]
-        num_tokens = self.sum_over_ranks(sum(counts))
-        total = 0.0
-        for count, (idx, targets) in zip(counts, self.micro_batches(batches)):
-            part = self.mean_loss(idx, targets) * count / num_tokens
-            self.backward(part)
-            total += part.item()
-        self.scaler.unscale_(self.optimizer)
-        limit = self.config.grad_clip or math.inf
-        norm = torch.nn.utils.clip_grad_norm_(self.plain_model.parameters(), limit)
-        self.optimizer.zero_grad(set_to_none=False)
-        self.scaler.step(self.optimizer)
-        self.scaler.update()
-        self.step += 1
-        self.tokens_seen += int(num_tokens)
-        return {"loss": self.sum_over_ranks(total), "grad_norm": norm.item(), "lr": lr}
+  norm = torch.nn.utils.clip_grad_norm_(self.plain_model.parameters(), limit)
++ self.optimizer.zero_grad(set_to_none=False)
+
+- self.optimizer.zero_grad(set_to_none=True)
 
 # %% wrong TRAIN-CLEARED cleared before clipping
-class DistributedTrainer(ddp_trainer.DistributedTrainer):
-    def train_step(self, batches):
-        lr = self.get_lr(self.step)
-        for group in self.optimizer.param_groups:
-            group["lr"] = lr
-        counts = [int((targets != -100).sum()) for _, targets in batches]
-        num_tokens = self.sum_over_ranks(sum(counts))
-        total = 0.0
-        for count, (idx, targets) in zip(counts, self.micro_batches(batches)):
-            part = self.mean_loss(idx, targets) * count / num_tokens
-            self.backward(part)
-            total += part.item()
-        self.optimizer.zero_grad()
-        self.scaler.unscale_(self.optimizer)
-        limit = self.config.grad_clip or math.inf
-        norm = torch.nn.utils.clip_grad_norm_(self.plain_model.parameters(), limit)
-        self.scaler.step(self.optimizer)
-        self.scaler.update()
-        self.step += 1
-        self.tokens_seen += int(num_tokens)
-        return {"loss": self.sum_over_ranks(total), "grad_norm": norm.item(), "lr": lr}
+      total += part.item()
++ self.optimizer.zero_grad()
+
+- self.optimizer.zero_grad(set_to_none=True)
 
 # %% wrong TRAIN-SUM mean losses added, not divided
-class DistributedTrainer(ddp_trainer.DistributedTrainer):
-    def train_step(self, batches):
-        lr = self.get_lr(self.step)
-        for group in self.optimizer.param_groups:
-            group["lr"] = lr
-        counts = [int((targets != -100).sum()) for _, targets in batches]
-        num_tokens = self.sum_over_ranks(sum(counts))
-        total = 0.0
-        for count, (idx, targets) in zip(counts, self.micro_batches(batches)):
-            part = self.mean_loss(idx, targets)
-            self.backward(part)
-            total += part.item()
-        self.scaler.unscale_(self.optimizer)
-        limit = self.config.grad_clip or math.inf
-        norm = torch.nn.utils.clip_grad_norm_(self.plain_model.parameters(), limit)
-        self.scaler.step(self.optimizer)
-        self.scaler.update()
-        self.optimizer.zero_grad(set_to_none=True)
-        self.step += 1
-        self.tokens_seen += int(num_tokens)
-        return {"loss": self.sum_over_ranks(total), "grad_norm": norm.item(), "lr": lr}
+- part = self.mean_loss(idx, targets) * count / num_tokens
++ part = self.mean_loss(idx, targets)
 
 # %% wrong TRAIN-SUM sums of losses, not divided
-class DistributedTrainer(ddp_trainer.DistributedTrainer):
-    def train_step(self, batches):
-        lr = self.get_lr(self.step)
-        for group in self.optimizer.param_groups:
-            group["lr"] = lr
-        counts = [int((targets != -100).sum()) for _, targets in batches]
-        num_tokens = self.sum_over_ranks(sum(counts))
-        total = 0.0
-        for count, (idx, targets) in zip(counts, self.micro_batches(batches)):
-            part = self.mean_loss(idx, targets) * count
-            self.backward(part)
-            total += part.item()
-        self.scaler.unscale_(self.optimizer)
-        limit = self.config.grad_clip or math.inf
-        norm = torch.nn.utils.clip_grad_norm_(self.plain_model.parameters(), limit)
-        self.scaler.step(self.optimizer)
-        self.scaler.update()
-        self.optimizer.zero_grad(set_to_none=True)
-        self.step += 1
-        self.tokens_seen += int(num_tokens)
-        return {"loss": self.sum_over_ranks(total), "grad_norm": norm.item(), "lr": lr}
+- part = self.mean_loss(idx, targets) * count / num_tokens
++ part = self.mean_loss(idx, targets) * count
 
 # %% wrong TRAIN-MEAN-OF-MEANS divided by the number of micro-batches
-class DistributedTrainer(ddp_trainer.DistributedTrainer):
-    def train_step(self, batches):
-        lr = self.get_lr(self.step)
-        for group in self.optimizer.param_groups:
-            group["lr"] = lr
-        counts = [int((targets != -100).sum()) for _, targets in batches]
-        num_tokens = self.sum_over_ranks(sum(counts))
-        total = 0.0
-        for count, (idx, targets) in zip(counts, self.micro_batches(batches)):
-            part = self.mean_loss(idx, targets) / len(batches)
-            self.backward(part)
-            total += part.item()
-        self.scaler.unscale_(self.optimizer)
-        limit = self.config.grad_clip or math.inf
-        norm = torch.nn.utils.clip_grad_norm_(self.plain_model.parameters(), limit)
-        self.scaler.step(self.optimizer)
-        self.scaler.update()
-        self.optimizer.zero_grad(set_to_none=True)
-        self.step += 1
-        self.tokens_seen += int(num_tokens)
-        return {"loss": self.sum_over_ranks(total), "grad_norm": norm.item(), "lr": lr}
+- part = self.mean_loss(idx, targets) * count / num_tokens
++ part = self.mean_loss(idx, targets) / len(batches)
 
 # %% wrong TRAIN-MEAN-OF-MEANS divided by grad_accumulation
-class DistributedTrainer(ddp_trainer.DistributedTrainer):
-    def train_step(self, batches):
-        lr = self.get_lr(self.step)
-        for group in self.optimizer.param_groups:
-            group["lr"] = lr
-        counts = [int((targets != -100).sum()) for _, targets in batches]
-        num_tokens = self.sum_over_ranks(sum(counts))
-        total = 0.0
-        for count, (idx, targets) in zip(counts, self.micro_batches(batches)):
-            part = self.mean_loss(idx, targets) / self.accumulation
-            self.backward(part)
-            total += part.item()
-        self.scaler.unscale_(self.optimizer)
-        limit = self.config.grad_clip or math.inf
-        norm = torch.nn.utils.clip_grad_norm_(self.plain_model.parameters(), limit)
-        self.scaler.step(self.optimizer)
-        self.scaler.update()
-        self.optimizer.zero_grad(set_to_none=True)
-        self.step += 1
-        self.tokens_seen += int(num_tokens)
-        return {"loss": self.sum_over_ranks(total), "grad_norm": norm.item(), "lr": lr}
+- part = self.mean_loss(idx, targets) * count / num_tokens
++ part = self.mean_loss(idx, targets) / self.accumulation
 
 # %% wrong TRAIN-POSITIONS targets of -100 counted
-class DistributedTrainer(ddp_trainer.DistributedTrainer):
-    def train_step(self, batches):
-        lr = self.get_lr(self.step)
-        for group in self.optimizer.param_groups:
-            group["lr"] = lr
-        counts = [targets.numel() for _, targets in batches]
-        num_tokens = self.sum_over_ranks(sum(counts))
-        total = 0.0
-        for count, (idx, targets) in zip(counts, self.micro_batches(batches)):
-            part = self.mean_loss(idx, targets) * count / num_tokens
-            self.backward(part)
-            total += part.item()
-        self.scaler.unscale_(self.optimizer)
-        limit = self.config.grad_clip or math.inf
-        norm = torch.nn.utils.clip_grad_norm_(self.plain_model.parameters(), limit)
-        self.scaler.step(self.optimizer)
-        self.scaler.update()
-        self.optimizer.zero_grad(set_to_none=True)
-        self.step += 1
-        self.tokens_seen += int(num_tokens)
-        return {"loss": self.sum_over_ranks(total), "grad_norm": norm.item(), "lr": lr}
+- counts = [int((targets != -100).sum()) for _, targets in batches]
++ counts = [targets.numel() for _, targets in batches]
 
 # %% wrong TRAIN-TWICE shares divided by k once more
-class DistributedTrainer(ddp_trainer.DistributedTrainer):
-    def train_step(self, batches):
-        lr = self.get_lr(self.step)
-        for group in self.optimizer.param_groups:
-            group["lr"] = lr
-        counts = [int((targets != -100).sum()) for _, targets in batches]
-        num_tokens = self.sum_over_ranks(sum(counts))
-        total = 0.0
-        for count, (idx, targets) in zip(counts, self.micro_batches(batches)):
-            part = self.mean_loss(idx, targets) * count / num_tokens / len(batches)
-            self.backward(part)
-            total += part.item()
-        self.scaler.unscale_(self.optimizer)
-        limit = self.config.grad_clip or math.inf
-        norm = torch.nn.utils.clip_grad_norm_(self.plain_model.parameters(), limit)
-        self.scaler.step(self.optimizer)
-        self.scaler.update()
-        self.optimizer.zero_grad(set_to_none=True)
-        self.step += 1
-        self.tokens_seen += int(num_tokens)
-        return {"loss": self.sum_over_ranks(total), "grad_norm": norm.item(), "lr": lr}
+- part = self.mean_loss(idx, targets) * count / num_tokens
++ part = self.mean_loss(idx, targets) * count / num_tokens / len(batches)
 
 # %% wrong TRAIN-LAST-ONLY cleared before each backward
-class DistributedTrainer(ddp_trainer.DistributedTrainer):
-    def train_step(self, batches):
-        lr = self.get_lr(self.step)
-        for group in self.optimizer.param_groups:
-            group["lr"] = lr
-        counts = [int((targets != -100).sum()) for _, targets in batches]
-        num_tokens = self.sum_over_ranks(sum(counts))
-        total = 0.0
-        for count, (idx, targets) in zip(counts, self.micro_batches(batches)):
-            part = self.mean_loss(idx, targets) * count / num_tokens
-            self.optimizer.zero_grad()
-            self.backward(part)
-            total += part.item()
-        self.scaler.unscale_(self.optimizer)
-        limit = self.config.grad_clip or math.inf
-        norm = torch.nn.utils.clip_grad_norm_(self.plain_model.parameters(), limit)
-        self.scaler.step(self.optimizer)
-        self.scaler.update()
-        self.optimizer.zero_grad(set_to_none=True)
-        self.step += 1
-        self.tokens_seen += int(num_tokens)
-        return {"loss": self.sum_over_ranks(total), "grad_norm": norm.item(), "lr": lr}
+  part = self.mean_loss(idx, targets) * count / num_tokens
++ self.optimizer.zero_grad()
 
 # %% wrong TRAIN-LAST-ONLY backward after the loop
-class DistributedTrainer(ddp_trainer.DistributedTrainer):
-    def train_step(self, batches):
-        lr = self.get_lr(self.step)
-        for group in self.optimizer.param_groups:
-            group["lr"] = lr
-        counts = [int((targets != -100).sum()) for _, targets in batches]
-        num_tokens = self.sum_over_ranks(sum(counts))
-        total = 0.0
-        for count, (idx, targets) in zip(counts, self.micro_batches(batches)):
-            part = self.mean_loss(idx, targets) * count / num_tokens
-            total += part.item()
-        self.backward(part)
-        self.scaler.unscale_(self.optimizer)
-        limit = self.config.grad_clip or math.inf
-        norm = torch.nn.utils.clip_grad_norm_(self.plain_model.parameters(), limit)
-        self.scaler.step(self.optimizer)
-        self.scaler.update()
-        self.optimizer.zero_grad(set_to_none=True)
-        self.step += 1
-        self.tokens_seen += int(num_tokens)
-        return {"loss": self.sum_over_ranks(total), "grad_norm": norm.item(), "lr": lr}
+-     self.backward(part)
+      total += part.item()
++ self.backward(part)
 
 # %% wrong TRAIN-FIRST-ONLY leaves the loop after one turn
-class DistributedTrainer(ddp_trainer.DistributedTrainer):
-    def train_step(self, batches):
-        lr = self.get_lr(self.step)
-        for group in self.optimizer.param_groups:
-            group["lr"] = lr
-        counts = [int((targets != -100).sum()) for _, targets in batches]
-        num_tokens = self.sum_over_ranks(sum(counts))
-        total = 0.0
-        for count, (idx, targets) in zip(counts, self.micro_batches(batches)):
-            part = self.mean_loss(idx, targets) * count / num_tokens
-            self.backward(part)
-            total += part.item()
-            break
-        self.scaler.unscale_(self.optimizer)
-        limit = self.config.grad_clip or math.inf
-        norm = torch.nn.utils.clip_grad_norm_(self.plain_model.parameters(), limit)
-        self.scaler.step(self.optimizer)
-        self.scaler.update()
-        self.optimizer.zero_grad(set_to_none=True)
-        self.step += 1
-        self.tokens_seen += int(num_tokens)
-        return {"loss": self.sum_over_ranks(total), "grad_norm": norm.item(), "lr": lr}
+  total += part.item()
++ break
 
 # %% wrong TRAIN-LOSS the loss of the last micro-batch
-class DistributedTrainer(ddp_trainer.DistributedTrainer):
-    def train_step(self, batches):
-        lr = self.get_lr(self.step)
-        for group in self.optimizer.param_groups:
-            group["lr"] = lr
-        counts = [int((targets != -100).sum()) for _, targets in batches]
-        num_tokens = self.sum_over_ranks(sum(counts))
-        total = 0.0
-        for count, (idx, targets) in zip(counts, self.micro_batches(batches)):
-            part = self.mean_loss(idx, targets) * count / num_tokens
-            self.backward(part)
-            total = self.mean_loss(idx, targets).item()
-        self.scaler.unscale_(self.optimizer)
-        limit = self.config.grad_clip or math.inf
-        norm = torch.nn.utils.clip_grad_norm_(self.plain_model.parameters(), limit)
-        self.scaler.step(self.optimizer)
-        self.scaler.update()
-        self.optimizer.zero_grad(set_to_none=True)
-        self.step += 1
-        self.tokens_seen += int(num_tokens)
-        return {"loss": self.sum_over_ranks(total), "grad_norm": norm.item(), "lr": lr}
+- total += part.item()
++ total = self.mean_loss(idx, targets).item()
 
 # %% wrong TRAIN-LOSS the mean of means in the log
-class DistributedTrainer(ddp_trainer.DistributedTrainer):
-    def train_step(self, batches):
-        lr = self.get_lr(self.step)
-        for group in self.optimizer.param_groups:
-            group["lr"] = lr
-        counts = [int((targets != -100).sum()) for _, targets in batches]
-        num_tokens = self.sum_over_ranks(sum(counts))
-        total = 0.0
-        for count, (idx, targets) in zip(counts, self.micro_batches(batches)):
-            part = self.mean_loss(idx, targets) * count / num_tokens
-            self.backward(part)
-            total += self.mean_loss(idx, targets).item() / len(batches)
-        self.scaler.unscale_(self.optimizer)
-        limit = self.config.grad_clip or math.inf
-        norm = torch.nn.utils.clip_grad_norm_(self.plain_model.parameters(), limit)
-        self.scaler.step(self.optimizer)
-        self.scaler.update()
-        self.optimizer.zero_grad(set_to_none=True)
-        self.step += 1
-        self.tokens_seen += int(num_tokens)
-        return {"loss": self.sum_over_ranks(total), "grad_norm": norm.item(), "lr": lr}
+- total += part.item()
++ total += self.mean_loss(idx, targets).item() / len(batches)
 
 # %% wrong TRAIN-CAT one big batch after all
-class DistributedTrainer(ddp_trainer.DistributedTrainer):
-    def train_step(self, batches):
-        lr = self.get_lr(self.step)
-        for group in self.optimizer.param_groups:
-            group["lr"] = lr
-        counts = [int((targets != -100).sum()) for _, targets in batches]
-        num_tokens = self.sum_over_ranks(sum(counts))
-        total = 0.0
-        part = self.mean_loss(torch.cat([i for i, _ in batches]), torch.cat([t for _, t in batches]))
-        self.backward(part)
-        total = part.item()
-        self.scaler.unscale_(self.optimizer)
-        limit = self.config.grad_clip or math.inf
-        norm = torch.nn.utils.clip_grad_norm_(self.plain_model.parameters(), limit)
-        self.scaler.step(self.optimizer)
-        self.scaler.update()
-        self.optimizer.zero_grad(set_to_none=True)
-        self.step += 1
-        self.tokens_seen += int(num_tokens)
-        return {"loss": self.sum_over_ranks(total), "grad_norm": norm.item(), "lr": lr}
+- for count, (idx, targets) in zip(counts, self.micro_batches(batches)):
+-     part = self.mean_loss(idx, targets) * count / num_tokens
+-     self.backward(part)
+-     total += part.item()
++ part = self.mean_loss(torch.cat([i for i, _ in batches]), torch.cat([t for _, t in batches]))
++ self.backward(part)
++ total = part.item()
 
 # %% wrong TRAIN-EMPTY the model's loss, nan for a part that counts nothing
-class DistributedTrainer(ddp_trainer.DistributedTrainer):
-    def train_step(self, batches):
-        lr = self.get_lr(self.step)
-        for group in self.optimizer.param_groups:
-            group["lr"] = lr
-        counts = [int((targets != -100).sum()) for _, targets in batches]
-        num_tokens = self.sum_over_ranks(sum(counts))
-        total = 0.0
-        for count, (idx, targets) in zip(counts, self.micro_batches(batches)):
-            part = self.model(idx, targets)[1] * count / num_tokens
-            self.backward(part)
-            total += part.item()
-        self.scaler.unscale_(self.optimizer)
-        limit = self.config.grad_clip or math.inf
-        norm = torch.nn.utils.clip_grad_norm_(self.plain_model.parameters(), limit)
-        self.scaler.step(self.optimizer)
-        self.scaler.update()
-        self.optimizer.zero_grad(set_to_none=True)
-        self.step += 1
-        self.tokens_seen += int(num_tokens)
-        return {"loss": self.sum_over_ranks(total), "grad_norm": norm.item(), "lr": lr}
+- part = self.mean_loss(idx, targets) * count / num_tokens
++ part = self.model(idx, targets)[1] * count / num_tokens
 
 # %% wrong TRAIN-STEP-EACH step and clear inside the loop
 class DistributedTrainer(ddp_trainer.DistributedTrainer):
@@ -584,49 +213,11 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         return {"loss": self.sum_over_ranks(total), "grad_norm": norm.item(), "lr": lr}
 
 # %% wrong TRAIN-NO-ZERO gradients never cleared
-class DistributedTrainer(ddp_trainer.DistributedTrainer):
-    def train_step(self, batches):
-        lr = self.get_lr(self.step)
-        for group in self.optimizer.param_groups:
-            group["lr"] = lr
-        counts = [int((targets != -100).sum()) for _, targets in batches]
-        num_tokens = self.sum_over_ranks(sum(counts))
-        total = 0.0
-        for count, (idx, targets) in zip(counts, self.micro_batches(batches)):
-            part = self.mean_loss(idx, targets) * count / num_tokens
-            self.backward(part)
-            total += part.item()
-        self.scaler.unscale_(self.optimizer)
-        limit = self.config.grad_clip or math.inf
-        norm = torch.nn.utils.clip_grad_norm_(self.plain_model.parameters(), limit)
-        self.scaler.step(self.optimizer)
-        self.scaler.update()
-        self.step += 1
-        self.tokens_seen += int(num_tokens)
-        return {"loss": self.sum_over_ranks(total), "grad_norm": norm.item(), "lr": lr}
+- self.optimizer.zero_grad(set_to_none=True)
 
 # %% wrong TRAIN-LR-NEXT the rate of the next step
-class DistributedTrainer(ddp_trainer.DistributedTrainer):
-    def train_step(self, batches):
-        lr = self.get_lr(self.step + 1)
-        for group in self.optimizer.param_groups:
-            group["lr"] = lr
-        counts = [int((targets != -100).sum()) for _, targets in batches]
-        num_tokens = self.sum_over_ranks(sum(counts))
-        total = 0.0
-        for count, (idx, targets) in zip(counts, self.micro_batches(batches)):
-            part = self.mean_loss(idx, targets) * count / num_tokens
-            self.backward(part)
-            total += part.item()
-        self.scaler.unscale_(self.optimizer)
-        limit = self.config.grad_clip or math.inf
-        norm = torch.nn.utils.clip_grad_norm_(self.plain_model.parameters(), limit)
-        self.scaler.step(self.optimizer)
-        self.scaler.update()
-        self.optimizer.zero_grad(set_to_none=True)
-        self.step += 1
-        self.tokens_seen += int(num_tokens)
-        return {"loss": self.sum_over_ranks(total), "grad_norm": norm.item(), "lr": lr}
+- lr = self.get_lr(self.step)
++ lr = self.get_lr(self.step + 1)
 
 # %% wrong TRAIN-LR-NEXT counts first
 class DistributedTrainer(ddp_trainer.DistributedTrainer):
@@ -652,434 +243,89 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         return {"loss": self.sum_over_ranks(total), "grad_norm": norm.item(), "lr": lr}
 
 # %% wrong TRAIN-LR-STUCK the step is not counted
-class DistributedTrainer(ddp_trainer.DistributedTrainer):
-    def train_step(self, batches):
-        lr = self.get_lr(self.step)
-        for group in self.optimizer.param_groups:
-            group["lr"] = lr
-        counts = [int((targets != -100).sum()) for _, targets in batches]
-        num_tokens = self.sum_over_ranks(sum(counts))
-        total = 0.0
-        for count, (idx, targets) in zip(counts, self.micro_batches(batches)):
-            part = self.mean_loss(idx, targets) * count / num_tokens
-            self.backward(part)
-            total += part.item()
-        self.scaler.unscale_(self.optimizer)
-        limit = self.config.grad_clip or math.inf
-        norm = torch.nn.utils.clip_grad_norm_(self.plain_model.parameters(), limit)
-        self.scaler.step(self.optimizer)
-        self.scaler.update()
-        self.optimizer.zero_grad(set_to_none=True)
-        self.tokens_seen += int(num_tokens)
-        return {"loss": self.sum_over_ranks(total), "grad_norm": norm.item(), "lr": lr}
+- self.step += 1
 
 # %% wrong TRAIN-MICRO-STEPS counts micro-batches
-class DistributedTrainer(ddp_trainer.DistributedTrainer):
-    def train_step(self, batches):
-        lr = self.get_lr(self.step)
-        for group in self.optimizer.param_groups:
-            group["lr"] = lr
-        counts = [int((targets != -100).sum()) for _, targets in batches]
-        num_tokens = self.sum_over_ranks(sum(counts))
-        total = 0.0
-        for count, (idx, targets) in zip(counts, self.micro_batches(batches)):
-            part = self.mean_loss(idx, targets) * count / num_tokens
-            self.backward(part)
-            total += part.item()
-        self.scaler.unscale_(self.optimizer)
-        limit = self.config.grad_clip or math.inf
-        norm = torch.nn.utils.clip_grad_norm_(self.plain_model.parameters(), limit)
-        self.scaler.step(self.optimizer)
-        self.scaler.update()
-        self.optimizer.zero_grad(set_to_none=True)
-        self.step += len(batches)
-        self.tokens_seen += int(num_tokens)
-        return {"loss": self.sum_over_ranks(total), "grad_norm": norm.item(), "lr": lr}
+- self.step += 1
++ self.step += len(batches)
 
 # %% wrong TRAIN-LR-CONSTANT no schedule
-class DistributedTrainer(ddp_trainer.DistributedTrainer):
-    def train_step(self, batches):
-        lr = self.config.lr
-        for group in self.optimizer.param_groups:
-            group["lr"] = lr
-        counts = [int((targets != -100).sum()) for _, targets in batches]
-        num_tokens = self.sum_over_ranks(sum(counts))
-        total = 0.0
-        for count, (idx, targets) in zip(counts, self.micro_batches(batches)):
-            part = self.mean_loss(idx, targets) * count / num_tokens
-            self.backward(part)
-            total += part.item()
-        self.scaler.unscale_(self.optimizer)
-        limit = self.config.grad_clip or math.inf
-        norm = torch.nn.utils.clip_grad_norm_(self.plain_model.parameters(), limit)
-        self.scaler.step(self.optimizer)
-        self.scaler.update()
-        self.optimizer.zero_grad(set_to_none=True)
-        self.step += 1
-        self.tokens_seen += int(num_tokens)
-        return {"loss": self.sum_over_ranks(total), "grad_norm": norm.item(), "lr": lr}
+- lr = self.get_lr(self.step)
++ lr = self.config.lr
 
 # %% wrong TRAIN-LR-UNSET the rate is told, not set
-class DistributedTrainer(ddp_trainer.DistributedTrainer):
-    def train_step(self, batches):
-        lr = self.get_lr(self.step)
-        counts = [int((targets != -100).sum()) for _, targets in batches]
-        num_tokens = self.sum_over_ranks(sum(counts))
-        total = 0.0
-        for count, (idx, targets) in zip(counts, self.micro_batches(batches)):
-            part = self.mean_loss(idx, targets) * count / num_tokens
-            self.backward(part)
-            total += part.item()
-        self.scaler.unscale_(self.optimizer)
-        limit = self.config.grad_clip or math.inf
-        norm = torch.nn.utils.clip_grad_norm_(self.plain_model.parameters(), limit)
-        self.scaler.step(self.optimizer)
-        self.scaler.update()
-        self.optimizer.zero_grad(set_to_none=True)
-        self.step += 1
-        self.tokens_seen += int(num_tokens)
-        return {"loss": self.sum_over_ranks(total), "grad_norm": norm.item(), "lr": lr}
+- for group in self.optimizer.param_groups:
+-     group["lr"] = lr
 
 # %% wrong TRAIN-LR-GROUP the first group alone
-class DistributedTrainer(ddp_trainer.DistributedTrainer):
-    def train_step(self, batches):
-        lr = self.get_lr(self.step)
-        self.optimizer.param_groups[0]["lr"] = lr
-        counts = [int((targets != -100).sum()) for _, targets in batches]
-        num_tokens = self.sum_over_ranks(sum(counts))
-        total = 0.0
-        for count, (idx, targets) in zip(counts, self.micro_batches(batches)):
-            part = self.mean_loss(idx, targets) * count / num_tokens
-            self.backward(part)
-            total += part.item()
-        self.scaler.unscale_(self.optimizer)
-        limit = self.config.grad_clip or math.inf
-        norm = torch.nn.utils.clip_grad_norm_(self.plain_model.parameters(), limit)
-        self.scaler.step(self.optimizer)
-        self.scaler.update()
-        self.optimizer.zero_grad(set_to_none=True)
-        self.step += 1
-        self.tokens_seen += int(num_tokens)
-        return {"loss": self.sum_over_ranks(total), "grad_norm": norm.item(), "lr": lr}
+- for group in self.optimizer.param_groups:
+-     group["lr"] = lr
++ self.optimizer.param_groups[0]["lr"] = lr
 
 # %% wrong TRAIN-LR-LATE the rate is set after the step
-class DistributedTrainer(ddp_trainer.DistributedTrainer):
-    def train_step(self, batches):
-        lr = self.get_lr(self.step)
-        counts = [int((targets != -100).sum()) for _, targets in batches]
-        num_tokens = self.sum_over_ranks(sum(counts))
-        total = 0.0
-        for count, (idx, targets) in zip(counts, self.micro_batches(batches)):
-            part = self.mean_loss(idx, targets) * count / num_tokens
-            self.backward(part)
-            total += part.item()
-        self.scaler.unscale_(self.optimizer)
-        limit = self.config.grad_clip or math.inf
-        norm = torch.nn.utils.clip_grad_norm_(self.plain_model.parameters(), limit)
-        self.scaler.step(self.optimizer)
-        self.scaler.update()
-        for group in self.optimizer.param_groups:
-            group["lr"] = lr
-        self.optimizer.zero_grad(set_to_none=True)
-        self.step += 1
-        self.tokens_seen += int(num_tokens)
-        return {"loss": self.sum_over_ranks(total), "grad_norm": norm.item(), "lr": lr}
+- for group in self.optimizer.param_groups:
+-     group["lr"] = lr
+
+  self.scaler.update()
++ for group in self.optimizer.param_groups:
++     group["lr"] = lr
 
 # %% wrong TRAIN-TOKENS positions counted as tokens
-class DistributedTrainer(ddp_trainer.DistributedTrainer):
-    def train_step(self, batches):
-        lr = self.get_lr(self.step)
-        for group in self.optimizer.param_groups:
-            group["lr"] = lr
-        counts = [int((targets != -100).sum()) for _, targets in batches]
-        num_tokens = self.sum_over_ranks(sum(counts))
-        total = 0.0
-        for count, (idx, targets) in zip(counts, self.micro_batches(batches)):
-            part = self.mean_loss(idx, targets) * count / num_tokens
-            self.backward(part)
-            total += part.item()
-        self.scaler.unscale_(self.optimizer)
-        limit = self.config.grad_clip or math.inf
-        norm = torch.nn.utils.clip_grad_norm_(self.plain_model.parameters(), limit)
-        self.scaler.step(self.optimizer)
-        self.scaler.update()
-        self.optimizer.zero_grad(set_to_none=True)
-        self.step += 1
-        self.tokens_seen += sum(t.numel() for _, t in batches)
-        return {"loss": self.sum_over_ranks(total), "grad_norm": norm.item(), "lr": lr}
+- self.tokens_seen += int(num_tokens)
++ self.tokens_seen += sum(t.numel() for _, t in batches)
 
 # %% wrong TRAIN-TOKENS tokens not counted
-class DistributedTrainer(ddp_trainer.DistributedTrainer):
-    def train_step(self, batches):
-        lr = self.get_lr(self.step)
-        for group in self.optimizer.param_groups:
-            group["lr"] = lr
-        counts = [int((targets != -100).sum()) for _, targets in batches]
-        num_tokens = self.sum_over_ranks(sum(counts))
-        total = 0.0
-        for count, (idx, targets) in zip(counts, self.micro_batches(batches)):
-            part = self.mean_loss(idx, targets) * count / num_tokens
-            self.backward(part)
-            total += part.item()
-        self.scaler.unscale_(self.optimizer)
-        limit = self.config.grad_clip or math.inf
-        norm = torch.nn.utils.clip_grad_norm_(self.plain_model.parameters(), limit)
-        self.scaler.step(self.optimizer)
-        self.scaler.update()
-        self.optimizer.zero_grad(set_to_none=True)
-        self.step += 1
-        return {"loss": self.sum_over_ranks(total), "grad_norm": norm.item(), "lr": lr}
+- self.tokens_seen += int(num_tokens)
 
 # %% wrong TRAIN-NO-CLIP measured, not clipped
-class DistributedTrainer(ddp_trainer.DistributedTrainer):
-    def train_step(self, batches):
-        lr = self.get_lr(self.step)
-        for group in self.optimizer.param_groups:
-            group["lr"] = lr
-        counts = [int((targets != -100).sum()) for _, targets in batches]
-        num_tokens = self.sum_over_ranks(sum(counts))
-        total = 0.0
-        for count, (idx, targets) in zip(counts, self.micro_batches(batches)):
-            part = self.mean_loss(idx, targets) * count / num_tokens
-            self.backward(part)
-            total += part.item()
-        self.scaler.unscale_(self.optimizer)
-        limit = self.config.grad_clip or math.inf
-        norm = torch.nn.utils.clip_grad_norm_(self.plain_model.parameters(), math.inf)
-        self.scaler.step(self.optimizer)
-        self.scaler.update()
-        self.optimizer.zero_grad(set_to_none=True)
-        self.step += 1
-        self.tokens_seen += int(num_tokens)
-        return {"loss": self.sum_over_ranks(total), "grad_norm": norm.item(), "lr": lr}
+- norm = torch.nn.utils.clip_grad_norm_(self.plain_model.parameters(), limit)
++ norm = torch.nn.utils.clip_grad_norm_(self.plain_model.parameters(), math.inf)
 
 # %% wrong TRAIN-NO-CLIP clipped after the step
-class DistributedTrainer(ddp_trainer.DistributedTrainer):
-    def train_step(self, batches):
-        lr = self.get_lr(self.step)
-        for group in self.optimizer.param_groups:
-            group["lr"] = lr
-        counts = [int((targets != -100).sum()) for _, targets in batches]
-        num_tokens = self.sum_over_ranks(sum(counts))
-        total = 0.0
-        for count, (idx, targets) in zip(counts, self.micro_batches(batches)):
-            part = self.mean_loss(idx, targets) * count / num_tokens
-            self.backward(part)
-            total += part.item()
-        self.scaler.unscale_(self.optimizer)
-        limit = self.config.grad_clip or math.inf
-        self.scaler.step(self.optimizer)
-        self.scaler.update()
-        norm = torch.nn.utils.clip_grad_norm_(self.plain_model.parameters(), limit)
-        self.optimizer.zero_grad(set_to_none=True)
-        self.step += 1
-        self.tokens_seen += int(num_tokens)
-        return {"loss": self.sum_over_ranks(total), "grad_norm": norm.item(), "lr": lr}
+- norm = torch.nn.utils.clip_grad_norm_(self.plain_model.parameters(), limit)
+  self.scaler.step(self.optimizer)
+  self.scaler.update()
++ norm = torch.nn.utils.clip_grad_norm_(self.plain_model.parameters(), limit)
 
 # %% wrong TRAIN-CLIP-EACH every parameter by itself
-class DistributedTrainer(ddp_trainer.DistributedTrainer):
-    def train_step(self, batches):
-        lr = self.get_lr(self.step)
-        for group in self.optimizer.param_groups:
-            group["lr"] = lr
-        counts = [int((targets != -100).sum()) for _, targets in batches]
-        num_tokens = self.sum_over_ranks(sum(counts))
-        total = 0.0
-        for count, (idx, targets) in zip(counts, self.micro_batches(batches)):
-            part = self.mean_loss(idx, targets) * count / num_tokens
-            self.backward(part)
-            total += part.item()
-        self.scaler.unscale_(self.optimizer)
-        limit = self.config.grad_clip or math.inf
-        norm = torch.nn.utils.get_total_norm([p.grad for p in self.plain_model.parameters()])
-        for p in self.plain_model.parameters():
-            torch.nn.utils.clip_grad_norm_(p, limit)
-        self.scaler.step(self.optimizer)
-        self.scaler.update()
-        self.optimizer.zero_grad(set_to_none=True)
-        self.step += 1
-        self.tokens_seen += int(num_tokens)
-        return {"loss": self.sum_over_ranks(total), "grad_norm": norm.item(), "lr": lr}
+- norm = torch.nn.utils.clip_grad_norm_(self.plain_model.parameters(), limit)
++ norm = torch.nn.utils.get_total_norm([p.grad for p in self.plain_model.parameters()])
++ for p in self.plain_model.parameters():
++     torch.nn.utils.clip_grad_norm_(p, limit)
 
 # %% wrong TRAIN-CLIP-VALUE clip_grad_value_
-class DistributedTrainer(ddp_trainer.DistributedTrainer):
-    def train_step(self, batches):
-        lr = self.get_lr(self.step)
-        for group in self.optimizer.param_groups:
-            group["lr"] = lr
-        counts = [int((targets != -100).sum()) for _, targets in batches]
-        num_tokens = self.sum_over_ranks(sum(counts))
-        total = 0.0
-        for count, (idx, targets) in zip(counts, self.micro_batches(batches)):
-            part = self.mean_loss(idx, targets) * count / num_tokens
-            self.backward(part)
-            total += part.item()
-        self.scaler.unscale_(self.optimizer)
-        limit = self.config.grad_clip or math.inf
-        norm = torch.nn.utils.get_total_norm([p.grad for p in self.plain_model.parameters()])
-        torch.nn.utils.clip_grad_value_(self.plain_model.parameters(), limit)
-        self.scaler.step(self.optimizer)
-        self.scaler.update()
-        self.optimizer.zero_grad(set_to_none=True)
-        self.step += 1
-        self.tokens_seen += int(num_tokens)
-        return {"loss": self.sum_over_ranks(total), "grad_norm": norm.item(), "lr": lr}
+- norm = torch.nn.utils.clip_grad_norm_(self.plain_model.parameters(), limit)
++ norm = torch.nn.utils.get_total_norm([p.grad for p in self.plain_model.parameters()])
++ torch.nn.utils.clip_grad_value_(self.plain_model.parameters(), limit)
 
 # %% wrong TRAIN-CLIP-INSIDE clips after each micro-batch
-class DistributedTrainer(ddp_trainer.DistributedTrainer):
-    def train_step(self, batches):
-        lr = self.get_lr(self.step)
-        for group in self.optimizer.param_groups:
-            group["lr"] = lr
-        counts = [int((targets != -100).sum()) for _, targets in batches]
-        num_tokens = self.sum_over_ranks(sum(counts))
-        total = 0.0
-        for count, (idx, targets) in zip(counts, self.micro_batches(batches)):
-            part = self.mean_loss(idx, targets) * count / num_tokens
-            self.backward(part)
-            total += part.item()
-            limit = self.config.grad_clip or math.inf
-            norm = torch.nn.utils.clip_grad_norm_(self.plain_model.parameters(), limit)
-        self.scaler.unscale_(self.optimizer)
-        self.scaler.step(self.optimizer)
-        self.scaler.update()
-        self.optimizer.zero_grad(set_to_none=True)
-        self.step += 1
-        self.tokens_seen += int(num_tokens)
-        return {"loss": self.sum_over_ranks(total), "grad_norm": norm.item(), "lr": lr}
+      total += part.item()
++     limit = self.config.grad_clip or math.inf
++     norm = torch.nn.utils.clip_grad_norm_(self.plain_model.parameters(), limit)
+  self.scaler.unscale_(self.optimizer)
+- limit = self.config.grad_clip or math.inf
+- norm = torch.nn.utils.clip_grad_norm_(self.plain_model.parameters(), limit)
 
 # %% wrong TRAIN-NORM-AFTER the norm after clipping
-class DistributedTrainer(ddp_trainer.DistributedTrainer):
-    def train_step(self, batches):
-        lr = self.get_lr(self.step)
-        for group in self.optimizer.param_groups:
-            group["lr"] = lr
-        counts = [int((targets != -100).sum()) for _, targets in batches]
-        num_tokens = self.sum_over_ranks(sum(counts))
-        total = 0.0
-        for count, (idx, targets) in zip(counts, self.micro_batches(batches)):
-            part = self.mean_loss(idx, targets) * count / num_tokens
-            self.backward(part)
-            total += part.item()
-        self.scaler.unscale_(self.optimizer)
-        limit = self.config.grad_clip or math.inf
-        norm = torch.nn.utils.clip_grad_norm_(self.plain_model.parameters(), limit)
-        self.scaler.step(self.optimizer)
-        self.scaler.update()
-        self.optimizer.zero_grad(set_to_none=True)
-        self.step += 1
-        self.tokens_seen += int(num_tokens)
-        return {"loss": self.sum_over_ranks(total), "grad_norm": min(norm.item(), limit), "lr": lr}
+- return {"loss": self.sum_over_ranks(total), "grad_norm": norm.item(), "lr": lr}
++ return {"loss": self.sum_over_ranks(total), "grad_norm": min(norm.item(), limit), "lr": lr}
 
 # %% wrong TRAIN-CLIP-ZERO 0 taken for a limit
-class DistributedTrainer(ddp_trainer.DistributedTrainer):
-    def train_step(self, batches):
-        lr = self.get_lr(self.step)
-        for group in self.optimizer.param_groups:
-            group["lr"] = lr
-        counts = [int((targets != -100).sum()) for _, targets in batches]
-        num_tokens = self.sum_over_ranks(sum(counts))
-        total = 0.0
-        for count, (idx, targets) in zip(counts, self.micro_batches(batches)):
-            part = self.mean_loss(idx, targets) * count / num_tokens
-            self.backward(part)
-            total += part.item()
-        self.scaler.unscale_(self.optimizer)
-        limit = self.config.grad_clip
-        norm = torch.nn.utils.clip_grad_norm_(self.plain_model.parameters(), limit)
-        self.scaler.step(self.optimizer)
-        self.scaler.update()
-        self.optimizer.zero_grad(set_to_none=True)
-        self.step += 1
-        self.tokens_seen += int(num_tokens)
-        return {"loss": self.sum_over_ranks(total), "grad_norm": norm.item(), "lr": lr}
+- limit = self.config.grad_clip or math.inf
++ limit = self.config.grad_clip
 
 # %% wrong TRAIN-UNSCALED no unscale_
-class DistributedTrainer(ddp_trainer.DistributedTrainer):
-    def train_step(self, batches):
-        lr = self.get_lr(self.step)
-        for group in self.optimizer.param_groups:
-            group["lr"] = lr
-        counts = [int((targets != -100).sum()) for _, targets in batches]
-        num_tokens = self.sum_over_ranks(sum(counts))
-        total = 0.0
-        for count, (idx, targets) in zip(counts, self.micro_batches(batches)):
-            part = self.mean_loss(idx, targets) * count / num_tokens
-            self.backward(part)
-            total += part.item()
-        limit = self.config.grad_clip or math.inf
-        norm = torch.nn.utils.clip_grad_norm_(self.plain_model.parameters(), limit)
-        self.scaler.step(self.optimizer)
-        self.scaler.update()
-        self.optimizer.zero_grad(set_to_none=True)
-        self.step += 1
-        self.tokens_seen += int(num_tokens)
-        return {"loss": self.sum_over_ranks(total), "grad_norm": norm.item(), "lr": lr}
+- self.scaler.unscale_(self.optimizer)
 
 # %% wrong TRAIN-UNSCALED unscaled after clipping
-class DistributedTrainer(ddp_trainer.DistributedTrainer):
-    def train_step(self, batches):
-        lr = self.get_lr(self.step)
-        for group in self.optimizer.param_groups:
-            group["lr"] = lr
-        counts = [int((targets != -100).sum()) for _, targets in batches]
-        num_tokens = self.sum_over_ranks(sum(counts))
-        total = 0.0
-        for count, (idx, targets) in zip(counts, self.micro_batches(batches)):
-            part = self.mean_loss(idx, targets) * count / num_tokens
-            self.backward(part)
-            total += part.item()
-        limit = self.config.grad_clip or math.inf
-        norm = torch.nn.utils.clip_grad_norm_(self.plain_model.parameters(), limit)
-        self.scaler.unscale_(self.optimizer)
-        self.scaler.step(self.optimizer)
-        self.scaler.update()
-        self.optimizer.zero_grad(set_to_none=True)
-        self.step += 1
-        self.tokens_seen += int(num_tokens)
-        return {"loss": self.sum_over_ranks(total), "grad_norm": norm.item(), "lr": lr}
+- self.scaler.unscale_(self.optimizer)
+  limit = self.config.grad_clip or math.inf
+  norm = torch.nn.utils.clip_grad_norm_(self.plain_model.parameters(), limit)
++ self.scaler.unscale_(self.optimizer)
 
 # %% wrong TRAIN-SCALER no scaler.update
-class DistributedTrainer(ddp_trainer.DistributedTrainer):
-    def train_step(self, batches):
-        lr = self.get_lr(self.step)
-        for group in self.optimizer.param_groups:
-            group["lr"] = lr
-        counts = [int((targets != -100).sum()) for _, targets in batches]
-        num_tokens = self.sum_over_ranks(sum(counts))
-        total = 0.0
-        for count, (idx, targets) in zip(counts, self.micro_batches(batches)):
-            part = self.mean_loss(idx, targets) * count / num_tokens
-            self.backward(part)
-            total += part.item()
-        self.scaler.unscale_(self.optimizer)
-        limit = self.config.grad_clip or math.inf
-        norm = torch.nn.utils.clip_grad_norm_(self.plain_model.parameters(), limit)
-        self.scaler.step(self.optimizer)
-        self.optimizer.zero_grad(set_to_none=True)
-        self.step += 1
-        self.tokens_seen += int(num_tokens)
-        return {"loss": self.sum_over_ranks(total), "grad_norm": norm.item(), "lr": lr}
+- self.scaler.update()
 
 # %% wrong TRAIN-BARE backward by hand
-class DistributedTrainer(ddp_trainer.DistributedTrainer):
-    def train_step(self, batches):
-        lr = self.get_lr(self.step)
-        for group in self.optimizer.param_groups:
-            group["lr"] = lr
-        counts = [int((targets != -100).sum()) for _, targets in batches]
-        num_tokens = self.sum_over_ranks(sum(counts))
-        total = 0.0
-        for count, (idx, targets) in zip(counts, self.micro_batches(batches)):
-            part = self.mean_loss(idx, targets) * count / num_tokens
-            part.backward()
-            total += part.item()
-        self.scaler.unscale_(self.optimizer)
-        limit = self.config.grad_clip or math.inf
-        norm = torch.nn.utils.clip_grad_norm_(self.plain_model.parameters(), limit)
-        self.scaler.step(self.optimizer)
-        self.scaler.update()
-        self.optimizer.zero_grad(set_to_none=True)
-        self.step += 1
-        self.tokens_seen += int(num_tokens)
-        return {"loss": self.sum_over_ranks(total), "grad_norm": norm.item(), "lr": lr}
+- self.backward(part)
++ part.backward()

@@ -47,11 +47,7 @@ def zero1_step(grad, master, m, v, step, *, lr, betas, weight_decay, eps=1e-8, g
     gathered = all_gather(master[None].to(grad), group)
     return gathered.flatten()[: grad.numel()].clone(), master, m, v
 
-# %% wrong STUB untouched
-def zero1_step(grad, master, m, v, step, *, lr, betas, weight_decay, eps=1e-8, group=None):
-    raise NotImplementedError("your code here")
-
-# %% wrong ZERO1-FOUR the state is not handed back
+# %% right in plain steps
 def zero1_step(grad, master, m, v, step, *, lr, betas, weight_decay, eps=1e-8, group=None):
     _, world_size = place(group)
     mine = reduce_scatter(pad_to_multiple(grad, world_size), group)
@@ -60,7 +56,15 @@ def zero1_step(grad, master, m, v, step, *, lr, betas, weight_decay, eps=1e-8, g
         master, mean, m, v, step, lr=lr, betas=betas, weight_decay=weight_decay, eps=eps
     )
     weights = all_gather(master.to(grad.dtype), group)[: grad.numel()]
-    return weights
+    return weights, master, m, v
+
+# %% wrong STUB untouched
+def zero1_step(grad, master, m, v, step, *, lr, betas, weight_decay, eps=1e-8, group=None):
+    raise NotImplementedError("your code here")
+
+# %% wrong ZERO1-FOUR the state is not handed back
+- return weights, master, m, v
++ return weights
 
 # %% wrong ZERO1-WHOLE-STATE shards nothing: state and update of all weights on every rank
 def zero1_step(grad, master, m, v, step, *, lr, betas, weight_decay, eps=1e-8, group=None):
@@ -83,143 +87,64 @@ def zero1_step(grad, master, m, v, step, *, lr, betas, weight_decay, eps=1e-8, g
     return new[0].to(grad.dtype)[: grad.numel()], *(x.chunk(world_size)[rank] for x in new)
 
 # %% wrong ZERO1-SUM never divides by the world size
-def zero1_step(grad, master, m, v, step, *, lr, betas, weight_decay, eps=1e-8, group=None):
-    _, world_size = place(group)
-    mine = reduce_scatter(pad_to_multiple(grad, world_size), group)
-    mean = mine.float()
-    master, m, v = adamw_step(
-        master, mean, m, v, step, lr=lr, betas=betas, weight_decay=weight_decay, eps=eps
-    )
-    weights = all_gather(master.to(grad.dtype), group)[: grad.numel()]
-    return weights, master, m, v
+- mean = mine.float() / world_size
++ mean = mine.float()
 
 # %% wrong ZERO1-DIVIDED-TWICE before and after the sum
-def zero1_step(grad, master, m, v, step, *, lr, betas, weight_decay, eps=1e-8, group=None):
-    _, world_size = place(group)
-    mine = reduce_scatter(pad_to_multiple(grad / world_size, world_size), group)
-    mean = mine.float() / world_size
-    master, m, v = adamw_step(
-        master, mean, m, v, step, lr=lr, betas=betas, weight_decay=weight_decay, eps=eps
-    )
-    weights = all_gather(master.to(grad.dtype), group)[: grad.numel()]
-    return weights, master, m, v
+- mine = reduce_scatter(pad_to_multiple(grad, world_size), group)
++ mine = reduce_scatter(pad_to_multiple(grad / world_size, world_size), group)
 
 # %% wrong ZERO1-OWN updates its shard with its own gradient
-def zero1_step(grad, master, m, v, step, *, lr, betas, weight_decay, eps=1e-8, group=None):
-    _, world_size = place(group)
-    rank, _ = place(group)
-    mine = pad_to_multiple(grad, world_size).chunk(world_size)[rank]
-    mean = mine.float()
-    master, m, v = adamw_step(
-        master, mean, m, v, step, lr=lr, betas=betas, weight_decay=weight_decay, eps=eps
-    )
-    weights = all_gather(master.to(grad.dtype), group)[: grad.numel()]
-    return weights, master, m, v
+- mine = reduce_scatter(pad_to_multiple(grad, world_size), group)
+- mean = mine.float() / world_size
++ rank, _ = place(group)
++ mine = pad_to_multiple(grad, world_size).chunk(world_size)[rank]
++ mean = mine.float()
 
 # %% wrong ZERO1-SHARD the shard of the next rank
-def zero1_step(grad, master, m, v, step, *, lr, betas, weight_decay, eps=1e-8, group=None):
-    rank, world_size = place(group)
-    dist.all_reduce(total := grad.clone(), group=group)
-    mine = pad_to_multiple(total, world_size).chunk(world_size)[(rank + 1) % world_size]
-    mean = mine.float() / world_size
-    master, m, v = adamw_step(
-        master, mean, m, v, step, lr=lr, betas=betas, weight_decay=weight_decay, eps=eps
-    )
-    weights = all_gather(master.to(grad.dtype), group)[: grad.numel()]
-    return weights, master, m, v
+- _, world_size = place(group)
+- mine = reduce_scatter(pad_to_multiple(grad, world_size), group)
++ rank, world_size = place(group)
++ dist.all_reduce(total := grad.clone(), group=group)
++ mine = pad_to_multiple(total, world_size).chunk(world_size)[(rank + 1) % world_size]
 
 # %% wrong ZERO1-ALL-REDUCE all-reduce in place of reduce-scatter
-def zero1_step(grad, master, m, v, step, *, lr, betas, weight_decay, eps=1e-8, group=None):
-    rank, world_size = place(group)
-    total = grad.clone()
-    if world_size > 1:
-        dist.all_reduce(total, group=group)
-    mine = pad_to_multiple(total, world_size).chunk(world_size)[rank]
-    mean = mine.float() / world_size
-    master, m, v = adamw_step(
-        master, mean, m, v, step, lr=lr, betas=betas, weight_decay=weight_decay, eps=eps
-    )
-    weights = all_gather(master.to(grad.dtype), group)[: grad.numel()]
-    return weights, master, m, v
+- _, world_size = place(group)
+- mine = reduce_scatter(pad_to_multiple(grad, world_size), group)
++ rank, world_size = place(group)
++ total = grad.clone()
++ if world_size > 1:
++     dist.all_reduce(total, group=group)
++ mine = pad_to_multiple(total, world_size).chunk(world_size)[rank]
 
 # %% wrong ZERO1-GATHERS the moments are gathered too
-def zero1_step(grad, master, m, v, step, *, lr, betas, weight_decay, eps=1e-8, group=None):
-    _, world_size = place(group)
-    mine = reduce_scatter(pad_to_multiple(grad, world_size), group)
-    mean = mine.float() / world_size
-    master, m, v = adamw_step(
-        master, mean, m, v, step, lr=lr, betas=betas, weight_decay=weight_decay, eps=eps
-    )
-    weights = all_gather(master.to(grad.dtype), group)[: grad.numel()]
-    all_gather(m, group), all_gather(v, group)
-    return weights, master, m, v
+  weights = all_gather(master.to(grad.dtype), group)[: grad.numel()]
++ all_gather(m, group), all_gather(v, group)
 
 # %% wrong ZERO1-GATHER-WIDE gathers float32, then casts
-def zero1_step(grad, master, m, v, step, *, lr, betas, weight_decay, eps=1e-8, group=None):
-    _, world_size = place(group)
-    mine = reduce_scatter(pad_to_multiple(grad, world_size), group)
-    mean = mine.float() / world_size
-    master, m, v = adamw_step(
-        master, mean, m, v, step, lr=lr, betas=betas, weight_decay=weight_decay, eps=eps
-    )
-    weights = all_gather(master, group)[: grad.numel()].to(grad.dtype)
-    return weights, master, m, v
+- weights = all_gather(master.to(grad.dtype), group)[: grad.numel()]
++ weights = all_gather(master, group)[: grad.numel()].to(grad.dtype)
 
 # %% wrong DTYPE gathers float32 and leaves it at that
-def zero1_step(grad, master, m, v, step, *, lr, betas, weight_decay, eps=1e-8, group=None):
-    _, world_size = place(group)
-    mine = reduce_scatter(pad_to_multiple(grad, world_size), group)
-    mean = mine.float() / world_size
-    master, m, v = adamw_step(
-        master, mean, m, v, step, lr=lr, betas=betas, weight_decay=weight_decay, eps=eps
-    )
-    weights = all_gather(master, group)[: grad.numel()]
-    return weights, master, m, v
+- weights = all_gather(master.to(grad.dtype), group)[: grad.numel()]
++ weights = all_gather(master, group)[: grad.numel()]
 
 # %% wrong ZERO1-REDUCE-WIDE float32 before the sum
-def zero1_step(grad, master, m, v, step, *, lr, betas, weight_decay, eps=1e-8, group=None):
-    _, world_size = place(group)
-    mine = reduce_scatter(pad_to_multiple(grad.float(), world_size), group)
-    mean = mine.float() / world_size
-    master, m, v = adamw_step(
-        master, mean, m, v, step, lr=lr, betas=betas, weight_decay=weight_decay, eps=eps
-    )
-    weights = all_gather(master.to(grad.dtype), group)[: grad.numel()]
-    return weights, master, m, v
+- mine = reduce_scatter(pad_to_multiple(grad, world_size), group)
++ mine = reduce_scatter(pad_to_multiple(grad.float(), world_size), group)
 
 # %% wrong ZERO1-STATE-16 the rounded master is kept
-def zero1_step(grad, master, m, v, step, *, lr, betas, weight_decay, eps=1e-8, group=None):
-    _, world_size = place(group)
-    mine = reduce_scatter(pad_to_multiple(grad, world_size), group)
-    mean = mine.float() / world_size
-    master, m, v = adamw_step(
-        master, mean, m, v, step, lr=lr, betas=betas, weight_decay=weight_decay, eps=eps
-    )
-    master = master.to(grad.dtype)
-    weights = all_gather(master, group)[: grad.numel()]
-    return weights, master, m, v
+- weights = all_gather(master.to(grad.dtype), group)[: grad.numel()]
++ master = master.to(grad.dtype)
++ weights = all_gather(master, group)[: grad.numel()]
 
 # %% wrong ZERO1-PAD no padding
-def zero1_step(grad, master, m, v, step, *, lr, betas, weight_decay, eps=1e-8, group=None):
-    _, world_size = place(group)
-    mine = reduce_scatter(grad, group)
-    mean = mine.float() / world_size
-    master, m, v = adamw_step(
-        master, mean, m, v, step, lr=lr, betas=betas, weight_decay=weight_decay, eps=eps
-    )
-    weights = all_gather(master.to(grad.dtype), group)[: grad.numel()]
-    return weights, master, m, v
+- mine = reduce_scatter(pad_to_multiple(grad, world_size), group)
++ mine = reduce_scatter(grad, group)
 
 # %% wrong ZERO1-PADDING the padding is not cut off
-def zero1_step(grad, master, m, v, step, *, lr, betas, weight_decay, eps=1e-8, group=None):
-    _, world_size = place(group)
-    mine = reduce_scatter(pad_to_multiple(grad, world_size), group)
-    mean = mine.float() / world_size
-    master, m, v = adamw_step(
-        master, mean, m, v, step, lr=lr, betas=betas, weight_decay=weight_decay, eps=eps
-    )
-    weights = all_gather(master.to(grad.dtype), group)
-    return weights, master, m, v
+- weights = all_gather(master.to(grad.dtype), group)[: grad.numel()]
++ weights = all_gather(master.to(grad.dtype), group)
 
 # %% wrong ZERO1-STALE gathers before the update
 def zero1_step(grad, master, m, v, step, *, lr, betas, weight_decay, eps=1e-8, group=None):
@@ -233,63 +158,34 @@ def zero1_step(grad, master, m, v, step, *, lr, betas, weight_decay, eps=1e-8, g
     return weights, master, m, v
 
 # %% wrong ZERO1-STEP every update is the first
-def zero1_step(grad, master, m, v, step, *, lr, betas, weight_decay, eps=1e-8, group=None):
-    _, world_size = place(group)
-    mine = reduce_scatter(pad_to_multiple(grad, world_size), group)
-    mean = mine.float() / world_size
-    master, m, v = adamw_step(
-        master, mean, m, v, 1, lr=lr, betas=betas, weight_decay=weight_decay, eps=eps
-    )
-    weights = all_gather(master.to(grad.dtype), group)[: grad.numel()]
-    return weights, master, m, v
+- master, mean, m, v, step, lr=lr, betas=betas, weight_decay=weight_decay, eps=eps
++ master, mean, m, v, 1, lr=lr, betas=betas, weight_decay=weight_decay, eps=eps
 
 # %% wrong ZERO1-NO-DECAY weight decay is not handed on
-def zero1_step(grad, master, m, v, step, *, lr, betas, weight_decay, eps=1e-8, group=None):
-    _, world_size = place(group)
-    mine = reduce_scatter(pad_to_multiple(grad, world_size), group)
-    mean = mine.float() / world_size
-    master, m, v = adamw_step(
-        master, mean, m, v, step, lr=lr, betas=betas, weight_decay=0.0, eps=eps
-    )
-    weights = all_gather(master.to(grad.dtype), group)[: grad.numel()]
-    return weights, master, m, v
+- master, mean, m, v, step, lr=lr, betas=betas, weight_decay=weight_decay, eps=eps
++ master, mean, m, v, step, lr=lr, betas=betas, weight_decay=0.0, eps=eps
 
 # %% wrong ZERO1-STATE-OLD the new state is dropped
-def zero1_step(grad, master, m, v, step, *, lr, betas, weight_decay, eps=1e-8, group=None):
-    _, world_size = place(group)
-    mine = reduce_scatter(pad_to_multiple(grad, world_size), group)
-    mean = mine.float() / world_size
-    new, _, _ = adamw_step(
-        master, mean, m, v, step, lr=lr, betas=betas, weight_decay=weight_decay, eps=eps
-    )
-    weights = all_gather(new.to(grad.dtype), group)[: grad.numel()]
-    return weights, master, m, v
+- master, m, v = adamw_step(
++ new, _, _ = adamw_step(
+
+- weights = all_gather(master.to(grad.dtype), group)[: grad.numel()]
++ weights = all_gather(new.to(grad.dtype), group)[: grad.numel()]
 
 # %% wrong INPLACE state written over
-def zero1_step(grad, master, m, v, step, *, lr, betas, weight_decay, eps=1e-8, group=None):
-    given = master, m, v
-    _, world_size = place(group)
-    mine = reduce_scatter(pad_to_multiple(grad, world_size), group)
-    mean = mine.float() / world_size
-    master, m, v = adamw_step(
-        master, mean, m, v, step, lr=lr, betas=betas, weight_decay=weight_decay, eps=eps
-    )
-    given[0].copy_(master), given[1].copy_(m), given[2].copy_(v)
-    weights = all_gather(master.to(grad.dtype), group)[: grad.numel()]
-    return weights, master, m, v
+  def zero1_step(grad, master, m, v, step, *, lr, betas, weight_decay, eps=1e-8, group=None):
++     given = master, m, v
+
+  )
++ given[0].copy_(master), given[1].copy_(m), given[2].copy_(v)
 
 # %% wrong INPLACE the gradient is reduced where it lies
-def zero1_step(grad, master, m, v, step, *, lr, betas, weight_decay, eps=1e-8, group=None):
-    rank, world_size = place(group)
-    if world_size > 1:
-        dist.all_reduce(grad, group=group)
-    mine = pad_to_multiple(grad, world_size).chunk(world_size)[rank]
-    mean = mine.float() / world_size
-    master, m, v = adamw_step(
-        master, mean, m, v, step, lr=lr, betas=betas, weight_decay=weight_decay, eps=eps
-    )
-    weights = all_gather(master.to(grad.dtype), group)[: grad.numel()]
-    return weights, master, m, v
+- _, world_size = place(group)
+- mine = reduce_scatter(pad_to_multiple(grad, world_size), group)
++ rank, world_size = place(group)
++ if world_size > 1:
++     dist.all_reduce(grad, group=group)
++ mine = pad_to_multiple(grad, world_size).chunk(world_size)[rank]
 
 # %% wrong ZERO1-GROUP the default group, always
 def zero1_step(grad, master, m, v, step, *, lr, betas, weight_decay, eps=1e-8, group=None):
@@ -303,12 +199,5 @@ def zero1_step(grad, master, m, v, step, *, lr, betas, weight_decay, eps=1e-8, g
     return weights, master, m, v
 
 # %% wrong ZERO1-ALONE a process group is always there
-def zero1_step(grad, master, m, v, step, *, lr, betas, weight_decay, eps=1e-8, group=None):
-    world_size = dist.get_world_size(group)
-    mine = reduce_scatter(pad_to_multiple(grad, world_size), group)
-    mean = mine.float() / world_size
-    master, m, v = adamw_step(
-        master, mean, m, v, step, lr=lr, betas=betas, weight_decay=weight_decay, eps=eps
-    )
-    weights = all_gather(master.to(grad.dtype), group)[: grad.numel()]
-    return weights, master, m, v
+- _, world_size = place(group)
++ world_size = dist.get_world_size(group)

@@ -28,37 +28,32 @@ def zero_memory(num_params: int, world_size: int, stage: int, *, param_bytes: in
     sizes = {"weights": param_bytes, "gradients": grad_bytes, "optimizer": optimizer_bytes}
     return {k: b * (part if k[0] in sharded[stage] else num_params) for k, b in sizes.items()}
 
+# %% right in plain steps
+def zero_memory(num_params, world_size, stage, *, param_bytes=2, grad_bytes=2, optimizer_bytes=12):
+    check_stage(stage, world_size)
+    shard = math.ceil(num_params / world_size)
+    held = [shard if stage >= first else num_params for first in (3, 2, 1)]
+    return {"weights": held[0] * param_bytes, "gradients": held[1] * grad_bytes, "optimizer": held[2] * optimizer_bytes}
+
 # %% wrong STUB untouched
 def zero_memory(num_params, world_size, stage, *, param_bytes=2, grad_bytes=2, optimizer_bytes=12):
     raise NotImplementedError("your code here")
 
 # %% wrong ZERO-KEYS one total
-def zero_memory(num_params, world_size, stage, *, param_bytes=2, grad_bytes=2, optimizer_bytes=12):
-    check_stage(stage, world_size)
-    shard = math.ceil(num_params / world_size)
-    held = [shard if stage >= first else num_params for first in (3, 2, 1)]
-    return held[0] * param_bytes + held[1] * grad_bytes + held[2] * optimizer_bytes
+- return {"weights": held[0] * param_bytes, "gradients": held[1] * grad_bytes, "optimizer": held[2] * optimizer_bytes}
++ return held[0] * param_bytes + held[1] * grad_bytes + held[2] * optimizer_bytes
 
 # %% wrong ZERO-NO-MASTER two moments alone
-def zero_memory(num_params, world_size, stage, *, param_bytes=2, grad_bytes=2, optimizer_bytes=8):
-    check_stage(stage, world_size)
-    shard = math.ceil(num_params / world_size)
-    held = [shard if stage >= first else num_params for first in (3, 2, 1)]
-    return {"weights": held[0] * param_bytes, "gradients": held[1] * grad_bytes, "optimizer": held[2] * optimizer_bytes}
+- def zero_memory(num_params, world_size, stage, *, param_bytes=2, grad_bytes=2, optimizer_bytes=12):
++ def zero_memory(num_params, world_size, stage, *, param_bytes=2, grad_bytes=2, optimizer_bytes=8):
 
 # %% wrong TYPE an even division
-def zero_memory(num_params, world_size, stage, *, param_bytes=2, grad_bytes=2, optimizer_bytes=12):
-    check_stage(stage, world_size)
-    shard = num_params / world_size
-    held = [shard if stage >= first else num_params for first in (3, 2, 1)]
-    return {"weights": held[0] * param_bytes, "gradients": held[1] * grad_bytes, "optimizer": held[2] * optimizer_bytes}
+- shard = math.ceil(num_params / world_size)
++ shard = num_params / world_size
 
 # %% wrong ZERO-FLOOR rounded down
-def zero_memory(num_params, world_size, stage, *, param_bytes=2, grad_bytes=2, optimizer_bytes=12):
-    check_stage(stage, world_size)
-    shard = num_params // world_size
-    held = [shard if stage >= first else num_params for first in (3, 2, 1)]
-    return {"weights": held[0] * param_bytes, "gradients": held[1] * grad_bytes, "optimizer": held[2] * optimizer_bytes}
+- shard = math.ceil(num_params / world_size)
++ shard = num_params // world_size
 
 # %% wrong ZERO-CEIL-BYTES bytes divided and rounded
 def zero_memory(num_params, world_size, stage, *, param_bytes=2, grad_bytes=2, optimizer_bytes=12):
@@ -69,11 +64,8 @@ def zero_memory(num_params, world_size, stage, *, param_bytes=2, grad_bytes=2, o
             for (k, b), first in zip(whole.items(), (3, 2, 1))}
 
 # %% wrong ZERO-SWAPPED stage 2 shards weights
-def zero_memory(num_params, world_size, stage, *, param_bytes=2, grad_bytes=2, optimizer_bytes=12):
-    check_stage(stage, world_size)
-    shard = math.ceil(num_params / world_size)
-    held = [shard if stage >= first else num_params for first in (2, 3, 1)]
-    return {"weights": held[0] * param_bytes, "gradients": held[1] * grad_bytes, "optimizer": held[2] * optimizer_bytes}
+- held = [shard if stage >= first else num_params for first in (3, 2, 1)]
++ held = [shard if stage >= first else num_params for first in (2, 3, 1)]
 
 # %% wrong ZERO-NOT-TOO each stage shards one part
 def zero_memory(num_params, world_size, stage, *, param_bytes=2, grad_bytes=2, optimizer_bytes=12):
@@ -92,21 +84,12 @@ def zero_memory(num_params, world_size, stage, *, param_bytes=2, grad_bytes=2, o
     return {"weights": n * param_bytes, "gradients": n * grad_bytes, "optimizer": n * optimizer_bytes}
 
 # %% wrong ZERO-STAGE-OFF a stage early
-def zero_memory(num_params, world_size, stage, *, param_bytes=2, grad_bytes=2, optimizer_bytes=12):
-    check_stage(stage, world_size)
-    shard = math.ceil(num_params / world_size)
-    held = [shard if stage >= first else num_params for first in (2, 1, 0)]
-    return {"weights": held[0] * param_bytes, "gradients": held[1] * grad_bytes, "optimizer": held[2] * optimizer_bytes}
+- held = [shard if stage >= first else num_params for first in (3, 2, 1)]
++ held = [shard if stage >= first else num_params for first in (2, 1, 0)]
 
 # %% wrong ZERO-FIXED sizes by heart
-def zero_memory(num_params, world_size, stage, *, param_bytes=2, grad_bytes=2, optimizer_bytes=12):
-    check_stage(stage, world_size)
-    shard = math.ceil(num_params / world_size)
-    held = [shard if stage >= first else num_params for first in (3, 2, 1)]
-    return {"weights": held[0] * 2, "gradients": held[1] * 2, "optimizer": held[2] * 12}
+- return {"weights": held[0] * param_bytes, "gradients": held[1] * grad_bytes, "optimizer": held[2] * optimizer_bytes}
++ return {"weights": held[0] * 2, "gradients": held[1] * 2, "optimizer": held[2] * 12}
 
 # %% wrong ZERO-REFUSES any stage will do
-def zero_memory(num_params, world_size, stage, *, param_bytes=2, grad_bytes=2, optimizer_bytes=12):
-    shard = math.ceil(num_params / world_size)
-    held = [shard if stage >= first else num_params for first in (3, 2, 1)]
-    return {"weights": held[0] * param_bytes, "gradients": held[1] * grad_bytes, "optimizer": held[2] * optimizer_bytes}
+- check_stage(stage, world_size)
