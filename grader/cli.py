@@ -85,6 +85,13 @@ def parser() -> argparse.ArgumentParser:
     built.add_argument(
         "--check", action="store_true", help="write nothing; exit 1 when one is stale"
     )
+    begun = command("new-lesson", "grader.new_lesson:run", "begin a lesson: every file it needs")
+    begun.add_argument("name", metavar="NAME", help="as in grad_norm; its number is put before it")
+    begun.add_argument("--exercise", required=True, metavar="ID", help="id of its exercise")
+    begun.add_argument(
+        "--module", default="", metavar="M", help="new module (default course_lib.training.NAME)"
+    )
+    begun.add_argument("--after", default="", metavar="LESSON", help="default: the last lesson")
     book = command("book", "grader.book:run", "build the static site")
     book.add_argument("--serve", action="store_true", help="serve it on this machine afterwards")
     book.add_argument("--public", action="store_true", help="without your journal's chapter")
@@ -160,21 +167,36 @@ def run_doctor(args: argparse.Namespace) -> int:
 
 
 def run_build(args: argparse.Namespace) -> int:
-    """`course build [--check]`: 0 when all is current or was written, 1 when it is stale."""
-    from grader import answers, views
+    """`course build [--check]`: 0 when the files are current or written and nothing is to do.
 
-    if not args.check:
-        for path in views.build(args.root, check=True):
-            if path.parent.name == "notebooks" and path.exists() and answers.worked_on(path):
-                print(f"{path.name} has answers: a copy is {answers.keep(path)}")
-    paths = [str(path.relative_to(args.root)) for path in views.build(args.root, check=args.check)]
+    1 when a generated file is stale, when something beside a lesson is missing, or for a TODO.
+    """
+    from grader import answers, places, views
+    from grader.lesson import lessons
+
+    left = [str(edit) for edit in places.find_missing(args.root, lessons(args.root))]
+    left += places.find_todos(args.root)
+    try:
+        stale = views.build(args.root, check=True)
+        if not args.check:
+            for path in stale:
+                if path.parent.name == "notebooks" and path.exists() and answers.worked_on(path):
+                    print(f"{path.name} has answers: a copy is {answers.keep(path)}")
+            if stale:
+                views.build(args.root)
+    finally:
+        for line in left:
+            print(line, file=sys.stderr)
+    paths = [str(path.relative_to(args.root)) for path in stale]
     if args.check and paths:
         print("stale: " + ", ".join(paths) + "\nrun: course build", file=sys.stderr)
-        return 1
-    print(f"wrote {len(paths)} files" if not args.check else "all generated files are current")
-    for path in paths:
-        print(f"  {path}")
-    return 0
+    elif args.check:
+        print("all generated files are current")
+    else:
+        print("\n".join([f"wrote {len(paths)} files", *(f"  {path}" for path in paths)]))
+    if left:
+        print(f"{len(left)} lines are missing or to do, as said above", file=sys.stderr)
+    return 1 if left or (args.check and paths) else 0
 
 
 if __name__ == "__main__":

@@ -80,7 +80,7 @@ def _compare(source: dict, taught: dict[str, str], used: dict[str, str]) -> None
             )
     for slug, lesson in [*taught.items(), *used.items()]:
         if slug not in source:
-            raise LessonError(f"{lesson}: the concept {slug} is not in {NAME}: add it there")
+            raise LessonError(f"{lesson}: the concept {slug} is not in book/{NAME}")
         if slug in used and taught.get(slug, "") > used[slug]:
             raise LessonError(f"{slug} is used in {used[slug]} before {taught[slug]} teaches it")
 

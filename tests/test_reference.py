@@ -17,7 +17,8 @@ import yaml
 from course_lib.lab.registry import exercises
 from course_lib.training.train_config import TrainConfig
 from grader.book import toc_files
-from grader.course import ROOT, parser
+from grader.cli import parser
+from grader.course import ROOT
 
 BOOK = ROOT / "book"
 PAGES = sorted((BOOK / "reference").glob("*.md"))
@@ -49,7 +50,11 @@ def minutes(lessons: list[str]) -> int:
 def test_every_page_is_in_the_contents_and_nothing_else_is():
     toc = yaml.safe_load((ROOT / "_toc.yml").read_text(encoding="utf-8"))
     named = {name for name in toc_files(toc) if "/reference/" in name}
-    assert named == {f"book/reference/{name}" for name in TEXT} and len(named) >= 10
+    there = {f"book/reference/{name}" for name in TEXT}
+    assert len(there) >= 10 and named == there, (
+        f"_toc.yml and book/reference differ in {sorted(named ^ there)}: add a line `- file: NAME` "
+        "to the part Reference, or the page"
+    )
 
 
 @page
@@ -255,9 +260,14 @@ def test_study_plan_adds_up(plan):
     seen: list[str] = []
     for number, (day, text, stated) in enumerate(days, start=1):
         lessons = re.findall(r"\.\./(\w+)\.md", text)
-        assert (int(day), int(stated)) == (number, minutes(lessons)), f"day {number}: {lessons}"
+        assert (int(day), int(stated)) == (number, minutes(lessons)), (
+            f"{plan}, day {number}: the cards of {lessons} come to {minutes(lessons)} minutes"
+        )
         seen += lessons
-    assert seen == LESSONS, f"{plan} leaves out or repeats {set(LESSONS) ^ set(seen) or 'a lesson'}"
+    assert seen == LESSONS, (
+        f"{plan} leaves out or repeats {sorted(set(LESSONS) ^ set(seen)) or 'a lesson'}: "
+        "`course build` prints the row to write"
+    )
     assert total == ["sum", f"{len(LESSONS)} lessons", str(minutes(LESSONS))]
 
 
@@ -283,7 +293,10 @@ def test_glossary_has_every_concept_with_the_lesson_that_teaches_it():
             if text is None or f"../{card.lesson}.md" not in text:
                 wrong.append(f"{concept} ({card.lesson})")
         wrong += [concept for concept in card.uses if concept.replace("-", " ") not in terms]
-    assert not wrong, f"no term, or one without a link to its lesson: {wrong}"
+    assert not wrong, (
+        f"no term, or one without a link to its lesson: {wrong}: `course build` prints the lines to "
+        "add to book/reference/glossary.md"
+    )
 
 
 def test_glossary_knows_the_concepts_of_the_graph_and_links_each_term():
@@ -293,7 +306,7 @@ def test_glossary_knows_the_concepts_of_the_graph_and_links_each_term():
     if graph.is_file():
         known = json.loads(graph.read_text(encoding="utf-8"))["concepts"]
         missing = [slug for slug in known if slug.replace("-", " ") not in terms]
-        assert not missing, f"no term for {missing}"
+        assert not missing, f"book/reference/glossary.md: add terms for {missing}"
 
 
 def test_interview_answers_are_whole():
@@ -330,7 +343,10 @@ def test_formats_on_the_cheat_sheet_are_torchs():
 
 def test_the_cheat_sheet_is_a_sheet_and_has_every_lesson():
     linked = set(re.findall(r"\]\(\.\./(\w+)\.md\)", TEXT["cheat_sheet"]))
-    assert LESSONS and not set(LESSONS) - linked, sorted(set(LESSONS) - linked)
+    assert LESSONS and not set(LESSONS) - linked, (
+        f"no row links {sorted(set(LESSONS) - linked)}: `course build` prints the row to add to "
+        "book/reference/cheat_sheet.md"
+    )
     assert len(TEXT["cheat_sheet"].splitlines()) <= 200
 
 
