@@ -189,9 +189,9 @@ class RootOnly(FSDPTrainer):
 class Frozen(FSDPTrainer):
     """One gain takes no gradient."""
 
-    def _wrapped(self):
+    def _wrap_model(self):
         self.plain_model.blocks[0].mlp_norm.weight.requires_grad_(False)
-        return super()._wrapped()
+        return super()._wrap_model()
 
 
 class Letters:

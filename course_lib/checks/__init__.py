@@ -9,7 +9,7 @@ from importlib import import_module
 
 from course_lib.checks.suite import Suite
 
-LESSONS = {
+EXERCISES = {
     "start": ("bytes",),
     "rmsnorm": ("rmsnorm",),
     "rope": ("rotate-half", "apply-rope"),
@@ -60,9 +60,9 @@ LESSONS = {
 
 def suite(exercise: str) -> Suite:
     """The suite of that exercise; ValueError lists the ids when there is none."""
-    for lesson, exercises in LESSONS.items():
+    for module, exercises in EXERCISES.items():
         if exercise in exercises:
-            suites = import_module(f"course_lib.checks.{lesson}").SUITES
+            suites = import_module(f"course_lib.checks.{module}").SUITES
             return next(found for found in suites if found.exercise == exercise)
-    ids = ", ".join(i for exercises in LESSONS.values() for i in exercises)
+    ids = ", ".join(i for exercises in EXERCISES.values() for i in exercises)
     raise ValueError(f"no exercise {exercise!r}; the exercises are {ids}")

@@ -21,7 +21,7 @@ PARTS = ("norms", "attention", "mlp", "head")
 PRESET = "activations:default"
 
 
-class Case:
+class ActivationCase:
     """One model and batch: the sizes by letter, and the answer's parts."""
 
     def __init__(self, subject: Subject, draw: Draw, *, fast: bool = True, size: int = 4):
@@ -108,7 +108,7 @@ class Case:
 
 def norms(subject: Subject, draw: Draw) -> None:
     """Input, normalized input, one number a token; 2 L + 1 of them."""
-    c = Case(subject, draw)
+    c = ActivationCase(subject, draw)
     N, D, n = c.N, c.D, 2 * c.L + 1
     kept = 4 * (2 * N * D + N)
     c.expect(
@@ -175,7 +175,7 @@ def norms(subject: Subject, draw: Draw) -> None:
 
 def fused_attention(subject: Subject, draw: Draw) -> None:
     """Input, q, k, v, output, and one number per row of scores."""
-    c = Case(subject, draw)
+    c = ActivationCase(subject, draw)
     N, D, L = c.N, c.D, c.L
     wide, lse, square = 4 * N * D, 4 * N * c.H, c.B * c.H * c.T * c.T
     patterns = [
@@ -203,7 +203,7 @@ def fused_attention(subject: Subject, draw: Draw) -> None:
 
 def explicit_attention(subject: Subject, draw: Draw) -> None:
     """The softmax of every head and row, and one mask."""
-    c = Case(subject, draw, fast=False)
+    c = ActivationCase(subject, draw, fast=False)
     L, wide, lse = c.L, 4 * c.N * c.D, 4 * c.N * c.H
     head, mask = 4 * c.B * c.T**2, c.T**2
     right = L * (5 * wide + c.H * head + mask)
@@ -277,7 +277,7 @@ def explicit_attention(subject: Subject, draw: Draw) -> None:
 
 def mlp(subject: Subject, draw: Draw) -> None:
     """Input, gate, up, silu(gate), the product."""
-    c = Case(subject, draw)
+    c = ActivationCase(subject, draw)
     wide, hidden, L = 4 * c.N * c.D, 4 * c.N * c.F, c.L
     look = "write the gradient of silu(g) * u, then of down_proj: which factors occur?"
     right = L * (wide + 4 * hidden)
@@ -322,7 +322,7 @@ def mlp(subject: Subject, draw: Draw) -> None:
 
 def head(subject: Subject, draw: Draw) -> None:
     """Input, and the log-softmax."""
-    c = Case(subject, draw)
+    c = ActivationCase(subject, draw)
     wide, logits = 4 * c.N * c.D, 4 * c.N * c.V
     look = "the gradient of the loss is softmax - one-hot: what is it computed from?"
     c.expect(
@@ -366,7 +366,7 @@ def head(subject: Subject, draw: Draw) -> None:
 
 def sixteen_bits(subject: Subject, draw: Draw) -> None:
     """What stays float32 in a 16-bit model."""
-    c = Case(subject, draw, fast=False, size=2)
+    c = ActivationCase(subject, draw, fast=False, size=2)
     N, D, V, L = c.N, c.D, c.V, c.L
     where = "the docstring: what is in float32 there?"
     c.expect(
@@ -468,7 +468,7 @@ def sixteen_bits(subject: Subject, draw: Draw) -> None:
 def as_autograd_counts(subject: Subject, draw: Draw) -> None:
     """The sum on a real model, in both attentions."""
     for fast in (True, False):
-        c = Case(subject, draw, fast=fast)
+        c = ActivationCase(subject, draw, fast=fast)
         model, tokens = GPT(c.config), torch.zeros(c.B, c.T, dtype=torch.long)
         tables = 2 * 4 * c.config.max_seq_len * c.config.head_dim
         real = saved_bytes(model, tokens, tokens.clone()) - tables - 16 * c.N - 4

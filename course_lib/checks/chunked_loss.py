@@ -21,7 +21,7 @@ RTOL, ATOL = 1e-4, 1e-6
 SUM_16 = 0.006
 
 
-class Case:
+class LossCase:
     """Inputs, the answer's three results, and torch's on the whole matrix."""
 
     def __init__(
@@ -135,7 +135,7 @@ class Case:
 
 def one_chunk(subject: Subject, draw: Draw) -> None:
     """All tokens in one chunk: the usual loss."""
-    c = Case(subject, draw, 64)
+    c = LossCase(subject, draw, 64)
     c.expect_loss(
         [
             Pattern(
@@ -166,7 +166,7 @@ def one_chunk(subject: Subject, draw: Draw) -> None:
 def any_chunk(subject: Subject, draw: Draw) -> None:
     """A chunk that does not divide the tokens: the same loss."""
     for chunk in (5, 1):
-        c = Case(subject, draw, chunk)
+        c = LossCase(subject, draw, chunk)
         parts = [c.mean(slice(at, at + chunk)) for at in range(0, 12, chunk)]
         c.expect_loss(
             [
@@ -218,7 +218,7 @@ def any_chunk(subject: Subject, draw: Draw) -> None:
 
 def gradients(subject: Subject, draw: Draw) -> None:
     """softmax - one-hot, over the count, through both products."""
-    c = Case(subject, draw, 5)
+    c = LossCase(subject, draw, 5)
     soft, hot, share = c.sums()
     last = torch.zeros(12, 1)
     last[10:] = 1
@@ -285,7 +285,7 @@ def gradients(subject: Subject, draw: Draw) -> None:
 def ignored_targets(subject: Subject, draw: Draw) -> None:
     """Targets of -100, some in each chunk; then a whole chunk of them."""
     for rows in ([1, 4, 7, 10, 11], [5, 6, 7, 8, 9]):
-        c = Case(subject, draw, 5, ignored=[rows])
+        c = LossCase(subject, draw, 5, ignored=[rows])
         soft, hot, share = c.sums()
         logp = torch.log_softmax(c.x.double() @ c.weight.double().T, -1)
         zero = -(logp * hot).sum(-1)  # ignored targets taken as token 0
@@ -413,7 +413,7 @@ def sixteen_bits(subject: Subject, draw: Draw) -> None:
 
 def sum_over_chunks(subject: Subject, draw: Draw) -> None:
     """bf16 in: dweight is added up in float32."""
-    c = Case(subject, draw, 1, N=768, dtype=torch.bfloat16)
+    c = LossCase(subject, draw, 1, N=768, dtype=torch.bfloat16)
     error = ((c.found[2].double() - c.gradients[1]).norm() / c.gradients[1].norm()).item()
     # gradients of logits rounded to 8 bits: 0.002 measured; a sum rounded 768 times: 0.015 and more
     if error > SUM_16:

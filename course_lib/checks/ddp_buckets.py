@@ -107,13 +107,13 @@ def one_rank(subject: Subject, draw: Draw) -> None:
             got=found["no_room"],
             look="the docstring of fill_buckets.",
         )
-    if found["twice"] != "ValueError":
+    if found["run_twice"] != "ValueError":
         raise Wrong(
             "BUCKETS-TWICE",
             "a second backward pass goes unnoticed",
             tried="two backward passes, no finish() between them",
             expected="ValueError",
-            got=found["twice"],
+            got=found["run_twice"],
             hides="what the second adds to p.grad is overwritten by finish().",
             look="the docstring of gradient_ready.",
         )

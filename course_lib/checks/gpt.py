@@ -70,14 +70,14 @@ def _block(w: dict[str, Tensor], config: GPTConfig, x: Tensor, cis: Tensor) -> T
         projected = y @ w[f"attention.{letter}_proj.weight"].T
         return projected.unflatten(-1, (config.num_heads, config.head_dim)).transpose(1, 2)
 
-    def turned(z: Tensor) -> Tensor:
+    def turn_pairs(z: Tensor) -> Tensor:
         first, second = z.chunk(2, -1)
         z = torch.complex(first.contiguous(), second.contiguous()) * cis
         return torch.cat((z.real, z.imag), -1)
 
     y = F.rms_norm(x, (config.d_model,), w["attention_norm.weight"], config.norm_eps)
     out = F.scaled_dot_product_attention(
-        turned(heads("q")), turned(heads("k")), heads("v"), is_causal=True
+        turn_pairs(heads("q")), turn_pairs(heads("k")), heads("v"), is_causal=True
     )
     x = x + out.transpose(1, 2).flatten(2) @ w["attention.o_proj.weight"].T
     y = F.rms_norm(x, (config.d_model,), w["mlp_norm.weight"], config.norm_eps)

@@ -39,7 +39,7 @@ def half_split(x: Tensor, dim: int = -1) -> Tensor:
     return torch.cat((-second, first), dim)
 
 
-def interleaved(x: Tensor) -> Tensor:
+def interleave(x: Tensor) -> Tensor:
     """The other layout: pairs are neighbors, (x[2i], x[2i + 1])."""
     return torch.stack((-x[..., 1::2], x[..., 0::2]), dim=-1).flatten(-2)
 
@@ -58,7 +58,7 @@ SIGNS = "which of the two halves carries the minus."
 HALVES = (
     Mistake(
         "ROPE-INTERLEAVED",
-        interleaved,
+        interleave,
         "neighbours are paired, not halves",
         "the interleaved layout: pairs (0, 1), (2, 3), ...\nHere a pair is (i, i + K/2).",
         "how x is cut: `x[..., ::2]` takes every other number.",
@@ -303,7 +303,7 @@ TURNS = (
     ),
     Mistake(
         "ROPE-INTERLEAVED",
-        _turn_both(lambda x, c, s: turn(x, c, s, interleaved)),
+        _turn_both(lambda x, c, s: turn(x, c, s, interleave)),
         "two layouts are mixed",
         MIXED,
         "rotate_half on [1, 2, 3, 4].",
@@ -319,7 +319,7 @@ TURNS = (
     ),
     Mistake(
         "ROPE-INTERLEAVED",
-        _turn_both(lambda x, c, s: turn(x, _repeat_pairs(c), _repeat_pairs(s), interleaved)),
+        _turn_both(lambda x, c, s: turn(x, _repeat_pairs(c), _repeat_pairs(s), interleave)),
         "pairs are (0, 1), (2, 3), ...",
         "the interleaved layout throughout: a valid RoPE, but "
         "weights of\nthe half-split layout do not fit it.",

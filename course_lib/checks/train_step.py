@@ -24,7 +24,7 @@ KEYS = ("loss", "grad_norm", "lr")
 MOVED_ALIKE = 0.01
 
 
-class Run:
+class TwinRun:
     """The answer's trainer beside plain torch with the same weights; no limit is ever reached and
     the rate is always LR, unless `changes` say otherwise."""
 
@@ -180,7 +180,7 @@ def _not_finite(found: dict, batches: Batches, tried: str) -> Wrong:
 
 def runs(subject: Subject, draw: Draw) -> None:
     """One micro-batch: three floats come back, and the weights move."""
-    run, batches = Run(subject, draw, 1), _batches(draw, [B * T])
+    run, batches = TwinRun(subject, draw, 1), _batches(draw, [B * T])
     tried = f"one micro-batch of {B} x {T} tokens"
     if run.step(batches, tried)["grad_norm"] == 0:
         raise Wrong(
@@ -222,7 +222,7 @@ def empty_part(subject: Subject, draw: Draw) -> None:
 
 
 def _as_whole(subject: Subject, draw: Draw, counts: list[int], tried: str, lengths=()) -> None:
-    run, batches = Run(subject, draw, len(counts)), _batches(draw, counts, lengths)
+    run, batches = TwinRun(subject, draw, len(counts)), _batches(draw, counts, lengths)
     found = run.step(batches, tried)
     loss, norm = run.plain.gradient(batches)
     if not mistakes.is_near(found["grad_norm"], norm):
@@ -230,7 +230,7 @@ def _as_whole(subject: Subject, draw: Draw, counts: list[int], tried: str, lengt
     mistakes.compare(found, loss, norm, run.fresh_twin, batches, tried)
 
 
-def _refuse_updates_of_parts(run: Run, batches: Batches, tried: str) -> None:
+def _refuse_updates_of_parts(run: TwinRun, batches: Batches, tried: str) -> None:
     parts = [[batch] for batch in batches]
     if 0 in mistakes.count_targets(batches):
         return
@@ -250,7 +250,7 @@ def _refuse_updates_of_parts(run: Run, batches: Batches, tried: str) -> None:
 def next_update(subject: Subject, draw: Draw) -> None:
     """Update s takes get_lr(s) in every group, its own gradient alone, and moves both counters."""
     warmup, count = draw.size(4, 5), 6
-    run = Run(subject, draw, 2, warmup_steps=warmup)
+    run = TwinRun(subject, draw, 2, warmup_steps=warmup)
     tried = f"2 updates of 2 micro-batches, {warmup} steps of warmup to {LR}"
     due = [LR * min(1.0, (s + 1) / warmup) for s in range(6)]
     steps, found = [_batches(draw, [B * T, count]) for _ in range(2)], []
@@ -313,7 +313,7 @@ def _in_every_group(groups: list[dict], told: float, tried: str) -> None:
     )
 
 
-def _expect_counted(run: Run, tokens: int, positions: int, tried: str) -> None:
+def _expect_counted(run: TwinRun, tokens: int, positions: int, tried: str) -> None:
     seen = run.trainer.method("__getattribute__", "tokens_seen")
     if seen == tokens:
         return
@@ -332,7 +332,7 @@ def _expect_counted(run: Run, tokens: int, positions: int, tried: str) -> None:
 def clips(subject: Subject, draw: Draw) -> None:
     """A gradient over the limit is scaled down to it, once and as a whole; grad_norm is the full one."""
     limit = 0.05  # two targets give a gradient of length 25 or so, 32 targets one of 5
-    run = Run(subject, draw, 2, grad_clip=limit)
+    run = TwinRun(subject, draw, 2, grad_clip=limit)
     steps = [_batches(draw, [1, 1]), _batches(draw, [B * T] * 2)]
     tried = f"2 updates, both gradients longer than grad_clip {limit}"
     found = run.step(steps[0], tried)
@@ -378,7 +378,7 @@ def clips(subject: Subject, draw: Draw) -> None:
     )
 
 
-def _full_norm(run: Run, told: float, norm: float, batches: Batches, tried: str) -> None:
+def _full_norm(run: TwinRun, told: float, norm: float, batches: Batches, tried: str) -> None:
     if mistakes.is_near(told, norm):
         return
     facts = dict(
@@ -406,7 +406,7 @@ def _full_norm(run: Run, told: float, norm: float, batches: Batches, tried: str)
 
 def no_limit(subject: Subject, draw: Draw) -> None:
     """grad_clip 0 switches clipping off; it does not clip to nothing."""
-    run, batches = Run(subject, draw, 1, grad_clip=0.0), _batches(draw, [B * T])
+    run, batches = TwinRun(subject, draw, 1, grad_clip=0.0), _batches(draw, [B * T])
     tried = "one update, grad_clip 0"
     run.step(batches, tried)
     if not run.has_moved():
@@ -422,7 +422,7 @@ def no_limit(subject: Subject, draw: Draw) -> None:
 
 def scaled_loss(subject: Subject, draw: Draw) -> None:
     """In float16, whose loss is scaled up, the gradient that is clipped and told is the plain one."""
-    run, batches = Run(subject, draw, 2, precision="fp16"), _batches(draw, [B * T] * 2)
+    run, batches = TwinRun(subject, draw, 2, precision="fp16"), _batches(draw, [B * T] * 2)
     tried = "2 updates in float16, the loss scaled by 65,536"
     norm = run.plain.gradient(batches)[1]
     try:

@@ -20,7 +20,7 @@ STATE = ("master", "m", "v")
 
 
 @dataclass(frozen=True)
-class Case:
+class UpdateCase:
     """Update `step` of N weights on R ranks: all ranks' gradients, all of the state."""
 
     grads: list[Tensor]
@@ -77,17 +77,17 @@ class Case:
         return {name: x.float() for name, x in zip(STATE, (master, m, v), strict=True)}
 
 
-def case(draw: Draw, ranks: int, size: int, step: int = 1, dtype=torch.float32) -> Case:
+def case(draw: Draw, ranks: int, size: int, step: int = 1, dtype=torch.float32) -> UpdateCase:
     """A case; before update 1 both moments are 0, later they are what they might be."""
     whole = {"master": draw.randn(size), "m": torch.zeros(size), "v": torch.zeros(size)}
     if step > 1:
         whole |= {"m": 0.3 * draw.randn(size), "v": 0.2 + draw.randn(size).square()}
     steps, signs = draw.randint(1, 9, (ranks, size)), draw.randint(0, 2, (ranks, size))
     grads = (steps * (2 * signs - 1) / 4).to(dtype)
-    return Case(list(grads), whole, step)
+    return UpdateCase(list(grads), whole, step)
 
 
-def gradients(c: Case, rank: int) -> list[Pattern]:
+def gradients(c: UpdateCase, rank: int) -> list[Pattern]:
     """The new m as it comes out with another gradient."""
     mean, own = c.total / c.ranks, c.grads[rank].float()
 
@@ -149,7 +149,7 @@ def gradients(c: Case, rank: int) -> list[Pattern]:
     ]
 
 
-def old_state(c: Case, rank: int, name: str) -> list[Pattern]:
+def old_state(c: UpdateCase, rank: int, name: str) -> list[Pattern]:
     """A part of the state that was not updated."""
     return [
         Pattern(
@@ -163,7 +163,7 @@ def old_state(c: Case, rank: int, name: str) -> list[Pattern]:
     ]
 
 
-def masters(c: Case, rank: int) -> list[Pattern]:
+def masters(c: UpdateCase, rank: int) -> list[Pattern]:
     """The new master as it comes out of other settings."""
     mean = c.total / c.ranks
     patterns = [
@@ -200,7 +200,7 @@ def masters(c: Case, rank: int) -> list[Pattern]:
     return [*patterns, *old_state(c, rank, "master")]
 
 
-def gathered_weights(c: Case, rank: int) -> list[Pattern]:
+def gathered_weights(c: UpdateCase, rank: int) -> list[Pattern]:
     """The new weights, gathered in another way."""
     new, old = c.after["master"], c.whole["master"]
     S, R = c.shard, c.ranks

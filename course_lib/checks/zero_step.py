@@ -14,7 +14,7 @@ from course_lib.checks import zero_mistakes as mistakes
 from course_lib.checks.report import Wrong
 from course_lib.checks.subject import AnswerError, Subject
 from course_lib.checks.suite import Draw, Suite
-from course_lib.checks.zero_mistakes import SETTINGS, STATE, Case, case
+from course_lib.checks.zero_mistakes import SETTINGS, STATE, UpdateCase, case
 from course_lib.ranks.traffic import sent_bytes
 
 RESULTS = ("weights", *STATE)
@@ -23,7 +23,7 @@ HARMLESS = {"reduce_scatter", "allgather", "send", "recv", "barrier"}
 CLOSE = dict(rtol=1e-5, atol=1e-6)
 
 
-def _run(subject: Subject, cases: Sequence[Case], probe: str = "updates") -> list[list[dict]]:
+def _run(subject: Subject, cases: Sequence[UpdateCase], probe: str = "updates") -> list[list[dict]]:
     """What each case gave, by case and then by rank."""
     ranks = cases[0].ranks
     given = [([(c.inputs(rank), SETTINGS) for c in cases],) for rank in range(ranks)]
@@ -31,7 +31,7 @@ def _run(subject: Subject, cases: Sequence[Case], probe: str = "updates") -> lis
     return [[rank.value[i] for rank in found] for i in range(len(cases))]
 
 
-def _form(c: Case, found: list[dict], tried: str) -> None:
+def _form(c: UpdateCase, found: list[dict], tried: str) -> None:
     """Four tensors from every rank: all weights in the gradient's dtype, three float32 shards."""
     for rank, one in enumerate(found):
         out, at = one["out"], f"{tried}; rank {rank}"
@@ -96,7 +96,7 @@ def _expect_four(out, tried: str) -> None:
             )
 
 
-def _one_shard(c: Case, name: str, value: Tensor, tried: str) -> None:
+def _one_shard(c: UpdateCase, name: str, value: Tensor, tried: str) -> None:
     facts = dict(
         tried=tried,
         expected=f"{name}: {c.shard} numbers, {4 * c.shard} bytes",
@@ -129,7 +129,7 @@ def _one_shard(c: Case, name: str, value: Tensor, tried: str) -> None:
         )
 
 
-def _all_weights(c: Case, weights: Tensor, tried: str) -> None:
+def _all_weights(c: UpdateCase, weights: Tensor, tried: str) -> None:
     dtype = c.grads[0].dtype
     facts = dict(
         tried=tried,
@@ -155,7 +155,7 @@ def _all_weights(c: Case, weights: Tensor, tried: str) -> None:
     expect.tensor(weights, shape=(c.size,), dtype=dtype, tried=f"{tried}; the weights")
 
 
-def _values(c: Case, found: list[dict], tried: str) -> None:
+def _values(c: UpdateCase, found: list[dict], tried: str) -> None:
     """The moments first: they show a gradient that is too long, which AdamW's step hides."""
     for rank, one in enumerate(found):
         weights, *shards = one["out"]
@@ -202,7 +202,7 @@ def _values(c: Case, found: list[dict], tried: str) -> None:
         )
 
 
-def _traffic(c: Case, found: list[dict], tried: str) -> None:
+def _traffic(c: UpdateCase, found: list[dict], tried: str) -> None:
     """One reduce-scatter and one all-gather's worth of bytes, in the gradient's dtype."""
     size, R = c.grads[0].element_size(), c.ranks
     padded = R * c.shard * size
@@ -306,7 +306,7 @@ def groups(subject: Subject, draw: Draw) -> None:
         ) from None
 
 
-def alone(subject: Subject, draw: Draw) -> None:
+def one_rank(subject: Subject, draw: Draw) -> None:
     """One process without any group is a world of one rank: plain AdamW."""
     c = case(draw, 1, draw.size(5, 6), 3)
     given = c.inputs(0)
@@ -330,7 +330,7 @@ def alone(subject: Subject, draw: Draw) -> None:
 SUITES = (
     Suite(
         "zero1-step",
-        (four_results, one_process, four_ranks, sixteen_bits, three_ranks, groups, alone),
+        (four_results, one_process, four_ranks, sixteen_bits, three_ranks, groups, one_rank),
         proved="each rank keeps 1/R of master and moments, sends as much as an all-reduce,\n"
         "and all have the weights of one process.",
         remember="reduce-scatter, update, all-gather: 12/R bytes kept, not one byte more sent.",

@@ -33,9 +33,9 @@ class SlowEncoder:
 
     def encode(self, text: str) -> list[int]:
         """Ids of a text."""
-        return [id for piece in self.pattern.findall(text) for id in self._merged(piece.encode())]
+        return [id for piece in self.pattern.findall(text) for id in self._merge(piece.encode())]
 
-    def _merged(self, piece: bytes) -> list[int]:
+    def _merge(self, piece: bytes) -> list[int]:
         parts = [bytes([byte]) for byte in piece]
         while len(parts) > 1:
             ranks = [self.ranks.get(a + b) for a, b in zip(parts, parts[1:], strict=False)]

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 
-class Bench:
+class FakeDevice:
     """Time stands still unless work is done. `costs` are seconds of the calls, the last for the rest.
 
     A call puts its work into a queue and returns after `launch` seconds; the queue works by itself.
@@ -62,7 +62,7 @@ def _time_case(
     fails: bool = False,
     refuse: bool = False,
 ) -> dict[str, Any]:
-    bench = Bench(costs, launch, fails)
+    bench = FakeDevice(costs, launch, fails)
     bench.busy_until += busy
     out, error = None, ""
     try:

@@ -65,7 +65,7 @@ def decide(kind: type[FSDPTrainer], method: str, cases: list[dict]) -> list[Any]
 
     For a strategy that FSDPConfig would refuse: the name of the exception that `method` raises.
     """
-    trainer = make(type(kind.__name__, (kind,), {"_wrapped": lambda self: self.plain_model}))
+    trainer = make(type(kind.__name__, (kind,), {"_wrap_model": lambda self: self.plain_model}))
     return [_decide_case(trainer, method, dict(case)) for case in cases]
 
 

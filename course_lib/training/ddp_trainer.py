@@ -68,7 +68,9 @@ class DistributedTrainer:
         self.dtype = compute_dtype(config.precision, self.device)
         torch.manual_seed(config.seed)  # the same weights on every rank
         self.plain_model = GPT(config.model_config(vocab_size))
-        self.model = self._wrapped()  # before the optimizer: sharding puts new parameters in place
+        self.model = (
+            self._wrap_model()
+        )  # before the optimizer: sharding puts new parameters in place
         self.optimizer = self._setup_optimizer()
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.dtype == torch.float16)
         self.loader = self._loader(tokens, config.seed)
@@ -332,7 +334,7 @@ class DistributedTrainer:
             )
         return tokenizer.decode(out[0].tolist())
 
-    def _wrapped(self) -> torch.nn.Module:
+    def _wrap_model(self) -> torch.nn.Module:
         """The model on its device, as it is called: compiled where asked for, in DDP on ranks."""
         model = self.plain_model.to(self.device)
         if self.config.compile:

@@ -274,7 +274,7 @@ class FSDPTrainer(DistributedTrainer):
             f"state{where}; {self.config.checkpoint} checkpoints"
         )
 
-    def _wrapped(self) -> nn.Module:
+    def _wrap_model(self) -> nn.Module:
         """The same model, sharded in place: its parameters become DTensors and keep their names."""
         self.mesh, self.reshards = self._get_sharding_strategy()
         policy, offload = self._get_mixed_precision_policy(), self._offload()

@@ -5,12 +5,12 @@ from course_lib.measure.flops import flops_per_token
 from course_lib.measure.roofline import Ceilings, Cost, matmul_roof
 from course_lib.measure.timing import Timing, stopwatch
 from course_lib.measure.utilization import mfu
-from course_lib.probes.clock import Bench
+from course_lib.probes.clock import FakeDevice
 from tests.reviews import SMALL
 
 
 def time_it_1(n):
-    bench = Bench([n.W / 1e3], launch=n.a / 1e3)
+    bench = FakeDevice([n.W / 1e3], launch=n.a / 1e3)
     return 1e3 * stopwatch(bench.function, warmup=0, repeats=1, clock=bench.clock)[0]
 
 
