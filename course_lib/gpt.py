@@ -335,10 +335,8 @@ if __name__ == "__main__":
     import sys
 
     # `python -m` runs this file as a second module called __main__; go on in the importable one
-    from course_lib import gpt
+    from course_lib import gpt, install_mine
 
-    if "--mine" in sys.argv:  # the only door from the library to the lab, and only as a program
-        from course_lib.lab import mine
-
-        mine.install(holes=True)
+    if "--mine" in sys.argv:
+        install_mine(holes=True)
     gpt.main()

@@ -21,6 +21,8 @@ from dataclasses import dataclass, field
 from nbformat import NotebookNode
 from nbformat.v4 import new_markdown_cell, new_notebook
 
+from course_lib.lab.moved import rewrite_all
+
 RELEASE_ID = re.compile(r"([0-9a-f]{12})(-\d+)?")
 CELL_ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 CHECK = re.compile(r"check\(\s*[\"'][\w-]+[\"']\s*\)")
@@ -67,6 +69,8 @@ def carry(
     """
     mover = _Mover(copy.deepcopy(release), copy.deepcopy(loose))
     olds = sorted(copy.deepcopy(olds), key=lambda old: not old.own)
+    for book in [old.book for old in olds] + ([mover.loose] if mover.loose else []):
+        _bring_up_to_date(book)
     mover.choose(olds)
     for old in olds:
         mover.move(old)
@@ -298,6 +302,14 @@ def _free_id(text: str, cells: list[NotebookNode]) -> str:
 
 def _heading(title: str, text: str) -> NotebookNode:
     return new_markdown_cell(f"## {title}\n\n{text}", id="kept")
+
+
+def _bring_up_to_date(book: NotebookNode) -> None:
+    """Write today's names of the library into what the learner wrote."""
+    cells = [cell for cell in book.cells if cell.cell_type == "code"]
+    for cell, text in zip(cells, rewrite_all([cell.source for cell in cells]), strict=True):
+        if not _pristine(cell) and digest(cell.source) != _left_digest(cell):
+            cell.source = text
 
 
 def _has(cells: list[NotebookNode], source: str) -> bool:

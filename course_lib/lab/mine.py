@@ -7,13 +7,13 @@ torchrun or a later lesson runs on the learner's own code wherever there is any.
 
 import builtins
 import importlib
-import importlib.util
+import linecache
 import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from course_lib.lab import source
+from course_lib.lab import moved, source
 from course_lib.lab.home import home
 from course_lib.lab.registry import Exercise, exercises
 from course_lib.runs.atomic import write_whole
@@ -76,47 +76,82 @@ def _imports(card: Exercise, text: str, scope: dict) -> tuple[list[str], list[st
 
 
 def load(card: Exercise) -> Any:
-    """The saved definition: the function, or the class that holds the method."""
-    spec = importlib.util.spec_from_file_location(f"mine.{file_of(card).stem}", file_of(card))
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return getattr(module, card.name)
+    """The saved definition: the function, or the class that holds the method.
+
+    Names of the library that have changed since it was saved are brought up to date; the file stays
+    as it is. ValueError says in one line what is wrong with a file that cannot be used.
+    """
+    file = file_of(card)
+    try:
+        text = moved.rewrite(file.read_text(encoding="utf-8"))
+        module = ModuleType(f"mine.{file.stem}")
+        module.__file__ = str(file)
+        linecache.cache[str(file)] = (len(text), None, text.splitlines(keepends=True), str(file))
+        exec(compile(text, str(file), "exec"), module.__dict__)  # noqa: S102
+    except (Exception, SystemExit) as error:
+        said = " ".join(str(error).split())
+        raise ValueError(f"{type(error).__name__}: {said}"[:200]) from error
+    answer = getattr(module, card.name, None)
+    if answer is None:
+        raise ValueError(f"it does not define {card.name}")
+    lost = [m for m in card.blank if m not in vars(answer)] if _has_methods(card) else []
+    if lost:
+        raise ValueError(f"its {card.name} does not define {', '.join(lost)}")
+    return answer
 
 
 def install(*, holes: bool = False, quiet: bool = False) -> dict[str, str]:
-    """Put every saved definition into course_lib; {exercise id: "yours", "reference" or "open"}.
+    """Put every saved definition into course_lib; what is where by exercise id:
 
-    `holes` leaves a hole where nothing is saved, instead of the reference: calling it raises
-    NotImplementedError with the exercise's number and id.
+    "yours" is the saved one, "reference" the library's own. "broken" is a saved file that cannot be
+    used: the library's own definition stays. "open", with `holes`, is a hole instead of the
+    reference where nothing is saved: calling it raises NotImplementedError with the exercise's
+    number and id. Unless `quiet`, prints these lists, and one line for each broken file.
     """
-    whose = {}
+    whose, problems = {}, []
     for card in exercises().values():
         library = importlib.import_module(card.module)
+        whose[card.id] = "reference"
         if file_of(card).exists():
-            _put(library, card, load(card))
-            whose[card.id] = "yours"
+            try:
+                _put(library, card, load(card))
+                whose[card.id] = "yours"
+            except ValueError as problem:
+                whose[card.id] = "broken"
+                problems.append(_tell(card, problem))
         elif holes:
             _put(library, card, _hole(library, card))
             whose[card.id] = "open"
-        else:
-            whose[card.id] = "reference"
     if not quiet:
-        print(describe(whose))
+        print("\n".join([describe(whose), *problems]))
     return whose
 
 
 def describe(whose: dict[str, str]) -> str:
     """One line per kind: "yours: rmsnorm, ..."."""
-    kinds = ("yours", "reference", "open")
+    kinds = ("yours", "reference", "open", "broken")
     lists = {kind: [i for i, k in whose.items() if k == kind] for kind in kinds}
     return "\n".join(f"{kind:<9} {', '.join(ids)}" for kind, ids in lists.items() if ids)
 
 
+def _tell(card: Exercise, problem: ValueError) -> str:
+    """What is wrong with a saved file, and what to do."""
+    return (
+        f"{card.id}: mine/{file_of(card).name} cannot be used ({problem}), so the course's own is "
+        f'in its place; run check("{card.id}") again in {card.lesson} to keep a good one'
+    )
+
+
+def _has_methods(card: Exercise) -> bool:
+    """Whether the hole is methods of a class, not a name of the module."""
+    return card.blank != (card.name,)
+
+
 def _put(library: ModuleType, card: Exercise, answer: Any) -> None:
     """Methods go into the library's class, so that what already imported the class sees them."""
-    if isinstance(answer, type):
+    if _has_methods(card):
         for name in card.blank:
-            setattr(getattr(library, card.name), name, answer.__dict__[name])
+            setattr(getattr(library, card.name), name, vars(answer)[name])
         return
     old = getattr(library, card.name)
     for name, module in list(sys.modules.items()):

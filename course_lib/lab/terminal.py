@@ -6,7 +6,7 @@ import linecache
 from importlib import import_module
 from pathlib import Path
 
-from course_lib.lab import checking, events, hinting, registry
+from course_lib.lab import checking, events, hinting, moved, registry
 from course_lib.lab.home import home
 from course_lib.lab.registry import Exercise
 
@@ -56,13 +56,21 @@ def _answer(card: Exercise, file: Path | None) -> tuple[str, str]:
     if file is not None:
         if not file.is_file():
             raise ValueError(f"no file {file}; give the one that defines {card.name}")
-        return file.read_text(encoding="utf-8"), str(file)
+        return moved.rewrite(file.read_text(encoding="utf-8")), str(file)
     notebook = home() / "notebooks" / f"{card.lesson}.ipynb"
     if not notebook.is_file():
         raise ValueError(f"no notebook {notebook}; run this in the course folder or give --file")
-    for cell in json.loads(notebook.read_text(encoding="utf-8"))["cells"]:
-        if cell["metadata"].get("nbgrader", {}).get("grade_id") == card.id:
-            return "".join(cell["source"]), f"<{card.lesson}, cell {card.id}>"
+    cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
+    texts = {
+        cell["metadata"].get("nbgrader", {}).get("grade_id", f"cell {number}"): "".join(
+            cell["source"]
+        )
+        for number, cell in enumerate(cells)
+        if cell["cell_type"] == "code"
+    }
+    if card.id in texts:
+        text = moved.rewrite(texts.pop(card.id), list(texts.values()))
+        return text, f"<{card.lesson}, cell {card.id}>"
     raise ValueError(
         f"{notebook.name} has no cell for {card.id}; `course reset {card.lesson}` restores it"
     )

@@ -13,7 +13,6 @@ DDP), Pascanu et al. 2013 (clipping).
 import contextlib
 import dataclasses
 import math
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -423,11 +422,10 @@ def main(world: World, config: TrainConfig, kind: type[DistributedTrainer] | Non
 
 if __name__ == "__main__":
     # `python -m` runs this file as a second module called __main__; go on in the importable one
+    from course_lib import install_mine
     from course_lib.training import ddp_trainer
 
     chosen = parse(TrainConfig, prog="python -m course_lib.training.ddp_trainer")
-    if chosen.mine:  # the only door from the library to the lab, and only as a program
-        from course_lib.lab import mine
-
-        mine.install(quiet=os.environ.get("RANK", "0") != "0")
+    if chosen.mine:
+        install_mine()
     run(lambda world: ddp_trainer.main(world, chosen), chosen.device)

@@ -15,7 +15,6 @@ torch.distributed.fsdp.fully_shard (FSDP2) and of torch.distributed.checkpoint.
 
 import contextlib
 import dataclasses
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -330,13 +329,12 @@ def full_tensor(x: Tensor) -> Tensor:
 
 if __name__ == "__main__":
     # `python -m` runs this file as a second module called __main__; go on in the importable one
+    from course_lib import install_mine
     from course_lib.training import fsdp_trainer
 
     chosen = parse(FSDPConfig, prog="python -m course_lib.training.fsdp_trainer")
-    if chosen.mine:  # the only door from the library to the lab, and only as a program
-        from course_lib.lab import mine
-
-        mine.install(quiet=os.environ.get("RANK", "0") != "0")
+    if chosen.mine:
+        install_mine()
     run(
         lambda world: ddp_trainer.main(world, chosen, fsdp_trainer.FSDPTrainer),
         chosen.device,

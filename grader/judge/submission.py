@@ -20,10 +20,11 @@ from collections.abc import Container, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from course_lib.lab.moved import rewrite, rewrite_all
 from course_lib.lab.registry import Exercise, exercises
 from grader.carry import digest
 from grader.judge import notebook
-from grader.judge.context import context, parse, plain
+from grader.judge.context import MAX_TOTAL, context, parse, plain
 from grader.judge.notebook import Cell, Unreadable
 
 SCRIPT = re.compile(r"\s*%%writefile\s+\S+[^\n]*\n")
@@ -115,6 +116,20 @@ class _Taker:
     notes: list[str] = field(default_factory=list)
     places: dict[str, tuple[int, ...]] = field(default_factory=dict)
     alone: dict[str, Answer] = field(default_factory=dict)
+    texts: list[str] = field(init=False)
+    """The cells' sources with today's names of the library: a notebook may have been handed out
+    before something was renamed."""
+
+    def __post_init__(self):
+        self.texts = [cell.source for cell in self.cells]
+        total, places = 0, []
+        for i, cell in enumerate(self.cells):
+            total += len(cell.source) if _readable(cell) else 0
+            if _readable(cell) and total <= MAX_TOTAL:
+                places.append(i)
+        sources = [self.texts[i] for i in places]
+        for i, text in zip(places, rewrite_all(sources), strict=True):
+            self.texts[i] = text
 
     def answer(self, card: Exercise) -> Answer | str:
         """The answer, or the reason why there is none."""
@@ -124,7 +139,7 @@ class _Taker:
         if not parts:
             return f"no cell has its grading id and none defines {card.path}"
         self.places[card.id] = parts
-        source = "\n".join(self.cells[i].source for i in parts)
+        source = "\n".join(self.texts[i] for i in parts)
         if "\0" in source:
             return "its cell holds a NUL character, which is not text"
         if len(source) > notebook.MAX_SOURCE:
@@ -133,6 +148,8 @@ class _Taker:
         if script := SCRIPT.match(source):
             return Answer(source[script.end() :], kind="script", flags=flags)
         source = plain(source)
+        if len(parts) > 1:  # neither half need be Python by itself
+            source = rewrite(source, [cell.source for cell in self.cells if _readable(cell)])
         needed = context(source, self._others(parts, check))
         if _defines(needed, card):  # `class RMSNorm(RMSNorm)`: its first half is part of the answer
             source, needed = f"{needed}\n\n\n{source}", ""
@@ -163,7 +180,7 @@ class _Taker:
         self._flag(
             card, "DUP", f"{card.id}: its cell was split or copied", found[1:] or written[1:]
         )
-        texts = {self.cells[i].source: i for i in written}  # of equal copies the last
+        texts = {self.texts[i]: i for i in written}  # of equal copies the last
         return tuple(sorted(texts.values())) or tuple(found[:1])
 
     def _torn(self, card: Exercise, written: list[int]) -> list[int]:
@@ -184,7 +201,7 @@ class _Taker:
         for i in reversed(range(len(before))):
             cell = before[i]
             own = cell.kind == "code" and cell.grade_id not in known and not _released(cell)
-            if own and not _untouched(cell.source, card) and _defines(plain(cell.source), card):
+            if own and not _untouched(cell.source, card) and _defines(plain(self.texts[i]), card):
                 return (i,)
         return ()
 
@@ -224,7 +241,7 @@ class _Taker:
         """Code of the cells that have run before the answer is checked."""
         end = len(self.cells) if check is None or check < max(parts) else check
         return [
-            cell.source
+            self.texts[i]
             for i, cell in enumerate(self.cells[:end])
             if i not in parts
             and i not in without
@@ -247,7 +264,7 @@ def _lesson_of(cells: list[Cell], stem: str) -> str:
     for lesson, cards in _lessons().items():
         hits[lesson] = sum(card.id in ids for card in cards)
     if not any(hits.values()):
-        own = [plain(c.source) for c in cells if c.kind == "code" and not _released(c)]
+        own = [plain(rewrite(c.source)) for c in cells if _readable(c) and not _released(c)]
         for lesson, cards in _lessons().items():
             hits[lesson] = sum(any(_defines(text, card) for text in own) for card in cards)
     named = [lesson for lesson in hits if lesson in stem]
@@ -257,6 +274,10 @@ def _lesson_of(cells: list[Cell], stem: str) -> str:
     if not count:
         raise Unreadable("it has no exercise of this course in it, and no lesson's name")
     return best
+
+
+def _readable(cell: Cell) -> bool:
+    return cell.kind == "code" and len(cell.source) <= notebook.MAX_SOURCE
 
 
 def _untouched(source: str, card: Exercise) -> bool:
