@@ -72,6 +72,8 @@ def test_the_table_leads_from_names_that_are_gone_to_names_that_are_there():
     for old in moved.NAMES:
         module, name = moved.find_new_address(*old.split(":"))
         assert hasattr(importlib.import_module(module), name), old
+        if (there := old.partition(":"))[0] not in moved.MODULES:
+            assert not hasattr(importlib.import_module(there[0]), there[2]), f"{old} is there again"
     for trainer in ("ddp_trainer:DistributedTrainer", "fsdp_trainer:FSDPTrainer"):
         module, _, name = trainer.partition(":")
         kind = getattr(importlib.import_module(f"course_lib.training.{module}"), name)
@@ -122,6 +124,12 @@ REWRITTEN = {
     "a class of a module": (
         "from course_lib import shards\nshards.Shards.open(x)",
         "from course_lib.data import token_store as shards\nshards.TokenStore.open(x)",
+    ),
+    "a name that moved with its module and was then renamed": (
+        "from course_lib.measure import formats\nfrom course_lib import recompute\n"
+        "formats.named(x)\nrecompute.selective()",
+        "from course_lib.measure import formats\nfrom course_lib.fast import recompute\n"
+        "formats.find_format(x)\nrecompute.selective_contexts()",
     ),
     "a star": (
         "from course_lib.flash import *",

@@ -98,9 +98,25 @@ NAMES = {
         "sharded_checkpoint:main": "checkpoints.whole:main",
         "sharded_checkpoint:whole_state": "checkpoints.whole:whole_state",
         "shards:Shards": "data.token_store:TokenStore",
+        "checkpoints.manifest:published": "checkpoints.manifest:find_published",
+        "checkpoints.saved_state:named": "checkpoints.saved_state:name_parameters",
+        "checkpoints.saved_state:nested": "checkpoints.saved_state:unflatten",
+        "checkpoints.saved_state:numbered": "checkpoints.saved_state:number_parameters",
+        "fast.recompute:selective": "fast.recompute:selective_contexts",
+        "fast.tiles:counted": "fast.tiles:count_launches",
+        "ladder.report:stored": "ladder.report:read_record",
+        "measure.formats:named": "measure.formats:find_format",
+        "measure.formats:rounded": "measure.formats:round_to_format",
+        "measure.formats:stored": "measure.formats:fake_quantize",
+        "measure.operations:overwritten": "measure.operations:written_arguments",
+        "measure.trace:marked": "measure.trace:mark_range",
+        "probes.known_state:local": "probes.known_state:local_part",
+        "training.fsdp_trainer:whole": "training.fsdp_trainer:full_tensor",
     }.items()
 }
-"""Names that went elsewhere than their module, or are called otherwise: "module:name"."""
+"""Names that went elsewhere than their module, or are called otherwise: "module:name". The module is
+the one that a text was written with: what has moved twice has two lines."""
+TOUCHED = MODULES.keys() | {old.partition(":")[0] for old in NAMES}
 
 TRAINERS = {"DistributedTrainer", "FSDPTrainer"}
 METHODS = {
@@ -233,7 +249,7 @@ class _Known:
             address = alias.name
         else:
             local = address = alias.name.partition(".")[0]
-        if address == "course_lib" or address in MODULES:
+        if address == "course_lib" or address in TOUCHED:
             self.aliases[local] = address
             if alias.asname:
                 self.explicit.add(local)
@@ -362,7 +378,7 @@ class _Rewriting:
             end = self._span(node)[1]
             self._edit(end - len(node.attr), end, self.methods[node.attr])
         path = self._path(node.value)
-        if path in MODULES:
+        if path in TOUCHED:
             self._change_member(node, path)
         elif (own := self._path(node)) in MODULES and isinstance(
             node.value, ast.Attribute | ast.Name
@@ -385,7 +401,8 @@ class _Rewriting:
             self._edit(start, end, own)
         else:
             self._edit(end - len(node.attr), end, name)
-            self._need_module(local, module)
+            if module != path:
+                self._need_module(local, module)
 
     def _need_module(self, local: str, module: str) -> None:
         """Import a module that another text imports by a name that is no longer its own."""
