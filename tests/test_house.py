@@ -204,6 +204,13 @@ def test_text_speaks_of_the_project_only(path):
         assert not networks, f"address of a content network: {networks}"
 
 
+def test_no_test_asserts_how_long_something_took():
+    """A busy machine takes longer; what ends in time is seen by what has not happened yet."""
+    asserted = re.compile(r"^ *assert .*(?:monotonic|perf_counter|time\.time)\(\) - .*$", re.M)
+    found = [line for p in CODE for line in asserted.findall(p.read_text(encoding="utf-8"))]
+    assert not found
+
+
 def test_notebooks_hold_no_outputs():
     for path in TRACKED:
         if path.suffix == ".ipynb":

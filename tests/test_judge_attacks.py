@@ -8,7 +8,6 @@ import os
 import socket
 import tempfile
 import textwrap
-import time
 from pathlib import Path
 
 import pytest
@@ -271,10 +270,8 @@ def test_a_worker_that_dies(attack):
 
 @pytest.mark.parametrize("attack", ENDLESS)
 def test_an_answer_without_end(attack):
-    began = time.monotonic()
     outcome = grade("bytes", ENDLESS[attack], over=variant(), budget_s=0.5)
     assert outcome.verdict == "TIMEOUT", outcome
-    assert time.monotonic() - began < 0.5 + 1 + 5  # and starting a worker on a busy machine
 
 
 @pytest.mark.parametrize("attack", PROTOCOL)

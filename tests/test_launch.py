@@ -165,15 +165,15 @@ def test_a_sitecustomize_of_the_machine_is_run_all_the_same(agent, home, monkeyp
 
 
 def test_a_rank_that_raises_is_the_root_although_another_will_not_end(agent, capsys):
-    began = time.monotonic()
     lines, error = failed("""
-        import os, signal, time
+        import os, pathlib, signal, time
         def chunk(number):
             if os.environ["RANK"] == "1":
                 raise IndexError(f"chunk {number} of 4")
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         chunk(number=4)
         time.sleep(100)
+        pathlib.Path("awake").touch()
     """)
     assert lines[0] == "rank 1 of 2 was the first to fail: IndexError: chunk 4 of 4"
     assert "script.py:5 in chunk: raise IndexError" in lines[2] and "number = 4" in lines[3]
@@ -181,8 +181,9 @@ def test_a_rank_that_raises_is_the_root_although_another_will_not_end(agent, cap
         "  also   rank 0 stopped because rank 1 did",
         "  log    runs/0001/rank1.log",
     ]
-    assert error["rank"] == 1 and time.monotonic() - began < 6 + SOON_S
+    assert error["rank"] == 1
     said = capsys.readouterr().out
+    assert not Path("awake").exists()
     assert said.index("rank 1 of 2 was the first") < said.index("Traceback")
 
 
@@ -316,11 +317,13 @@ def test_a_second_ctrl_c_does_not_wait(agent, home, monkeypatch):
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         beat(1)
+        time.sleep(50)
+        open("awake", "w").close()
         time.sleep(100)
     """),
         ]
     )
-    monkeypatch.setattr(start, "SHUTDOWN_S", 60)
+    monkeypatch.setattr(start, "SHUTDOWN_S", 100)
     code = textwrap.dedent(f"""
         import os, pathlib, signal, time
         events = pathlib.Path("runs/0001/events.jsonl")
@@ -330,10 +333,9 @@ def test_a_second_ctrl_c_does_not_wait(agent, home, monkeypatch):
         time.sleep(1.5)
         os.kill({os.getpid()}, signal.SIGINT)
     """)
-    began = time.monotonic()
     with subprocess.Popen([sys.executable, "-c", code]), pytest.raises(LaunchStopped):
         launch(asked, plain.Page())
-    assert time.monotonic() - began < 2 * SOON_S
+    assert not Path("awake").exists()
     assert not of_home(home)
 
 

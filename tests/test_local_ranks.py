@@ -53,30 +53,30 @@ def test_it_works_after_threads_and_autograd_of_the_parent():
     assert ranks[0].value == 300**3
 
 
-def test_one_rank_that_raises_is_named_and_the_others_are_not_waited_for():
+def test_one_rank_that_raises_is_named_and_the_others_are_not_waited_for(tmp_path):
     def breaks():
         if dist.get_rank() == 1:
             raise IndexError("chunk 4 of 4")
-        dist.barrier()
+        time.sleep(30)
+        (tmp_path / "waited").touch()
 
-    began = time.monotonic()
     with pytest.raises(RankFailed, match="rank 1: IndexError: chunk 4 of 4") as caught:
-        local_ranks.run(breaks, [()] * 3, seconds=30)
+        local_ranks.run(breaks, [()] * 3, seconds=60)
     assert (caught.value.rank, caught.value.kind) == (1, "IndexError")
-    assert time.monotonic() - began < 15
+    assert not (tmp_path / "waited").exists()
     assert not multiprocessing.active_children()
 
 
-def test_a_rank_that_never_joins_ends_in_time():
+def test_a_rank_that_never_joins_ends_in_time(tmp_path):
     def waits():
         if dist.get_rank() == 0:
             time.sleep(60)
+            (tmp_path / "awake").touch()
         dist.barrier()
 
-    began = time.monotonic()
     with pytest.raises((RanksStuck, RankFailed)):
         local_ranks.run(waits, [()] * 2, seconds=3)
-    assert time.monotonic() - began < 10
+    assert not (tmp_path / "awake").exists()
     assert not multiprocessing.active_children()
 
 

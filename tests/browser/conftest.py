@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -41,8 +42,11 @@ def chrome() -> Iterator[harness.Browser]:
 @pytest.fixture(scope="session")
 def site() -> Iterator[Site]:
     """Builds the site once, as `course book` does, and serves it."""
+    stamp, this_run = CACHE / "site_of_run", os.environ.get("PYTEST_XDIST_TESTRUNUID", "alone")
     with alone("site"):  # the second worker to come finds it built
-        assert book.build(ROOT) == 0, "course book failed; its messages are above"
+        if this_run == "alone" or not stamp.is_file() or stamp.read_text() != this_run:
+            assert book.build(ROOT) == 0, "course book failed; its messages are above"
+            stamp.write_text(this_run)
     folder = book.site(ROOT)
     pages = [path.relative_to(folder).as_posix() for path in sorted(folder.rglob("*.html"))]
     pages = [name for name in pages if name != "index.html" and not name.startswith("_static/")]
