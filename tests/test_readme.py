@@ -1,5 +1,6 @@
 """Every command in the README is run here, or by the test named beside it."""
 
+import ast
 import os
 import re
 import shutil
@@ -14,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from grader.course import ROOT
+from tests.test_house import FLOORS
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 COMMANDS = [
@@ -141,11 +143,31 @@ def test_the_picture_is_there_and_has_words():
     assert len(words) > 40 and (ROOT / path).is_file()
 
 
-def test_links_and_rooms_exist():
+def test_links_and_folders_exist():
     for target in re.findall(r"\]\(([^)#:]+)\)", README):
         assert (ROOT / target).exists(), target
-    tree = re.search(r"## The rooms\n\n```\n(.*?)```", README, re.S)[1]
-    for name in re.findall(r"^(\w+)/", tree, re.M):
-        assert (ROOT / name).is_dir(), name
-    for name in re.findall(r"^  (\w+(?:\.py|/))", tree, re.M):
-        assert (ROOT / "course_lib" / name).exists(), name
+    where = README.partition("## What is where")[2].partition("\n## ")[0]
+    prose = "\n".join(line for line in where.splitlines() if line[:1] != "|")
+    folders = re.findall(r"`(\w+)/`", prose)
+    assert len(folders) >= 6 and not [name for name in folders if not (ROOT / name).is_dir()]
+
+
+def read_first_sentence(path: Path) -> str:
+    text = " ".join(ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))).split())
+    return re.match(r".*?[.](?= |$)", text)[0]
+
+
+def test_the_list_of_packages_is_what_they_say_of_themselves():
+    rows = []
+    for name in (name for name in FLOORS if name != "grader"):
+        package = ROOT / "course_lib" / name
+        path = package / "__init__.py" if package.is_dir() else package.with_suffix(".py")
+        shown = f"{name}/" if package.is_dir() else f"{name}.py"
+        rows.append(f"| `{shown}` | {read_first_sentence(path)} |")
+    table = "\n".join(["| | |", "| --- | --- |", *rows])
+    assert f"\n\n{table}\n\n" in README, f"write into README, What is where:\n\n{table}"
+
+
+def test_the_pythons_that_are_named_are_allowed():
+    first = re.search(r'requires-python = ">=([\d.]+)"', (ROOT / "pyproject.toml").read_text())[1]
+    assert f"We test with Python {first} to 3." in README
