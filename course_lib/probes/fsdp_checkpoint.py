@@ -163,7 +163,7 @@ def _shards(path: Path) -> list[int]:
 
 def _of_folder(path: Path, _: FSDPTrainer) -> tuple[dict, dict[str, Tensor]]:
     manifest.compare(path, manifest.read(path)["files"])
-    index = read_index(path / sharded.INDEX)
+    index = read_index(path / sharded.DCP_INDEX)
     tensors = {name: torch.empty_like(like, device="cpu") for name, like in index.items()}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # this rank reads alone, as it should
