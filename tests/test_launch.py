@@ -6,7 +6,6 @@ under the real one; `make soak` runs all of them under the real one, many times.
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -15,6 +14,7 @@ import time
 from pathlib import Path
 
 import nbformat
+import psutil
 import pytest
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
@@ -394,14 +394,19 @@ def test_an_elastic_restart_is_not_taken_for_the_end(monkeypatch):
     assert run.summary["outcome"] == "done"
 
 
-def test_where_there_is_no_proc_recorded_ranks_are_ended(monkeypatch, tmp_path):
-    """As on macOS: a rank leads a group of processes, and its number was written down."""
-    if shutil.which("ps") is None:
-        pytest.skip("this machine has no ps")
+def test_where_environments_are_hidden_recorded_ranks_are_ended(monkeypatch):
+    """As of macOS's own programs: a rank leads a group of processes, its number was written down."""
+
+    def hidden(process):
+        raise psutil.AccessDenied(process.pid)
+
     rank = subprocess.Popen(["sh", "-c", "sleep 100 & sleep 100"], start_new_session=True)
-    monkeypatch.setattr(processes, "PROC", tmp_path / "proc")
-    time.sleep(0.3)
-    assert processes.sweep(tmp_path / "0001", [rank.pid]) >= 2
+    monkeypatch.setattr(psutil.Process, "environ", hidden)
+    deadline = time.monotonic() + SOON_S
+    while len(processes.of_run("0001", [rank.pid])) < 2 and time.monotonic() < deadline:
+        time.sleep(0.02)  # until the shell has started the others
+    assert processes.of_run("0001") == [] == processes.of_run("0001", [1 << 40])
+    assert processes.sweep("0001", [rank.pid]) >= 2
     assert rank.wait(SOON_S) == -signal.SIGKILL
     assert processes.runs_with_processes() == set() and processes.resident_mb(rank.pid) is None
 

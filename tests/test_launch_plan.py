@@ -218,18 +218,21 @@ class Nvml:
     class NVMLError(Exception):
         pass
 
+    class NVMLError_LibraryNotFound(NVMLError):
+        pass
+
     class Memory:
         total, used = 150e9, 3e9
 
     class Process:
         pid = 4321
 
-    def __init__(self, driver: bool = True):
-        self.driver = driver
+    def __init__(self, problem: Exception | None = None):
+        self.problem = problem
 
     def nvmlInit(self):
-        if not self.driver:
-            raise self.NVMLError
+        if self.problem:
+            raise self.problem
 
     def nvmlDeviceGetCount(self):
         return 1
@@ -250,34 +253,74 @@ class Nvml:
         return [self.Process]
 
 
-def test_gauges_by_nvml_where_it_is_and_none_where_it_is_not(monkeypatch):
+def test_nvml_tells_which_gpus_there_are(monkeypatch):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    monkeypatch.setitem(sys.modules, "pynvml", Nvml())
+    monkeypatch.setattr(gpus, "pynvml", Nvml())
     (gpu,) = gpus.gauges()
     assert gpu.text() == "H200, 3.0 of 150.0 GB used" and gpu.holders == (4321,)
     monkeypatch.setattr(gpus, "torch_has_cuda", lambda: True)
     assert gpus.usable() == ([gpu], "")
     monkeypatch.setattr(gpus, "torch_has_cuda", lambda: False)
     assert gpus.usable() == ([], "this torch is built without CUDA")
-    monkeypatch.setitem(sys.modules, "pynvml", Nvml(driver=False))
-    assert gpus.gauges() == []
-    monkeypatch.setitem(sys.modules, "pynvml", None)  # not installed
-    assert gpus.gauges() == []
 
 
-def test_gpus_are_used_with_a_word_on_who_holds_them_or_on_missing_gauges(monkeypatch, tmp_path):
+@pytest.mark.parametrize(
+    "problem, why",
+    [
+        (Nvml.NVMLError_LibraryNotFound(), "no NVIDIA driver found"),
+        (Nvml.NVMLError("Unknown Error"), "number of GPUs unknown: NVML says Unknown Error"),
+    ],
+)
+def test_without_a_driver_no_gpu_is_used_and_that_is_said(monkeypatch, tmp_path, problem, why):
+    (tmp_path / "t.py").write_text("")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setattr(gpus, "pynvml", Nvml(problem))
+    monkeypatch.setattr(gpus, "torch_has_cuda", lambda: True)
+    assert gpus.gauges() == [] and gpus.usable() == ([], why)
+    chosen, _ = preflight.look(plan.read(["--nproc_per_node=auto", "t.py"]))
+    assert (chosen.backend, chosen.place) == ("gloo", f"CPU ({why})")
+    with pytest.raises(Refused, match=why):
+        preflight.look(plan.read(["--nproc_per_node=gpu", "t.py"]))
+
+
+def test_the_installed_nvml_has_what_is_asked_and_answers_on_this_machine(monkeypatch):
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    asked = [name for name in vars(Nvml) if name.startswith(("nvml", "NVML"))]
+    assert [name for name in asked if not hasattr(gpus.pynvml, name)] == []
+    found, why = gpus.usable()
+    assert bool(found) != bool(why)
+
+
+@pytest.mark.parametrize(
+    "known, used",
+    [
+        ({}, False),
+        ({"total_gb": 150.0, "used_gb": 0.6, "busy_percent": 0}, False),
+        ({"total_gb": 150.0, "used_gb": 40.0}, True),
+        ({"busy_percent": 3}, True),
+        ({"holders": (7,)}, True),
+    ],
+)
+def test_a_gpu_is_used_whoever_can_be_seen(known, used):
+    """In a container NVML names no process of another one."""
+    assert gpus.Gpu(**known).is_used == used
+
+
+def test_gpus_are_used_with_a_word_on_who_holds_them(monkeypatch, tmp_path):
     (tmp_path / "t.py").write_text("")
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     monkeypatch.setattr(gpus, "torch_has_cuda", lambda: True)
-    monkeypatch.setitem(sys.modules, "pynvml", Nvml())
+    monkeypatch.setattr(gpus, "pynvml", Nvml())
     monkeypatch.setattr(Nvml.Process, "pid", os.getpid())
     chosen, _ = preflight.look(plan.read(["--nproc_per_node=auto", "t.py"]))
     assert (chosen.ranks, chosen.backend) == (1, "nccl")
     assert chosen.notes == ("GPU 0: H200, 3.0 of 150.0 GB used, held by this notebook",)
-    monkeypatch.setitem(sys.modules, "pynvml", None)
-    monkeypatch.setattr(gpus, "_by_program", lambda: [gpus.Gpu("A100", 40.0, 1.0)])
+    monkeypatch.setattr(Nvml.Memory, "used", 90e9)
+    monkeypatch.setattr(Nvml, "nvmlDeviceGetComputeRunningProcesses", lambda self, handle: [])
     chosen, _ = preflight.look(plan.read(["--nproc_per_node=auto", "t.py"]))
-    assert chosen.backend == "nccl" and "nvidia-ml-py" in chosen.notes[0]
+    assert chosen.notes == (
+        "GPU 0: H200, 90.0 of 150.0 GB used, held by somebody who cannot be seen from here",
+    )
 
 
 def test_run_folders_are_numbered_locked_and_pruned(monkeypatch):

@@ -1,18 +1,19 @@
 """Which GPUs there are, who holds their memory, how busy they are: asked without torch.
 
 torch would open every GPU in the notebook's own process and hold some hundred MB of each from then
-on. NVML (the package nvidia-ml-py) answers in milliseconds and holds nothing. Without it the
-driver's program or its device files say how many GPUs there are, and there are no gauges.
+on. NVML answers in milliseconds and holds nothing. It needs NVIDIA's driver: where that does not
+answer, how many GPUs there are is not known, and none is used.
 """
 
 import importlib.util
 import os
 import re
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-PATIENCE_S = 0.7  # for nvidia-smi, which can take seconds to wake a driver
+import pynvml
+
+CROWDED = 0.05  # of the memory; a GPU that nobody uses reports less for its driver
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,13 @@ class Gpu:
     used_gb: float | None = None
     busy_percent: int | None = None
     holders: tuple[int, ...] = ()
-    """Process ids that hold memory of it."""
+    """Process ids that hold memory of it, of those that can be seen from here."""
+
+    @property
+    def is_used(self) -> bool:
+        """Whether somebody holds memory of it, seen or not, or keeps it busy."""
+        share = (self.used_gb or 0) / (self.total_gb or 1)
+        return bool(self.holders) or share > CROWDED or bool(self.busy_percent)
 
     def text(self) -> str:
         """ "H200, 2.1 of 150.8 GB used, 35 % busy"."""
@@ -41,7 +48,12 @@ def usable() -> tuple[list[Gpu], str]:
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is not None and not visible.strip(" ,"):
         return [], "CUDA_VISIBLE_DEVICES is empty"
-    gpus = chosen(found(), visible)
+    try:
+        gpus = chosen(_ask_nvml(), visible)
+    except pynvml.NVMLError_LibraryNotFound:
+        return [], "no NVIDIA driver found"
+    except pynvml.NVMLError as problem:
+        return [], f"number of GPUs unknown: NVML says {problem}"
     if not gpus:
         return [], "no GPU found"
     if not torch_has_cuda():
@@ -51,16 +63,10 @@ def usable() -> tuple[list[Gpu], str]:
 
 def gauges() -> list[Gpu]:
     """The visible GPUs with their load, where NVML tells it; in milliseconds."""
-    return chosen(_by_nvml() or [], os.environ.get("CUDA_VISIBLE_DEVICES"))
-
-
-def found() -> list[Gpu]:
-    """All NVIDIA GPUs of this machine, in the driver's order."""
-    gpus = _by_nvml()
-    if gpus is None:
-        gpus = [Gpu() for p in Path("/dev").glob("nvidia*") if re.fullmatch(r"nvidia\d+", p.name)]
-        gpus = _by_program() or gpus
-    return gpus
+    try:
+        return chosen(_ask_nvml(), os.environ.get("CUDA_VISIBLE_DEVICES"))
+    except pynvml.NVMLError:
+        return []
 
 
 def chosen(gpus: list[Gpu], visible: str | None) -> list[Gpu]:
@@ -92,26 +98,19 @@ def torch_has_cuda() -> bool:
     return built is not None
 
 
-def _by_nvml() -> list[Gpu] | None:
-    """What NVML says; None where the package or the driver is missing."""
-    try:
-        import pynvml
-    except ImportError:
-        return None
-    try:
-        pynvml.nvmlInit()
-        count = pynvml.nvmlDeviceGetCount()
-        return [_asked(pynvml, pynvml.nvmlDeviceGetHandleByIndex(i)) for i in range(count)]
-    except pynvml.NVMLError:
-        return None
+def _ask_nvml() -> list[Gpu]:
+    """All NVIDIA GPUs of this machine, in the driver's order; NVMLError without a driver."""
+    pynvml.nvmlInit()
+    count = pynvml.nvmlDeviceGetCount()
+    return [_ask_device(pynvml.nvmlDeviceGetHandleByIndex(index)) for index in range(count)]
 
 
-def _asked(pynvml, handle) -> Gpu:
+def _ask_device(handle) -> Gpu:
     """One GPU; a question that this GPU does not answer (MIG, old drivers) leaves its field out."""
 
-    def ask(function, *args):
+    def ask(function):
         try:
-            return function(handle, *args)
+            return function(handle)
         except pynvml.NVMLError:
             return None
 
@@ -125,23 +124,3 @@ def _asked(pynvml, handle) -> Gpu:
         busy_percent=busy.gpu if busy else None,
         holders=tuple(sorted({process.pid for process in holders})),
     )
-
-
-def _by_program() -> list[Gpu]:
-    """What nvidia-smi says, if it says it soon."""
-    ask = [
-        "nvidia-smi",
-        "--query-gpu=name,memory.total,memory.used",
-        "--format=csv,noheader,nounits",
-    ]
-    try:
-        done = subprocess.run(ask, capture_output=True, text=True, timeout=PATIENCE_S, check=True)
-    except (OSError, subprocess.SubprocessError):
-        return []
-    rows = [line.rsplit(",", 2) for line in done.stdout.splitlines() if line.count(",") >= 2]
-    mib = 2**20 / 1e9
-    return [
-        Gpu(name.strip(), float(total) * mib, float(used) * mib)
-        for name, total, used in rows
-        if total.strip().isdigit() and used.strip().isdigit()
-    ]

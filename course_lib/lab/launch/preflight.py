@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+import psutil
+
 from course_lib.lab.launch import folder, gpus, plan, processes, script
 from course_lib.lab.launch.plan import Asked, Plan
 from course_lib.lab.launch.script import Refused, Script
@@ -27,21 +29,16 @@ def look(asked: Asked, names: Mapping | None = None) -> tuple[Plan, Script]:
     left = _end_leftovers()
     there, why_none = gpus.usable()
     chosen = plan.decide(
-        asked, gpus=len(there), why_none=why_none, cores=usable_cores(), free_gb=free_memory_gb()
+        asked,
+        gpus=len(there),
+        why_none=why_none,
+        cores=usable_cores(),
+        free_gb=psutil.virtual_memory().available / 1e9,
     )
     notes = [*chosen.notes, *_missing_names(found, names or {}), *left]
     if chosen.backend == "nccl":
-        notes += _held_gpus(there[: chosen.ranks])
+        notes += _tell_holders(there[: chosen.ranks])
     return replace(chosen, notes=tuple(notes)), found
-
-
-def free_memory_gb() -> float | None:
-    """Memory that new processes could take, in 10^9 bytes; None where nobody says."""
-    try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
-        return next(float(x.split()[1]) * 1024 / 1e9 for x in lines if x.startswith("MemAvailable"))
-    except (OSError, StopIteration):
-        return None
 
 
 def _missing_names(found: Script, names: Mapping) -> list[str]:
@@ -62,16 +59,17 @@ def _missing_names(found: Script, names: Mapping) -> list[str]:
     return said
 
 
-def _held_gpus(there: list[gpus.Gpu]) -> list[str]:
-    """Who else holds memory of the GPUs that will be used, or why nobody can tell."""
-    said = [] if gpus.gauges() else ["no GPU gauges: they need the package nvidia-ml-py"]
+def _tell_holders(there: list[gpus.Gpu]) -> list[str]:
+    """Who else uses the GPUs that will be used, a sentence for each that is."""
+    said = []
     for number, gpu in enumerate(there):
-        if gpu.holders:
+        if gpu.is_used:
             who = [
                 ("this notebook" if pid == os.getpid() else f"{processes.name_of(pid)} ({pid})")
                 for pid in gpu.holders
             ]
-            said.append(f"GPU {number}: {gpu.text()}, held by {', '.join(who[:4])}")
+            by = ", ".join(who[:4]) or "somebody who cannot be seen from here"
+            said.append(f"GPU {number}: {gpu.text()}, held by {by}")
     return said
 
 
@@ -108,27 +106,15 @@ def _refuse_taken_port(asked: Asked) -> None:
 
 def _port_holder(port: int) -> str:
     """ " by jupyter-lab (1234)", as far as that can be seen."""
-    inodes = set()
-    for table in ("tcp", "tcp6"):
-        for line in _lines(Path("/proc/net") / table)[1:]:
-            parts = line.split()
-            if int(parts[1].rpartition(":")[2], 16) == port and parts[3] == "0A":  # listening
-                inodes.add(f"socket:[{parts[9]}]")
-    for entry in Path("/proc").glob("[0-9]*/fd/*"):
-        try:
-            if os.readlink(entry) in inodes:
-                pid = int(entry.parts[2])
-                return f" by {processes.name_of(pid)} ({pid})"
-        except OSError:  # gone, or not ours to see
-            continue
-    return ""
-
-
-def _lines(file: Path) -> list[str]:
     try:
-        return file.read_text().splitlines()
-    except OSError:
-        return []
+        found = psutil.net_connections("tcp")
+    except psutil.AccessDenied:  # macOS tells it to root alone
+        return ""
+    for connection in found:
+        listens = connection.status == psutil.CONN_LISTEN and connection.laddr.port == port
+        if listens and connection.pid:
+            return f" by {processes.name_of(connection.pid)} ({connection.pid})"
+    return ""
 
 
 def _listed(names: list[str]) -> str:

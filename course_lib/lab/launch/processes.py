@@ -2,37 +2,40 @@
 
 What it is: the last resort. torchrun puts every rank into a session of its own, so killing
 torchrun's process group reaches no rank, and ranks have children of their own. What all of them
-share is COURSE_RUN. Where there is no /proc (macOS) the process ids that ranks wrote down are
-used, each of which leads a process group.
+share is COURSE_RUN.
 """
 
 import os
 import signal
-import subprocess
 import time
-from collections.abc import Iterable
-from pathlib import Path
+from collections.abc import Iterable, Iterator
+
+import psutil
 
 from course_lib.runs.heartbeat import VARIABLE
 
-PROC = Path("/proc")
 SWEEP_S = 3.0
 
 
 def of_run(folder: str | os.PathLike, recorded: Iterable[int] = ()) -> list[int]:
     """Process ids of the run in `folder`, this process not among them.
 
-    `recorded` are the ids that the ranks wrote down; only used where there is no /proc.
+    `recorded` are the ids that the ranks wrote down, each of which leads a process group. They
+    count for processes whose environment the system hides (macOS: programs of its own).
     """
-    if not (PROC / "self" / "environ").exists():
-        return _listed(set(recorded))
-    found = (pid for pid, value in _environments() if value == os.fspath(folder))
-    return sorted(pid for pid in found if pid != os.getpid())
+    groups = set(recorded)
+    found = {
+        process.pid
+        for process, value in _environments()
+        if value == os.fspath(folder)
+        or (groups and value is None and _group_of(process.pid) in groups)
+    }
+    return sorted(found - {os.getpid()})
 
 
 def runs_with_processes() -> set[str]:
-    """The folders of all runs of which something is alive; empty where there is no /proc."""
-    return {folder for _, folder in _environments()} if PROC.is_dir() else set()
+    """The folders of all runs of which something is alive."""
+    return {folder for _, folder in _environments() if folder}
 
 
 def sweep(folder: str | os.PathLike, recorded: Iterable[int] = ()) -> int:
@@ -41,13 +44,13 @@ def sweep(folder: str | os.PathLike, recorded: Iterable[int] = ()) -> int:
     deadline = time.monotonic() + SWEEP_S
     while (left := of_run(folder, recorded)) and time.monotonic() < deadline:
         for pid in left:  # a process may fork between the look and the kill: so once more
-            signal_to(pid, signal.SIGKILL)
+            send_signal(pid, signal.SIGKILL)
         killed |= set(left)
         time.sleep(0.02)
     return len(killed)
 
 
-def signal_to(pid: int, number: int) -> bool:
+def send_signal(pid: int, number: int) -> bool:
     """Send a signal; False when nobody is there, or it is not ours."""
     try:
         os.kill(pid, number)
@@ -59,47 +62,42 @@ def signal_to(pid: int, number: int) -> bool:
 def is_alive(pid: int) -> bool:
     """Whether the process runs; one that has ended and was not yet waited for does not."""
     try:
-        state = (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return not PROC.is_dir() and signal_to(pid, 0)
-    return state not in "ZX"
+        return psutil.Process(pid).status() not in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
+    except psutil.NoSuchProcess:
+        return False
 
 
 def resident_mb(pid: int) -> float | None:
     """Memory that the process holds, in 10^6 bytes; None where that cannot be read."""
     try:
-        pages = int((PROC / str(pid) / "statm").read_text().split()[1])
-    except (OSError, ValueError, IndexError):
+        return psutil.Process(pid).memory_info().rss / 1e6
+    except psutil.Error:
         return None
-    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
 def name_of(pid: int) -> str:
     """The program's name, for a sentence about it."""
     try:
-        return (PROC / str(pid) / "comm").read_text().strip()
-    except OSError:
+        return psutil.Process(pid).name()
+    except psutil.Error:
         return "a process"
 
 
-def _environments() -> Iterable[tuple[int, str]]:
-    """(process id, value of COURSE_RUN) of this user's processes that have one."""
-    mark = b"\0" + VARIABLE.encode() + b"="
-    for entry in PROC.glob("[0-9]*/environ"):
+def _environments() -> Iterator[tuple[psutil.Process, str | None]]:
+    """All processes with their COURSE_RUN: "" without one, None where it is hidden."""
+    for process in psutil.process_iter():
         try:
-            text = b"\0" + entry.read_bytes()
-        except OSError:  # gone, or not ours
+            environment = process.environ()
+            yield process, environment.get(VARIABLE, "") if environment else None
+        except psutil.AccessDenied:
+            yield process, None
+        except psutil.NoSuchProcess:  # gone by now, or waiting to be waited for
             continue
-        if mark in text:
-            value = text.partition(mark)[2].partition(b"\0")[0]
-            yield int(entry.parent.name), os.fsdecode(value)
 
 
-def _listed(recorded: set[int]) -> list[int]:
-    """Of the process table, those that are, or are led by, a recorded rank."""
-    done = subprocess.run(
-        ["ps", "-axo", "pid=,pgid=,stat="], capture_output=True, text=True, check=False
-    )
-    rows = [line.split() for line in done.stdout.splitlines()]
-    alive = [(int(row[0]), int(row[1])) for row in rows if len(row) == 3 and "Z" not in row[2]]
-    return sorted(pid for pid, group in alive if recorded & {pid, group} and pid != os.getpid())
+def _group_of(pid: int) -> int | None:
+    """The id of the process group; None for a process that has ended."""
+    try:
+        return os.getpgid(pid) if is_alive(pid) else None
+    except OSError:
+        return None

@@ -51,7 +51,7 @@ def ask(folder: Path, ranks: Sequence[RankView], source: str = "") -> list[Place
         return []
     files = {view.rank: folder / f"stacks{view.rank}.txt" for view in ranks}
     before = {rank: _size(file) for rank, file in files.items()}
-    asked = [v for v in ranks if v.pid and processes.signal_to(v.pid, signal.SIGUSR1)]
+    asked = [v for v in ranks if v.pid and processes.send_signal(v.pid, signal.SIGUSR1)]
     deadline = time.monotonic() + ANSWER_S
     while time.monotonic() < deadline and any(
         _size(files[v.rank]) == before[v.rank] for v in asked

@@ -64,7 +64,7 @@ class Agent:
         """End the run in order; how many processes had to be killed. A second Ctrl-C is not lost."""
         recorded = [*recorded, self.pid]
         try:
-            processes.signal_to(self.pid, signal.SIGINT)
+            processes.send_signal(self.pid, signal.SIGINT)
             self.wait(SHUTDOWN_S + AFTER_S)
         finally:  # on a second interrupt as well
             killed = self.sweep(recorded)
@@ -73,7 +73,7 @@ class Agent:
     def end_ranks(self, recorded: Iterable[int] = ()) -> set[int]:
         """Kill the ranks and what they have started; torchrun sees it and ends by itself."""
         left = {pid for pid in processes.of_run(self.folder, recorded) if pid != self.pid}
-        return {pid for pid in left if processes.signal_to(pid, signal.SIGKILL)}
+        return {pid for pid in left if processes.send_signal(pid, signal.SIGKILL)}
 
     def sweep(self, recorded: Iterable[int] = ()) -> int:
         """Kill everything of the run that is still there; how many processes that were."""
