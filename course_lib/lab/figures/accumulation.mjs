@@ -2,15 +2,15 @@ import { figure, fmt } from "./engine.mjs";
 
 const ARROWS = [[3, 0.6], [0.6, 2.4]]; // mean gradient over the counted tokens of each micro-batch
 const CODES = [["means", "Mean of means"], ["tokens", "By tokens"], ["sum", "Not divided"], ["twice", "Divided twice"], ["last", "Last one only"]];
-const called = (code) => CODES.find((c) => c[0] === code)[1];
-const mixed = ([p, q]) => [0, 1].map((i) => p * ARROWS[0][i] + q * ARROWS[1][i]);
+const nameCode = (code) => CODES.find((c) => c[0] === code)[1];
+const mixArrows = ([p, q]) => [0, 1].map((i) => p * ARROWS[0][i] + q * ARROWS[1][i]);
 const length = ([x, y]) => Math.sqrt(x * x + y * y);
 
 export function compute({ a, b, code }) {
-  const right = [a / (a + b), b / (a + b)], big = mixed(right);
+  const right = [a / (a + b), b / (a + b)], big = mixArrows(right);
   const mine = { means: [0.5, 0.5], tokens: right, sum: [1, 1], twice: [right[0] / 2, right[1] / 2], last: [0, right[1]] }[code];
   const lost = a === 0 && (code === "means" || code === "sum"); // the mean over no token is 0 / 0
-  const made = lost ? [NaN, NaN] : mixed(mine), off = length([made[0] - big[0], made[1] - big[1]]) / length(big);
+  const made = lost ? [NaN, NaN] : mixArrows(mine), off = length([made[0] - big[0], made[1] - big[1]]) / length(big);
   return {
     big, made, big_length: length(big), length: length(made), off: off < 1e-12 ? 0 : off,
     weights: [a ? mine[0] / a : NaN, mine[1] / b], weight: 1 / (a + b),
@@ -65,9 +65,9 @@ export const spec = {
     arrow(r.big, "s2");
     if (r.off >= 0) arrow(r.made, "s4 d"), kit.circle(p.X(r.made[0]), p.Y(r.made[1]), 5, "s4");
     kit.circle(p.X(r.big[0]), p.Y(r.big[1]), 8, "s2 o");
-    label(r.big, r.off === 0 ? "big batch = " + called(code).toLowerCase() : "big batch", "b");
-    if (r.off > 0) label(r.made, called(code).toLowerCase(), "b");
-    if (Number.isNaN(r.off)) kit.text(p.X(1.4), p.Y(0.3), called(code).toLowerCase() + ": NaN", { cls: "b", nudge: true });
+    label(r.big, r.off === 0 ? "big batch = " + nameCode(code).toLowerCase() : "big batch", "b");
+    if (r.off > 0) label(r.made, nameCode(code).toLowerCase(), "b");
+    if (Number.isNaN(r.off)) kit.text(p.X(1.4), p.Y(0.3), nameCode(code).toLowerCase() + ": NaN", { cls: "b", nudge: true });
     return top + 3.2 * unit + 44;
   },
   table(r, { a, b, code }) {
@@ -78,12 +78,12 @@ export const spec = {
         ["Micro-batch 1", a, r.weights[0], ...(a ? ARROWS[0] : [NaN, NaN])],
         ["Micro-batch 2", b, r.weights[1], ...ARROWS[1]],
         ["Big batch", a + b, r.weight, ...r.big],
-        [called(code), a + b, "\u2013", ...r.made],
+        [nameCode(code), a + b, "\u2013", ...r.made],
       ],
     };
   },
   summary(r, { a, b, code }) {
-    const head = `Micro-batch 1 counts ${fmt(a)} tokens, micro-batch 2 counts ${fmt(b)}. ${called(code)}: `;
+    const head = `Micro-batch 1 counts ${fmt(a)} tokens, micro-batch 2 counts ${fmt(b)}. ${nameCode(code)}: `;
     if (Number.isNaN(r.off)) return head + "no arrow, because the mean over no token is 0/0, which is NaN.";
     if (r.off === 0) return head + `the gradient of the big batch, ${fmt(r.length)} long.`;
     return head + `an arrow ${fmt(r.length)} long, where the big batch\u2019s is ${fmt(r.big_length)} long; off by ${fmt(100 * r.off)} percent of it.`;

@@ -5,6 +5,7 @@ const WAYS = ["Explicit attention", "Fused attention", "Explicit, products kept"
 const PARTS = ["Norms", "Attention", "T × T", "MLP", "Inputs", "Loss"];
 const sum = (list) => list.reduce((a, b) => a + b, 0);
 
+// Numbers of 4 bytes; the mask has one byte an entry. The formula is that of course_lib/measure/activations.py.
 export function compute({ T, B, V }) {
   const N = T * B, wide = N * D, hidden = N * F, norm = 2 * wide + N, square = N * H * T, loss = wide + N * V;
   const norms = (2 * L + 1) * norm, mlp = L * (wide + 4 * hidden);

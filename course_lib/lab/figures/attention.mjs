@@ -8,7 +8,7 @@ const Z = [
 ];
 const V = [0.5, 2, -1, 1, -1.5, 3];
 // The last token, changed: its key and its value turn round.
-const flip = (row) => row.map((x, j) => (j === LAST ? -x : x));
+const flipLast = (row) => row.map((x, j) => (j === LAST ? -x : x));
 
 // Mask: name, whether query i may read key j, query of its preset.
 const past = (i, j) => j <= i, all = () => true;
@@ -23,7 +23,7 @@ const MASKS = {
 };
 const entries = Object.entries(MASKS), wrong = entries.slice(1).map(([mask, [label, , query]]) => [mask, { label, state: { mask, query } }]);
 
-const clean = (x) => (Math.abs(x) < 1e-9 ? 0 : Math.round(x * 1e9) / 1e9);
+const roundOff = (x) => (Math.abs(x) < 1e-9 ? 0 : Math.round(x * 1e9) / 1e9);
 
 function attend(z, v, { k, scaled, mask }) {
   const fill = mask === "finite-fill" ? 0 : -Infinity, open = MASKS[mask][1];
@@ -37,11 +37,11 @@ function attend(z, v, { k, scaled, mask }) {
 }
 
 export function compute(state) {
-  const now = attend(Z, V, state), then = attend(Z.map(flip), flip(V), state), q = state.query;
+  const now = attend(Z, V, state), then = attend(Z.map(flipLast), flipLast(V), state), q = state.query;
   return {
     scores: Z[q].map((s) => s * Math.sqrt(state.k)), masked: now.masked[q], weights: now.weights,
-    parts: now.weights[q].map((w, j) => w * V[j]), sum: clean(now.weights[q].reduce((a, b) => a + b, 0)),
-    output: now.outputs[q], moved: now.outputs.map((o, i) => clean(Math.abs(then.outputs[i] - o))),
+    parts: now.weights[q].map((w, j) => w * V[j]), sum: roundOff(now.weights[q].reduce((a, b) => a + b, 0)),
+    output: now.outputs[q], moved: now.outputs.map((o, i) => roundOff(Math.abs(then.outputs[i] - o))),
   };
 }
 
@@ -128,7 +128,7 @@ export const spec = {
   },
   summary(r, { query, k, scaled, mask }) {
     const moved = r.moved.filter((m, i) => i < LAST && m > 0).length, top = Math.max(...r.weights[query]);
-    return `Query ${query} (${WORDS[query]}), mask: ${MASKS[mask][0]}, scores ${scaled ? "" : "not "}divided by \u221a${k}: largest weight ${fmt(clean(top))}, sum of weights ${fmt(r.sum)}, output ${fmt(clean(r.output))}. When token 5 changes, ${moved} of the 5 outputs before it move.`;
+    return `Query ${query} (${WORDS[query]}), mask: ${MASKS[mask][0]}, scores ${scaled ? "" : "not "}divided by \u221a${k}: largest weight ${fmt(roundOff(top))}, sum of weights ${fmt(r.sum)}, output ${fmt(roundOff(r.output))}. When token 5 changes, ${moved} of the 5 outputs before it move.`;
   },
 };
 

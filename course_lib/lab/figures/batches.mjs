@@ -4,6 +4,7 @@ const TEXT = "to_be_or_not_to_be", GATHER_CALLS = 8, CLASSES = ["s1", "s2", "s3"
 const CODES = { right: "one token later", "no-shift": "the same tokens", rolled: "idx rolled by one" };
 const sum = (list) => list.reduce((a, b) => a + b, 0);
 
+// A loop slices, casts and wraps each row, for idx and for targets, and stacks twice: 6 B + 2 calls.
 export function compute({ T, start, code, B }) {
   const windows = TEXT.length - T, starts = [1, Math.min(start, windows - 1), 12];
   const idx = starts.map((s) => TEXT.slice(s, s + T)), following = starts.map((s) => TEXT.slice(s + 1, s + T + 1));

@@ -3,10 +3,10 @@ import { figure, fmt } from "./engine.mjs";
 const RANKS = 4;
 const CALLS = [["BC", 8], ["AR", 4096], ["AR", 4096], ["AR", 1024], ["AG", 512], ["BA", 4]];
 const FAULTS = [["none", "none"], ["absent", "does not come"], ["skip", "leaves one out"], ["extra", "makes one more"], ["size", "has fewer bytes"], ["order", "swaps two"]];
-const said = (fault) => FAULTS.find((f) => f[0] === fault)[1];
+const nameFault = (fault) => FAULTS.find((f) => f[0] === fault)[1];
 
 // What the rank with the fault would issue, if nothing ever waited.
-function issued({ fault, place }) {
+function listCalls({ fault, place }) {
   const calls = CALLS.map((c) => [...c]);
   if (fault === "absent") return calls.slice(0, place);
   if (fault === "skip") calls.splice(place, 1);
@@ -17,7 +17,7 @@ function issued({ fault, place }) {
 }
 
 export function compute(state) {
-  const plans = Array.from({ length: RANKS }, (_, r) => (r === state.rank ? issued(state) : CALLS));
+  const plans = Array.from({ length: RANKS }, (_, r) => (r === state.rank ? listCalls(state) : CALLS));
   const longest = Math.max(...plans.map((p) => p.length));
   let at = -1;
   for (let i = 0; i < longest && at < 0; i++) if (new Set(plans.map((p) => String(p[i]))).size > 1) at = i;
@@ -26,7 +26,7 @@ export function compute(state) {
   return { calls, at, waits, odd: at < 0 ? [] : [state.rank] };
 }
 
-const listed = (ranks) => (ranks.length === 1 ? "rank " : "ranks ") + ranks.join(", ");
+const nameRanks = (ranks) => (ranks.length === 1 ? "rank " : "ranks ") + ranks.join(", ");
 
 export const spec = {
   name: "desync",
@@ -70,7 +70,7 @@ export const spec = {
       });
     });
     const y = 24 + RANKS * high + 20;
-    kit.text(left, y, r.at < 0 ? "nobody waits" : `${listed(r.waits)} will complain`, { cls: "m t" });
+    kit.text(left, y, r.at < 0 ? "nobody waits" : `${nameRanks(r.waits)} will complain`, { cls: "m t" });
     return y + 8;
   },
   table(r) {
@@ -85,9 +85,9 @@ export const spec = {
   },
   summary(r, { fault, rank, place }) {
     if (fault === "none") return "All six collectives end: nobody waits.";
-    const head = `Rank ${fmt(rank)} ${said(fault)} at place ${fmt(place)}: `;
+    const head = `Rank ${fmt(rank)} ${nameFault(fault)} at place ${fmt(place)}: `;
     if (r.at < 0) return head + "no hang, because both calls look the same, and wrong tensors are summed.";
-    return head + `the ranks part at place ${fmt(r.at)}, where ${listed(r.waits)} ${r.waits.length === 1 ? "waits" : "wait"}; look at rank ${fmt(rank)}.`;
+    return head + `the ranks part at place ${fmt(r.at)}, where ${nameRanks(r.waits)} ${r.waits.length === 1 ? "waits" : "wait"}; look at rank ${fmt(rank)}.`;
   },
 };
 

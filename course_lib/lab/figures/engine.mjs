@@ -1,9 +1,10 @@
 /* The live-figure engine: one small kit that every figure of the book is drawn with.
 
-A figure is one module NAME.mjs beside this file and one Python reference NAME.py with the same numbers.
+A figure is one module NAME.mjs beside this file. `course build` runs it in Node and writes into figures.json what the page
+without JavaScript, print and plain text show of each preset: its summary and its table.
 
   import { figure, fmt } from "./engine.mjs";
-  export function compute(state) { ... }       pure: JSON in, JSON out; replayed against NAME.py
+  export function compute(state) { ... }       pure: JSON in, JSON out; tests compare it with torch
   export const spec = {
     name, title, intro,                        intro: one sentence, what the drawing shows
     predict: { question, choices: [2-4 texts], answer: index, why: one sentence, preset?: shown on reveal },
@@ -15,7 +16,7 @@ A figure is one module NAME.mjs beside this file and one Python reference NAME.p
     presets: { default: { label, state: {} }, name: { label, state: { what differs from defaults } } },
     draw(kit, result, state) { ...; return height; }
     table(result, state) { return { caption, columns: [no empty text], rows: [[text or number, ...], ...] }; }
-    summary(result, state) { return one sentence with the numbers; }   NAME.py must give the same text
+    summary(result, state) { return one sentence with the numbers; }
   };
   export default figure(spec, compute);
 
@@ -38,7 +39,6 @@ const NS = "http://www.w3.org/2000/svg";
 const SUPER = "\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079";
 
 // About four digits, whole numbers in full, a true minus sign, otherwise powers of ten outside 0.001 .. 100000.
-// Same text as `fmt` in text.py.
 export function fmt(x) {
   if (typeof x !== "number" || Number.isNaN(x)) return String(x);
   const sign = x < 0 ? "\u2212" : "", a = Math.abs(x);
@@ -103,21 +103,21 @@ html[data-theme=dark] .cf{color-scheme:dark}html[data-theme=light] .cf{color-sch
 @media print{.cf.cf.cf{color-scheme:light;break-inside:avoid}.cf .cf-p,.cf .cf-c,.cf .cf-h.cf-h{display:none}}
 `;
 
-function make(tag, attrs, kids, ns) {
+function makeNode(tag, attrs, kids, ns) {
   const node = ns ? document.createElementNS(NS, tag) : document.createElement(tag);
-  write(node, attrs);
+  setAttributes(node, attrs);
   node.append(...kids);
   return node;
 }
-function write(node, attrs) {
+function setAttributes(node, attrs) {
   for (const [k, v] of Object.entries(attrs)) {
     if (typeof v === "function") node.addEventListener(k, v);
     else if (v == null) node.removeAttribute(k);
     else node.setAttribute(k, v);
   }
 }
-const h = (tag, attrs, ...kids) => make(tag, attrs, kids);
-const s = (tag, attrs, ...kids) => make(tag, attrs, kids, true);
+const h = (tag, attrs, ...kids) => makeNode(tag, attrs, kids);
+const s = (tag, attrs, ...kids) => makeNode(tag, attrs, kids, true);
 
 // One level below the heading that stands before the figure, so that the page's outline has no gap.
 function headingLevel(el) {
@@ -126,7 +126,7 @@ function headingLevel(el) {
 }
 
 // Move the texts marked `nudge` off their neighbours and into the box; the others stay where they were put.
-function settle(ink, width, height) {
+function settleTexts(ink, width, height) {
   const placed = [], all = [...ink.querySelectorAll("text")], loose = (t) => t.dataset.nudge;
   for (const t of [...all.filter((t) => !loose(t)), ...all.filter(loose)]) {
     const b = t.getBBox(), dx = Math.max(-b.x, Math.min(0, width - b.width - b.x)), x = b.x + dx;
@@ -150,7 +150,7 @@ function makeKit(ink, canvas, set) {
     if (!n) areas.set(id, (n = canvas.appendChild(h(tag, { class: "cf-h", type: tag === "input" ? "range" : tag, [tag === "input" ? tag : "click"]: () => set(n.o.set(+n.value)) }))));
     n.o = o;
     seen.add(id);
-    write(n, { "aria-label": o.label, "aria-pressed": o.pressed, min: o.min, max: o.max, step: o.step });
+    setAttributes(n, { "aria-label": o.label, "aria-pressed": o.pressed, min: o.min, max: o.max, step: o.step });
     if (o.max != null) n.value = o.value;
     Object.assign(n.style, { left: o.x - pad + "px", top: o.y + "px", width: o.w + 2 * pad + "px", height: o.h + "px" });
   }
@@ -204,7 +204,7 @@ function makeControl({ key, label, type, min, max, step, options, values }, set)
   const show = (v) => {
     input.value = index(v);
     out.textContent = fmt(v);
-    write(input, { "aria-valuetext": fmt(v) });
+    setAttributes(input, { "aria-valuetext": fmt(v) });
   };
   return { node: h("div", {}, h("label", {}, name, out), input), show };
 }
@@ -254,15 +254,15 @@ export function figure(spec, compute) {
       width = canvas.clientWidth;
       kit.start(width || 600);
       const height = spec.draw(kit, result, state);
-      write(svg, { viewBox: `0 0 ${kit.w} ${height}` });
+      setAttributes(svg, { viewBox: `0 0 ${kit.w} ${height}` });
       kit.finish(locked);
-      if (width) settle(ink, kit.w, height);
+      if (width) settleTexts(ink, kit.w, height);
       if (status.textContent !== text) status.textContent = desc.textContent = text;
       numbers.replaceChildren(makeTable(spec.table(result, state)));
       controls.forEach((c, i) => c.show(state[spec.controls[i].key]));
-      for (const b of picks) write(b, { "aria-pressed": b.dataset.preset === preset });
+      for (const b of picks) setAttributes(b, { "aria-pressed": b.dataset.preset === preset });
       panel.disabled = locked;
-      write(root, { "data-preset": preset ?? "", "data-values": JSON.stringify(state) });
+      setAttributes(root, { "data-preset": preset ?? "", "data-values": JSON.stringify(state) });
     }
     function tell(key, value) {
       if (model.get(key) !== value) model.set(key, value), model.save_changes();

@@ -28,7 +28,7 @@ export function compute({ step, tile, causal, code }) {
 }
 
 const span = (n, tile) => `${n * tile} to ${Math.min((n + 1) * tile, T) - 1}`;
-const good = (r) => Math.abs(r.lse - r.right) < 1e-9;
+const isRight = (r) => Math.abs(r.lse - r.right) < 1e-9;
 
 export const spec = {
   name: "flash",
@@ -79,7 +79,7 @@ export const spec = {
     line(`held: ${r.held} of ${T * T} scores`);
     line(last ? `query ${ROW}: maximum ${fmt(last.peak)}, total ${fmt(last.total)}` : `query ${ROW}: nothing yet`);
     line(last ? `old sums times ${fmt(last.keep)}` + (code === "forgets" ? ", always" : "") : "maximum −inf, total 0");
-    if (last) line(`logsumexp ${fmt(r.lse)}` + (good(r) ? ", right" : `, right is ${fmt(r.right)}`), "b");
+    if (last) line(`logsumexp ${fmt(r.lse)}` + (isRight(r) ? ", right" : `, right is ${fmt(r.right)}`), "b");
     return Math.max(y, y0 + size + 12);
   },
   table(r) {
@@ -93,7 +93,7 @@ export const spec = {
     const last = r.trace[r.trace.length - 1];
     return `Tile ${r.done} of ${r.tiles}: queries ${span(r.at[0], tile)}, keys ${span(r.at[1], tile)}. Held at once: ${r.held} of ${T * T} scores. ` +
       (!last ? `Query ${ROW} has not been reached.` : `Query ${ROW}: maximum ${fmt(last.peak)}, total ${fmt(last.total)}, logsumexp so far ${fmt(r.lse)}` +
-        (good(r) ? ", which is right." : `, right is ${fmt(r.right)}.`));
+        (isRight(r) ? ", which is right." : `, right is ${fmt(r.right)}.`));
   },
 };
 

@@ -1,5 +1,6 @@
 import { figure, fmt } from "./engine.mjs";
 
+// Bytes a number, bytes in a microsecond, microseconds to issue a launch.
 const SIZE = 4, WIDTH = 2e6, LAUNCH = 6;
 const NAMES = ["square", "+ eps", "root", "scale", "gain", "gate", "add", "round"];
 
@@ -13,7 +14,7 @@ export function compute({ ops, shape, fused, code }) {
   };
 }
 
-const least = (r) => (r.times === 1 ? "the least possible" : `${fmt(r.times)} times the least`);
+const nameLeast = (r) => (r.times === 1 ? "the least possible" : `${fmt(r.times)} times the least`);
 const limit = (r) => (LAUNCH > r.kernel ? "launches" : "memory");
 
 export const spec = {
@@ -60,7 +61,7 @@ export const spec = {
     kit.rect(1, floor, kit.w - 2, 30, "s5 soft");
     kit.text(kit.w / 2, floor + 20, `memory: ${r.reads} read, ${r.writes} written`, { anchor: "middle" });
     const y = floor + 58;
-    kit.text(0, y, `${fmt(r.bytes / 1e6)} MB, ${least(r)}`, { cls: "b" });
+    kit.text(0, y, `${fmt(r.bytes / 1e6)} MB, ${nameLeast(r)}`, { cls: "b" });
     kit.text(0, y + 24, `${fmt(r.end)} us; limited by ${limit(r)}`);
     return y + 36;
   },
@@ -77,7 +78,7 @@ export const spec = {
   },
   summary(r, { ops, fused }) {
     return `${ops === 1 ? "One operation" : ops + " operations"} ${fused ? "in one kernel" : "one at a time"}: ${r.reads} reads and ${r.writes} writes of ` +
-      `${fmt(r.each / 1e6)} MB, ${fmt(r.bytes / 1e6)} MB in all, ${least(r)}. ` +
+      `${fmt(r.each / 1e6)} MB, ${fmt(r.bytes / 1e6)} MB in all, ${nameLeast(r)}. ` +
       `It ends after ${fmt(r.end)} microseconds, and ${limit(r)} set the pace.`;
   },
 };

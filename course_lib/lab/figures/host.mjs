@@ -19,14 +19,14 @@ function makeModel(values) {
   };
 }
 
-function wanted() {
+function readTarget() {
   const found = /^#figure-([a-z0-9-]+)(?:=([a-z0-9-]+))?$/.exec(decodeURIComponent(location.hash));
   return found ? { name: found[1], preset: found[2] } : null;
 }
 
 async function mount(box) {
   const name = box.dataset.figure, slot = document.createElement("div");
-  const target = wanted();
+  const target = readTarget();
   const model = makeModel({ preset: (target?.name === name && target.preset) || box.dataset.preset || "default", prediction: null });
   try {
     if (!/^[a-z0-9_-]+$/.test(name)) throw new Error("bad figure name " + name);
@@ -48,7 +48,7 @@ export async function mountAll(root = document) {
   const all = await Promise.all([...root.querySelectorAll("[data-figure]:not([data-state])")].map(mount));
   const figures = all.filter(Boolean);
   const follow = () => {
-    const target = wanted(), figure = figures.find((f) => f.name === target?.name);
+    const target = readTarget(), figure = figures.find((f) => f.name === target?.name);
     if (!figure) return;
     if (target.preset) figure.model.set("preset", target.preset);
     figure.box.scrollIntoView();

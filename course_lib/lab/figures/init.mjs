@@ -1,6 +1,6 @@
 import { figure, fmt, nice } from "./engine.mjs";
 
-// Written by `python -m course_lib.lab.figures.init`: a line is one model, by depth, std, scaled or not;
+// Written by `python -m benchmarks.figures.init`: a line is one model, by depth, std, scaled or not;
 // RMS of the stream after 0, STEP, 2 STEP, ... blocks, then the loss of the first batch.
 const TABLE = `0.002 0.002 0.002 0.002 0.002 0.002 0.002 9.011
 0.002 0.002 0.002 0.002 0.002 0.002 0.002 9.011

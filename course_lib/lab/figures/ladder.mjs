@@ -1,5 +1,6 @@
 import { figure, fmt } from "./engine.mjs";
 
+// Name, part, what the time of the part is divided by; bf16 takes TF32's place.
 const RUNGS = [["tokens", "data", 50], ["TF32", "products", 3], ["bf16", "products", 6], ["compile", "small", 4], ["attention", "scores", 5], ["update", "update", 4]];
 const SHARES = { products: 0.8, scores: 0.08, small: 0.08, update: 0.04 }, NAMES = RUNGS.map((r) => r[0]);
 

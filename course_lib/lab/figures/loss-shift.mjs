@@ -1,8 +1,9 @@
 import { figure, fmt } from "./engine.mjs";
 
+// A language in which all successors of a word are equally likely.
 const FOLLOWS = { a: "cat dog", cat: "sat ran", dog: "sat ran", sat: "on", ran: "to", on: "the", to: "the", the: "mat park", mat: ".", park: ".", ".": "a" };
 const TAPE = ". a cat sat on the mat . a dog".split(" ");
-// Written by `python -m course_lib.lab.figures.loss-shift`: a line is one shift, from -1 to 2;
+// Written by `python -m benchmarks.figures.loss_shift`: a line is one shift, from -1 to 2;
 // the loss at steps 0, 10, ... 120, then the seven words the trained model writes from "a".
 const TABLE = `2.48 1.61 1.14 0.775 0.511 0.363 0.289 0.253 0.199 0.155 0.135 0.124 0.118 a . park the on sat dog
 1.86 1.10 0.546 0.251 0.127 0.075 0.051 0.038 0.030 0.025 0.021 0.018 0.016 a a a a a a a
@@ -10,15 +11,15 @@ const TABLE = `2.48 1.61 1.14 0.775 0.511 0.363 0.289 0.253 0.199 0.155 0.135 0.
 2.48 1.64 1.19 0.832 0.630 0.524 0.464 0.444 0.433 0.431 0.431 0.410 0.424 a ran the . cat to mat`;
 const SHIFTS = [-1, 0, 1, 2], STEPS = 120, NAMES = ["the word before", "the input itself", "the next word", "the word after the next"];
 const RUNS = TABLE.split("\n").map((line) => line.split(" ")), at = [0, 1, 2, 3, 4, 5, 6];
-const losses = (shift) => RUNS[shift + 1].slice(0, 13).map(Number), signed = (v) => (v > 0 ? "+" : "") + fmt(v);
+const losses = (shift) => RUNS[shift + 1].slice(0, 13).map(Number), writeSigned = (v) => (v > 0 ? "+" : "") + fmt(v);
 
 // The equally likely words n places after one of `words`, with repetition.
-const ahead = (words, n) => (n ? ahead(words.flatMap((w) => FOLLOWS[w].split(" ")), n - 1) : words);
+const listWordsAhead = (words, n) => (n ? listWordsAhead(words.flatMap((w) => FOLLOWS[w].split(" ")), n - 1) : words);
 
 // Best possible probability of the target, knowing the words up to position t.
 function chance(shift, t) {
   if (shift < 1) return 1;
-  const words = ahead([TAPE[t + 1]], shift);
+  const words = listWordsAhead([TAPE[t + 1]], shift);
   return words.filter((w) => w === TAPE[t + 1 + shift]).length / words.length;
 }
 
@@ -83,7 +84,7 @@ export const spec = {
     kit.text(kit.w - 78, plot.Y(Math.log(11)) + 4, "ln V = 2.40", { cls: "m t" });
     for (const s of [...SHIFTS.filter((s) => s !== shift), shift]) plot.curve(losses(s).map((v, i) => [i * 10, v]), s === shift ? "s2" : "s6 d");
     kit.text(kit.w, y + h - 67, "shift: loss", { anchor: "end", cls: "m t" });
-    [2, 1, -1, 0].forEach((s, i) => kit.text(kit.w, y + h - 48 + 17 * i, `${signed(s)}: ${fmt(losses(s)[12])}`, { anchor: "end", cls: s === shift ? "b" : "m" }));
+    [2, 1, -1, 0].forEach((s, i) => kit.text(kit.w, y + h - 48 + 17 * i, `${writeSigned(s)}: ${fmt(losses(s)[12])}`, { anchor: "end", cls: s === shift ? "b" : "m" }));
     kit.text(0, y + h + 86, "Trained so, it writes:", { cls: "m" });
     kit.text(0, y + h + 106, r.writes, { cls: "b" });
     return y + h + 116;

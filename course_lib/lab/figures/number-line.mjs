@@ -1,6 +1,9 @@
 import { figure, fmt } from "./engine.mjs";
 
-const LOWEST = -30, COUNTS = [1, 0, 3, 3, 13, 11, 23, 45, 90, 180, 394, 749, 1454, 2864, 5270, 7371, 7223, 8803, 13864, 14736, 9484, 6078, 4475, 2163, 813, 204, 22];
+// Weight gradients of lesson 12's model at its first update, by power of two from 2 ** LOWEST on; written by
+// `python -m benchmarks.figures.number_line`. A bin holds one power; the highest of a format counts as inside.
+const LOWEST = -30;
+const COUNTS = [1, 0, 3, 3, 13, 11, 23, 45, 90, 180, 394, 749, 1454, 2864, 5270, 7371, 7223, 8803, 13864, 14736, 9484, 6078, 4475, 2163, 813, 204, 22];
 const TOTAL = COUNTS.reduce((a, b) => a + b), MOST = Math.max(...COUNTS);
 const FORMATS = { // name, log2 of the smallest number, of the smallest normal, of the highest power, largest
   bf16: ["bfloat16", -133, -126, 127, (2 - 2 ** -7) * 2 ** 127],

@@ -4,11 +4,13 @@ const TENSORS = [["embedding.weight", 10, 16], ["q_proj.weight", 6, 16], ["norm.
 const SAVED = { sharded: "each its shard", gathered: "gathered", rank0: "rank 0\u2019s shard" };
 const sum = (list) => list.reduce((a, b) => a + b, 0), zeros = (n) => Array(n).fill(0);
 
+// Begin and end of the rows of each rank: FSDP2 gives ceil(n / R) to each, to the last ones what is left.
 function rows(n, ranks) {
   const c = Math.ceil(n / ranks);
   return zeros(ranks).map((_, r) => [Math.min(r * c, n), Math.min((r + 1) * c, n)]);
 }
 
+// "gathered": rank 0 has received all rows and writes one file; "rank0": its own rows are taken for the whole.
 export function compute({ R, R2, saved }) {
   const writers = saved === "gathered" ? 1 : R, files = saved === "rank0" ? 1 : writers;
   const read = zeros(R2).map(() => zeros(files)), missing = zeros(R2), sizes = zeros(files), pieces = [];

@@ -1,6 +1,6 @@
 import { figure, fmt, nice } from "./engine.mjs";
 
-// Written by `python -m course_lib.lab.figures.resume`: the run that nobody interrupts, the loss of every
+// Written by `python -m benchmarks.figures.resume`: the run that nobody interrupts, the loss of every
 // second update, in hundredths; then one line per step of the resume and forgotten part.
 const TABLE = `415 392 369 340 314 285 271 241 245 217 212 197 187 184 174 178 174 151 168 157 156 162 152 150 140 152 146 139
 426 332 300 266 263 240 232 212 204 195 181 189 181 159 172 164 163 164 155 153 145 159 150 147

@@ -8,10 +8,11 @@ const ENDS = {
   overwrites: "No sum has more than one part in it.",
   arrival: "The sums are right, and each rank has them in another order.",
 };
-const ABC = "ABCDE", called = (code) => CODES.find((c) => c[0] === code)[1];
+const ABC = "ABCDE", nameCode = (code) => CODES.find((c) => c[0] === code)[1];
 const range = (n) => Array.from({ length: n }, (_, i) => i);
 const parts = (sum) => sum.toString(2).replace(/0/g, "").length;
 
+// Rank r puts 2 ** r into every chunk: the binary digits of a sum are the ranks whose parts are in it.
 export function compute({ R, step, code }) {
   const ranks = range(R), mod = (i) => ((i % R) + R) % R, first = code === "steps" ? R - 2 : R - 1;
   step = Math.min(step, first + R - 1);
@@ -89,7 +90,7 @@ export const spec = {
     const [row] = r.cells, cell = row[r.at[0]];
     const doing = r.step === r.steps ? ENDS[code] : r.gathering ? `All-gather: rank 0 has ${row.filter(Boolean).length} of ${R} sums.`
       : `Reduce-scatter: rank 0 has a sum of chunk ${ABC[cell[0]]} with ${parts(cell[1])} of ${R} parts in it.`;
-    return `${called(code)}, ${R} ranks, step ${r.step} of ${r.steps}. ${doing} Each rank has sent ${fmt(r.sent)} times the tensor.`;
+    return `${nameCode(code)}, ${R} ranks, step ${r.step} of ${r.steps}. ${doing} Each rank has sent ${fmt(r.sent)} times the tensor.`;
   },
 };
 

@@ -13,7 +13,7 @@ function normalize(y, eps) {
 }
 
 // Largest distance between two outputs; below 1e-12 it is round-off and counts as 0.
-function moved(a, b) {
+function measureMove(a, b) {
   const gaps = a.map((v, i) => Math.abs(v - b[i])), most = Math.max(...gaps);
   return most < 1e-12 ? 0 : most;
 }
@@ -24,8 +24,8 @@ export function compute({ x, k, c, eps }) {
     input, ...now,
     base_rmsnorm: base.rmsnorm,
     base_layernorm: base.layernorm,
-    moved_rmsnorm: moved(now.rmsnorm, base.rmsnorm),
-    moved_layernorm: moved(now.layernorm, base.layernorm),
+    moved_rmsnorm: measureMove(now.rmsnorm, base.rmsnorm),
+    moved_layernorm: measureMove(now.layernorm, base.layernorm),
   };
 }
 

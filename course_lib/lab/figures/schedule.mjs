@@ -2,7 +2,7 @@ import { figure, fmt } from "./engine.mjs";
 
 const PLANNED = 50, HIGH = 1, LOW = 0.1; // rates in thousandths
 
-function right(step, warmup, low = LOW, clamp = true) {
+function rightRate(step, warmup, low = LOW, clamp = true) {
   if (step < warmup) return HIGH * (step + 1) / warmup;
   if (clamp && step >= PLANNED) return low;
   return low + 0.5 * (HIGH - low) * (1 + Math.cos(Math.PI * (step - warmup) / (PLANNED - warmup)));
@@ -12,7 +12,7 @@ function rate(step, { warmup, resume, code }) {
   if (code === "zero-first" && step < warmup) return HIGH * step / warmup;
   if (code === "micro-steps") step *= 4;
   if (code === "restart" && step >= resume) step -= resume;
-  return right(step, warmup, code === "to-zero" ? 0 : LOW, code !== "climbs");
+  return rightRate(step, warmup, code === "to-zero" ? 0 : LOW, code !== "climbs");
 }
 
 export function compute(state) {
@@ -20,7 +20,7 @@ export function compute(state) {
   const rates = Array.from({ length: PLANNED + beyond }, (_, step) => rate(step, state));
   return {
     rates, before: rates[resume ? resume - 1 : 0], after: rates[resume],
-    off: rates.filter((r, step) => Math.abs(r - right(step, warmup)) > 1e-9).length,
+    off: rates.filter((r, step) => Math.abs(r - rightRate(step, warmup)) > 1e-9).length,
   };
 }
 
@@ -63,7 +63,7 @@ export const spec = {
     };
     if (total > PLANNED) mark(PLANNED, "planned end", 0);
     if (resume) mark(resume, "resume", 1);
-    p.curve(r.rates.map((_, step) => [step, right(step, warmup)]), "s6 d");
+    p.curve(r.rates.map((_, step) => [step, rightRate(step, warmup)]), "s6 d");
     p.curve(r.rates.map((v, step) => [step, v]), cls);
     if (!kit.narrow) r.rates.forEach((v, step) => kit.circle(p.X(step), p.Y(v), 2, cls));
     for (const [step, v, anchor] of [[0, r.rates[0], "start"], [total - 1, last, "end"]]) {
@@ -78,7 +78,7 @@ export const spec = {
     return {
       caption: "Rates in thousandths",
       columns: ["update", "part", "rate", "right"],
-      rows: shown.filter((s) => s >= 0 && s < total).sort((a, b) => a - b).map((s) => [s, phase(s, warmup), r.rates[s], right(s, warmup)]),
+      rows: shown.filter((s) => s >= 0 && s < total).sort((a, b) => a - b).map((s) => [s, phase(s, warmup), r.rates[s], rightRate(s, warmup)]),
     };
   },
   summary(r, { warmup, resume }) {

@@ -22,16 +22,16 @@ export function compute(state) {
 }
 
 const WEIGHTS = [-4, -3, -2, -1.5, -1, -0.5, 0, 0.5, 1, 1.5, 2, 3, 4], LOW = -4, HIGH = 8;
-const inside = (v) => Math.max(LOW, Math.min(HIGH, v));
+const clampValue = (v) => Math.max(LOW, Math.min(HIGH, v));
 
 // The stretches of a curve between LOW and HIGH, each ending exactly where it leaves.
-function visible(points) {
+function cutVisible(points) {
   const runs = [[]];
   points.forEach(([x, v], i) => {
-    const [px, pv] = points[i - 1] ?? [x, v], edge = inside(v) === v ? inside(pv) : inside(v);
-    if (inside(v) !== v && inside(pv) !== pv) return;
+    const [px, pv] = points[i - 1] ?? [x, v], edge = clampValue(v) === v ? clampValue(pv) : clampValue(v);
+    if (clampValue(v) !== v && clampValue(pv) !== pv) return;
     if (v !== pv && edge !== v && edge !== pv) runs.at(-1).push([px + ((edge - pv) / (v - pv)) * (x - px), edge]);
-    inside(v) === v ? runs.at(-1).push([x, v]) : runs.push([]);
+    clampValue(v) === v ? runs.at(-1).push([x, v]) : runs.push([]);
   });
   return runs.filter((run) => run.length > 1);
 }
@@ -69,10 +69,10 @@ export const spec = {
     const h = kit.narrow ? 210 : 240, right = kit.narrow ? 12 : 150;
     const plot = kit.plot({ x: 40, y: 30, w: kit.w - 40 - right, h, xs: [-4, 4], ys: [LOW, HIGH], xticks: [-4, -2, 0, 2, 4], yticks: [-4, 0, 4, 8], xlabel: "input x" });
     kit.line(plot.X(state.x), 30, plot.X(state.x), 30 + h, "axis d");
-    for (const [key, cls] of LINES) for (const run of visible(xs.map((x, i) => [x, points[i][key]]))) plot.curve(run, cls);
+    for (const [key, cls] of LINES) for (const run of cutVisible(xs.map((x, i) => [x, points[i][key]]))) plot.curve(run, cls);
     LINES.forEach(([key, cls], i) => {
       const v = r[key];
-      kit.circle(plot.X(state.x), plot.Y(inside(v)), 5, v === inside(v) ? cls.slice(0, 2) : cls.slice(0, 2) + " o");
+      kit.circle(plot.X(state.x), plot.Y(clampValue(v)), 5, v === clampValue(v) ? cls.slice(0, 2) : cls.slice(0, 2) + " o");
       const lx = kit.narrow ? 44 + i * ((kit.w - 44) / 3) : kit.w - 134, ly = kit.narrow ? h + 84 : 60 + i * 50;
       kit.line(lx, ly - 4, lx + 22, ly - 4, cls);
       kit.text(kit.narrow ? lx : lx + 30, kit.narrow ? ly + 14 : ly, key, { cls: "b" });

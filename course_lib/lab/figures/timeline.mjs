@@ -4,6 +4,8 @@ const LAYERS = 8, RANKS = 4, MB = 8;
 const MODES = [["ddp", "DDP"], ["front", "DDP, from the front"], ["free", "FSDP, freed"], ["keep", "FSDP, kept"]];
 const KINDS = { F: ["Forward", "s1"], B: ["Backward", "s3"], G: ["Gather", "s2"], S: ["Reduce-scatter", "s4 d"], A: ["All-reduce", "s4"] };
 
+// Two ranks stand for all, since all but rank 1 are alike. Each has a lane that computes and one that communicates; a lane
+// does one thing at a time, and a collective starts when the last rank is ready for it. Lesson 18: DDP; lesson 21: FSDP.
 export function compute({ mode, size, overlap, slow }) {
   const boxes = [], ends = [[0, 0], [0, 0]], last = LAYERS / size - 1, fsdp = mode === "free" || mode === "keep";
   // Boxes of ranks 0 and 1. One starts after those of its lane and those in `after`; with `mb` it is a collective.
@@ -15,22 +17,22 @@ export function compute({ mode, size, overlap, slow }) {
     boxes.push(box);
     return box;
   }
-  const sends = (kind, unit, ...after) => {
+  const sendLayers = (kind, unit, ...after) => {
     const mb = ((kind === "A" ? 2 : 1) * size * MB * (RANKS - 1)) / RANKS;
     return add(kind, unit, 1 + mb / 8, mb, ...after);
   };
   const up = [...Array(last + 1).keys()], down = [...up].reverse(), G = [], F = [], again = [], B = [], S = [];
   const ahead = overlap ? 2 : 1; // one unit ahead: at most two are whole
   for (const u of up) {
-    if (fsdp) G[u] = sends("G", u, F[u - ahead]);
+    if (fsdp) G[u] = sendLayers("G", u, F[u - ahead]);
     F[u] = add("F", u, size, 0, G[u]);
   }
   for (const u of down) {
-    for (let v = u; mode === "free" && v > u - ahead && v >= 0; v--) again[v] ??= sends("G", v, B[v + ahead] ?? F[last]);
+    for (let v = u; mode === "free" && v > u - ahead && v >= 0; v--) again[v] ??= sendLayers("G", v, B[v + ahead] ?? F[last]);
     B[u] = add("B", u, 2 * size, 0, F[last], again[u], !overlap && S[u + 1]);
-    if (fsdp) S[u] = sends("S", u, B[u]);
+    if (fsdp) S[u] = sendLayers("S", u, B[u]);
   }
-  if (!fsdp) for (const u of mode === "front" ? up : down) sends("A", u, B[overlap ? u : 0]);
+  if (!fsdp) for (const u of mode === "front" ? up : down) sendLayers("A", u, B[overlap ? u : 0]);
 
   let now = fsdp ? (LAYERS * MB) / RANKS : LAYERS * MB;
   const changes = [], span = (a, b) => changes.push([a.start[0], 1], [b.end[0], -1]), held = [[0, now]];
