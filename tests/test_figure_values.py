@@ -35,6 +35,8 @@ from course_lib.training.ddp_trainer import DistributedTrainer
 from course_lib.training.train_config import TrainConfig
 from tests.figure_states import compute
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 
 def close(want, rel=1e-9, abs=1e-9):
     """What numbers of a figure are compared with, NaN with NaN."""
