@@ -24,7 +24,7 @@ from course_lib.fast.recompute import selective_contexts
 from course_lib.gpt import GPT, MLP, GPTConfig, apply_rotary_pos_emb, rope_tables
 from course_lib.ladder.gains import rung_gains
 from course_lib.measure.activations import activation_bytes
-from course_lib.measure.formats import FORMATS, rounded
+from course_lib.measure.formats import FORMATS, round_to_format
 from course_lib.measure.held import Held
 from course_lib.measure.roofline import Ceilings, elementwise, matmul
 from course_lib.parallel.zero import zero_memory, zero_traffic
@@ -301,7 +301,7 @@ def test_number_line_rounds_as_the_library_does(name):
     counts = as_double(json.loads(read_constant("number-line", "COUNTS")))
     for result in compute("number-line", *states):
         middles = 1.5 * 2.0 ** torch.arange(result["first"], result["first"] + len(counts)).double()
-        kept, share = rounded(middles, name), 100 * counts / counts.sum()
+        kept, share = round_to_format(middles, name), 100 * counts / counts.sum()
         assert result["lost"] == close(share[kept == 0].sum().item())
         assert result["over"] == close(share[~kept.isfinite()].sum().item())
         normal = (kept >= FORMATS[name].smallest_normal) & kept.isfinite()
