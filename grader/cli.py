@@ -153,7 +153,7 @@ def _add_ledger(command: Callable[[str, str, str], argparse.ArgumentParser]) -> 
     forgot.add_argument("--yes", action="store_true", help="do not ask")
     exported = inside.add_parser("export", help="the record for another program")
     exported.set_defaults(run=f"{room}.exports:run")
-    exported.add_argument("format", choices=("anki", "obsidian", "csv", "xapi"))
+    exported.add_argument("format", choices=("anki", "csv"))
     exported.add_argument("file", nargs="?", type=Path, help="default: in learning/export")
 
 

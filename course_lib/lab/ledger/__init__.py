@@ -2,7 +2,7 @@
 
     state      everything, rebuilt from the events       page       learning/learning_ledger.md
     ending     the end of a session                      web        the same as one HTML page
-    exports    Anki, Obsidian, CSV, xAPI                 forgetting removing the record
+    exports    Anki, CSV                                 forgetting removing the record
 
 Nothing here imports torch: `course ledger` answers at once.
 """

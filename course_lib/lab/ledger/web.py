@@ -9,6 +9,7 @@ from course_lib.lab.ledger.state import State, next_exercise, passed
 from course_lib.lab.ledger.summary import count
 
 MADE_HERE = '<meta name="generator" content="course ledger">'
+NO_ICON = '<link rel="icon" href="data:,">'  # else a browser asks for /favicon.ico
 STYLE = """
 :root { color-scheme: light dark; --ink: #1b1f24; --paper: #ffffff; --line: #57606a }
 @media (prefers-color-scheme: dark) { :root { --ink: #f0f3f6; --paper: #14181d; --line: #9aa4ae } }
@@ -41,7 +42,7 @@ def html(state: State) -> str:
         _sessions(state), _insights(state),
     ]  # fmt: skip
     return (
-        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8">{MADE_HERE}\n'
+        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8">{MADE_HERE}{NO_ICON}\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         '<meta name="description" content="What was learned, what is due, what is not seen yet">\n'
         f"<title>Learning ledger</title><style>{STYLE}</style></head>\n"
