@@ -41,10 +41,11 @@ def one_thread():
 
 MOST_WORKERS = 8  # each holds torch and starts ranks, kernels and servers of its own
 FIRST = ("test_house", "test_views")  # what breaks most often is said in the first minute
-LONG = (  # then the longest, so that no worker is left alone with one of them at the end
-    "test_site.py", "test_notebooks", "test_nbgrader", "test_readme", "test_launch", "test_fsdp",
-    "test_trainer", "browser",
+LONG = (  # then the longest, and among them the one that builds the site
+    "test_site.py", "test_trainer", "test_launch", "test_nbgrader", "test_readme", "test_notebooks",
+    "test_fsdp", "browser",
 )  # fmt: skip
+LATE = ("test_site_", "test_exercises", "test_judge_worker")  # looks at the built site; short ones
 BY_EXERCISE = ("test_exercises", "test_judge_worker")
 ONE_BY_ONE = ("test_notebooks", "test_readme")  # each test starts all that it needs
 
@@ -62,30 +63,35 @@ def pytest_xdist_auto_num_workers() -> int:
 @pytest.hookimpl(tryfirst=True)  # xdist reads the groups in this hook too
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Orders the tests, and says which ones share a worker."""
-
-    def find_place(item: pytest.Item) -> int:
-        order = (*FIRST, *LONG)
-        return next((i for i, name in enumerate(order) if name in item.nodeid), len(order))
-
-    items.sort(key=find_place)
+    items.sort(key=lambda item: find_place(item.nodeid))
     if "PYTEST_XDIST_WORKER" in os.environ:
         for item in items:
             if (group := find_group(item)) is not None:
                 item.add_marker(pytest.mark.xdist_group(group))
 
 
+def find_place(test: str) -> int:
+    """Where in the order a test stands: smaller is earlier."""
+    file, _, name = test.partition("::")
+    order = (*FIRST, *LONG)
+    if late := next((i for i, part in enumerate(LATE, 1) if part in file), "[mode" in name):
+        return len(order) + late
+    return next((i for i, part in enumerate(order) if part in file), len(order))
+
+
 def find_group(item: pytest.Item) -> str | None:
     """The exercise of a test of one exercise, else the file; None where each test may go alone.
 
-    One worker takes a group: verdicts on an answer and fixtures of a file serve several tests.
+    One worker takes a group: verdicts on an answer, a walk over the site in one mode and the
+    fixtures of a file serve several tests.
     """
+    file = item.nodeid.partition("::")[0]
+    asked = item.callspec.params if hasattr(item, "callspec") else {}
     if item.path.stem in ONE_BY_ONE:
         return None
-    if item.path.stem in BY_EXERCISE:
-        asked = getattr(item, "callspec", None) and item.callspec.params
-        if asked and (about := asked.get("exercise") or asked.get("answer")):
-            return getattr(about, "exercise", about)
-    return item.nodeid.partition("::")[0]
+    if item.path.stem in BY_EXERCISE and (about := asked.get("exercise") or asked.get("answer")):
+        return getattr(about, "exercise", about)
+    return f"{file} {asked['mode']}" if "mode" in asked else file
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -11,6 +11,8 @@ import pytest
 from pages import Site, opened, visit
 from survey import Survey
 
+from grader.lesson import Lesson
+from tests.course import lessons
 from tests.soak import campaign, times
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -30,6 +32,12 @@ def expect_none(survey: Survey, kind: str, *, looked_at: str = "pages") -> None:
 def test_every_lesson_of_the_toc_is_a_page(site: Site) -> None:
     named = re.findall(r"file: (\S+)", (ROOT / "_toc.yml").read_text(encoding="utf-8"))
     assert named and {f"{name}.html" for name in named} <= set(site.pages)
+
+
+@pytest.mark.parametrize("lesson", lessons(), ids=lambda x: x.name)
+def test_the_checks_on_a_page_passed(site: Site, lesson: Lesson) -> None:
+    """The build ran the page's cells, with the library's answers, in a kernel of their own."""
+    assert site.text(f"book/{lesson.name}.html").count("[PASS]") == len(lesson.exercises)
 
 
 def test_no_marker_of_the_grader_is_published(site: Site) -> None:
