@@ -22,7 +22,7 @@ from course_lib.data.batches import get_batch
 from course_lib.fast.flash import add_tile
 from course_lib.fast.recompute import selective_contexts
 from course_lib.gpt import GPT, MLP, GPTConfig, apply_rotary_pos_emb, rope_tables
-from course_lib.ladder.gains import rung_gains
+from course_lib.ladder.gains import amdahl, rung_gains
 from course_lib.measure.activations import activation_bytes
 from course_lib.measure.formats import FORMATS, round_to_format
 from course_lib.measure.held import Held
@@ -194,6 +194,28 @@ def test_desync_places_are_those_that_find_the_hang_names():
     assert unseen == 4, "two equal calls swapped, on each rank"
 
 
+def test_desync_ranks_issue_what_their_faults_say():
+    (none,) = compute("desync", "none")
+    right = [call[:2] for call in none["calls"][0]]
+    assert none["calls"] == [[[*call, True] for call in right]] * 4
+    faulty = {  # at place 3, the first call that is like no other
+        "absent": right[:3],
+        "skip": right[:3] + right[4:],
+        "extra": [*right[:3], ["AG", 64], *right[3:]],
+        "size": [*right[:3], [right[3][0], right[3][1] // 2], *right[4:]],
+        "order": [*right[:3], right[4], right[3], *right[5:]],
+    }
+    for fault, result in zip(
+        faulty, compute("desync", *({"fault": fault} for fault in faulty)), strict=True
+    ):
+        issued = [[call[:2] for call in calls] for calls in result["calls"]]
+        assert issued == [(faulty[fault] if rank == 2 else right)[:4] for rank in range(4)], fault
+        assert (result["at"], result["waits"]) == (
+            3,
+            [0, 1, 3] if fault == "absent" else [0, 1, 2, 3],
+        )
+
+
 def test_flash_remembers_what_add_tile_does():
     states = list_states(step=[1, 5, 10, 16], tile=[2, 3, 4, 8], causal=[True, False])
     for result in compute("flash", *states):
@@ -257,6 +279,10 @@ def test_ladder_gains_are_those_of_the_library():
             want = [gains[kind][name] for kind in ("alone", "in_place", "last")]
             assert [row[kind] for kind in ("alone", "place", "last")] == close(want)
         assert [result["total"], result["product"]] == close([gains["total"], gains["product"]])
+    parts = {"tokens": (0.3, 50), "TF32": (0.56, 3), "bf16": (0.56, 6), "compile": (0.056, 4)}
+    parts |= {"attention": (0.056, 5), "update": (0.028, 4)}
+    want = {name: close(amdahl(*part)) for name, part in parts.items()}
+    assert {row["name"]: row["alone"] for row in found[1]["rows"]} == want
     # with all six: data / 50, products / 6 (bf16 for TF32), scores / 5, small and update / 4
     assert found[1]["top"] == close(30 / 50 + 70 * (0.8 / 6 + 0.08 / 5 + 0.12 / 4))
 
