@@ -1,8 +1,10 @@
 """What a learner meets: check, hint, solution, predict, mine, and everything that can go wrong."""
 
+import importlib
 import json
 import linecache
 import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -12,6 +14,7 @@ import pytest
 import torch
 
 from course_lib.checks.report import MAX_LINES, WIDTH
+from course_lib.checks.subject import OutOfTime
 from course_lib.lab import checking, events, hinting, mine, prediction, registry, source, terminal
 from course_lib.runs import run_log
 from grader.cli import main
@@ -151,6 +154,40 @@ def test_an_endless_loop_ends(monkeypatch):
         cell(norm("while True:\n    try:\n        pass\n    except Exception:\n        pass"))
     )
     assert "[TIMEOUT]" in said and "stopped after 0.3 seconds" in said
+
+
+def test_a_right_answer_is_not_late_on_a_busy_machine_and_a_sleeper_is(monkeypatch):
+    """The clocks are the test's own: much time passes, the answer has computed little."""
+    suite = importlib.import_module("course_lib.checks.suite")
+
+    cpu, wall = iter([0.0, 0.1, 0.1, 0.1]), iter([0.0, 9.0, 9.9])
+    monkeypatch.setattr(suite, "cpu_seconds_with_children", lambda: next(cpu))
+    monkeypatch.setattr(suite.time, "monotonic", lambda: next(wall))
+    done = []
+    with suite.time_limit(2.0):  # 5 times as long, for what waits
+        signal.raise_signal(signal.SIGALRM)
+        signal.raise_signal(signal.SIGALRM)
+        done.append(True)
+    assert done
+    cpu, wall = iter([0.0, 0.1]), iter([0.0, 10.0])
+    with pytest.raises(OutOfTime) as late, suite.time_limit(2.0):
+        signal.raise_signal(signal.SIGALRM)
+    assert late.value.waited
+    cpu, wall = iter([0.0, 2.0]), iter([0.0])
+    with pytest.raises(OutOfTime) as late, suite.time_limit(2.0):
+        signal.raise_signal(signal.SIGALRM)
+    assert not late.value.waited
+
+
+def test_an_answer_that_sleeps_is_told_so(monkeypatch):
+    from dataclasses import replace
+
+    from course_lib.checks import rmsnorm
+
+    quick = replace(rmsnorm.SUITES[0], limit_s=0.2)
+    monkeypatch.setattr(rmsnorm, "SUITES", (quick,))
+    said = run_check(cell("import time\n" + norm("time.sleep(1000)\nreturn x")))
+    assert "[TIMEOUT]" in said and "stopped after 1 seconds" in said and "a sleep" in said
 
 
 def test_a_fault_of_the_check_is_not_blamed_on_the_answer(monkeypatch):

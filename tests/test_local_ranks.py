@@ -83,3 +83,24 @@ def test_a_rank_that_never_joins_ends_in_time(tmp_path):
 def test_a_rank_that_dies_is_said():
     with pytest.raises(RankFailed, match="ended without a word"):
         local_ranks.run(lambda: os._exit(0), [()] * 2, seconds=10)
+
+
+def test_ranks_are_ended_when_they_have_computed_or_wait_not_when_the_machine_is_busy(monkeypatch):
+    """The clocks are the test's own."""
+    now, used = [0.0], {1: 0.0, 2: 0.0}
+    monkeypatch.setattr(local_ranks.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(local_ranks, "cpu_seconds", used.get)
+
+    def over_after(steps: float, rate: float) -> float:
+        """When ranks that use `rate` of a processor between them are ended."""
+        now[0], used[1] = 0.0, 0.0
+        limit = local_ranks._Limit(8.0, [1, 2])
+        while not limit.is_over():
+            now[0] += steps
+            used[1] += steps * rate
+        return now[0]
+
+    assert over_after(0.1, 0.005) == pytest.approx(8, abs=0.5), "they wait"
+    assert over_after(0.1, 1.5) == pytest.approx(8, abs=0.5), "a loop without end"
+    assert over_after(0.1, 0.5) == pytest.approx(16, abs=2.1), "half a core: twice as long"
+    assert over_after(0.1, 0.1) == pytest.approx(40, abs=0.5), "in any case"

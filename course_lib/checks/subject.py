@@ -19,7 +19,8 @@ from course_lib.measure.memory import saved_bytes
 from course_lib.ranks import local_ranks
 
 RANKS_S = 8.0
-"""Seconds that the ranks of one `run_ranks` have, start included; less than a suite's limit."""
+"""Seconds that the ranks of one `run_ranks` may compute or wait, start included; less than a suite's
+limit."""
 
 
 class AnswerError(Exception):
@@ -31,7 +32,14 @@ class AnswerError(Exception):
 
 
 class OutOfTime(BaseException):
-    """The answer does not end. Not an Exception: an answer's own `except` must not swallow it."""
+    """The answer does not end. Not an Exception: an answer's own `except` must not swallow it.
+
+    `waited` says that it did not compute, but waited.
+    """
+
+    def __init__(self, *, waited: bool = False):
+        super().__init__()
+        self.waited = waited
 
 
 class Module(Protocol):

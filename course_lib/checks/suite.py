@@ -22,6 +22,8 @@ from torch import Tensor
 
 from course_lib.checks.report import Verdict, Wrong
 from course_lib.checks.subject import AnswerError, OutOfTime, Subject
+from course_lib.ranks.local_ranks import PATIENCE
+from course_lib.runs.machine import cpu_seconds_with_children
 
 LIMIT_S = 10.0
 DYNAMO = "torch._dynamo"  # torch.optim, checkpoint() and torch's DDP load it on first use: seconds
@@ -65,7 +67,7 @@ class Suite:
     ranks: int = 1
     """Most ranks that a check of it runs at once (`subject.run_ranks`)."""
     limit_s: float = LIMIT_S
-    """Seconds the whole suite may take."""
+    """Seconds that the whole suite may compute; where it waits, `PATIENCE` times as many."""
     loads: tuple[str, ...] = ()
     """Modules that answers load on first use, slowly: imported before the time limit begins."""
 
@@ -105,8 +107,8 @@ class Suite:
             )
         except AnswerError as failure:
             verdict = _error_verdict(base, failure.error)
-        except OutOfTime:
-            verdict = _timeout_verdict(base, self.limit_s)
+        except OutOfTime as late:
+            verdict = _timeout_verdict(base, self.limit_s, waited=late.waited)
         except Exception as error:  # ours, not the learner's
             verdict = _broken_verdict(base, error)
         else:
@@ -119,15 +121,24 @@ class Suite:
 
 @contextlib.contextmanager
 def time_limit(seconds: float):
-    """Raise `OutOfTime` in the body after `seconds`. Only the main thread can be interrupted."""
+    """Raise `OutOfTime` in the body when `seconds` have passed and it has computed for so long, its
+    ended children included; when it only waits, after `PATIENCE` times as long.
+
+    So a right answer is never late because others use the machine. Only the main thread can be
+    interrupted.
+    """
     if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "SIGALRM"):
         yield
         return
+    began, used = time.monotonic(), cpu_seconds_with_children()
 
-    def expire(signum, frame):
-        raise OutOfTime
+    def look(signum, frame):
+        if cpu_seconds_with_children() - used >= seconds:
+            raise OutOfTime
+        if time.monotonic() - began >= PATIENCE * seconds:
+            raise OutOfTime(waited=True)
 
-    before = signal.signal(signal.SIGALRM, expire)
+    before = signal.signal(signal.SIGALRM, look)
     signal.setitimer(signal.ITIMER_REAL, seconds, 0.5)  # again and again, should one be swallowed
     try:
         yield
@@ -174,14 +185,17 @@ def _learner_frame(error: BaseException) -> traceback.FrameSummary | None:
     return frames[-1] if frames else None
 
 
-def _timeout_verdict(base: Verdict, limit_s: float) -> Verdict:
+def _timeout_verdict(base: Verdict, limit_s: float, *, waited: bool) -> Verdict:
+    fits = "a loop whose end is never reached, or Python loops over every element."
+    if waited:
+        fits = "a sleep, or a wait for what never comes: input, a lock, another process."
     return replace(
         base,
         code="TIMEOUT",
-        finding=f"stopped after {limit_s:g} seconds",
+        finding=f"stopped after {limit_s * (PATIENCE if waited else 1):g} seconds",
         rows=(
             ("Expected", "an answer well under a second for these small inputs"),
-            ("Fits", "a loop whose end is never reached, or Python loops over every element."),
+            ("Fits", fits),
         ),
     )
 

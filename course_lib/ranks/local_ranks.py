@@ -32,7 +32,15 @@ from torch import Tensor
 
 from course_lib.measure.held import held_now
 from course_lib.ranks.traffic import Traffic
+from course_lib.runs.machine import cpu_seconds
 
+PATIENCE = 5
+"""On a busy machine work takes longer; what has not ended after so many times its seconds is ended
+all the same."""
+IDLE_S, IDLE_SHARE = 2.0, 0.02
+"""Ranks that have used less than this share of so many seconds wait for what never comes (a waiting
+gloo uses 0.003)."""
+LOOK_S = 0.1
 GRACE_S = 1.0  # after one rank has failed, for the others to say that they failed first
 
 
@@ -81,8 +89,9 @@ def run(
     With `probe` "module:name", `name(function, *args_by_rank[rank])`: for functions that want what
     cannot be sent to another process, such as a model, which the probe then makes on the rank.
     The default group is theirs: `dist.get_rank()` and every collective work. RankFailed names the
-    first rank that raised; RanksStuck names those that did not come back within `seconds`, for one
-    because they wait for a rank that never joins. No process is left in any case.
+    first rank that raised; RanksStuck names those that did not come back, for one because they wait
+    for a rank that never joins: after `seconds` when they wait or have computed for so long, after
+    `PATIENCE` times as long in any case. No process is left in any case.
     """
     if probe is not None:
         function = bind_probe(function, probe)
@@ -91,7 +100,7 @@ def run(
         meeting, pipes, processes = Path(folder) / "meeting", [], []
         for rank, args in enumerate(args_by_rank):
             ours, theirs = context.Pipe(duplex=False)
-            place = (rank, len(args_by_rank), meeting, seconds)
+            place = (rank, len(args_by_rank), meeting, PATIENCE * seconds)
             process = context.Process(
                 target=_rank, args=(function, args, place, theirs), daemon=True
             )
@@ -100,7 +109,7 @@ def run(
             pipes.append(ours)
             processes.append(process)
         try:
-            return _collect(pipes, time.monotonic() + seconds)
+            return _collect(pipes, _Limit(seconds, [process.pid for process in processes]))
         finally:
             for process in processes:
                 process.kill()
@@ -114,12 +123,39 @@ def bind_probe(function: Callable, probe: str) -> Callable:
     return functools.partial(getattr(importlib.import_module(module), name), function)
 
 
-def _collect(pipes: list[Connection], deadline: float) -> list[Rank]:
+class _Limit:
+    """When ranks have had their time: processor time where they compute, time on the wall where
+    they wait, so that a busy machine makes nobody late."""
+
+    def __init__(self, seconds: float, pids: list[int]):
+        self.seconds = seconds
+        self.began = time.monotonic()
+        self.end = self.began + PATIENCE * seconds
+        self.looked, self.used = self.began, dict.fromkeys(pids, 0.0)
+
+    def is_over(self) -> bool:
+        """Whether the ranks are to be ended; asked every now and then."""
+        now, before = time.monotonic(), sum(self.used.values())
+        idle = False
+        if now - self.looked >= min(IDLE_S, self.seconds / 2):
+            self.used = {pid: max(used, cpu_seconds(pid)) for pid, used in self.used.items()}
+            done = sum(self.used.values()) - before
+            idle = done < IDLE_SHARE * len(self.used) * (now - self.looked)
+            self.looked = now
+        late = now - self.began >= self.seconds
+        return now >= self.end or (late and (idle or sum(self.used.values()) >= self.seconds))
+
+    def shorten(self, seconds: float) -> None:
+        """End in so many seconds at the latest."""
+        self.end = min(self.end, time.monotonic() + seconds)
+
+
+def _collect(pipes: list[Connection], limit: _Limit) -> list[Rank]:
     """The results by rank; of several failures the one that was said first."""
     found: dict[int, Rank] = {}
     waiting, first = dict(enumerate(pipes)), None
-    while waiting and (left := deadline - time.monotonic()) > 0:
-        for pipe in wait(list(waiting.values()), left):
+    while waiting and not limit.is_over():
+        for pipe in wait(list(waiting.values()), LOOK_S):
             rank = next(r for r, p in waiting.items() if p is pipe)
             del waiting[rank]
             try:
@@ -128,7 +164,7 @@ def _collect(pipes: list[Connection], deadline: float) -> list[Rank]:
                 result = RankFailed(rank, "SystemExit", "the process ended without a word")
             if isinstance(result, RankFailed):
                 first = first or result
-                deadline = min(deadline, time.monotonic() + GRACE_S)
+                limit.shorten(GRACE_S)
             else:
                 found[rank] = result
     if first:

@@ -20,7 +20,7 @@ from importlib import import_module
 from typing import IO
 
 JUDGE = "grader.judge.judge:Judge"
-STUCK_S = 300.0  # far beyond the judge's own budgets: then it is the judge that hangs
+STUCK_S = 600.0  # far beyond the judge's own budgets: then it is the judge that hangs
 LINE = 4 << 20  # bytes of a reply: verdicts are short, free text is capped
 
 

@@ -10,6 +10,7 @@ run in their notebook compares them here.
 
 import ast
 import functools
+import math
 from dataclasses import replace
 from typing import Protocol
 
@@ -20,6 +21,7 @@ from course_lib.checks.report import Verdict
 from course_lib.checks.subject import OutOfTime
 from course_lib.checks.suite import Suite
 from course_lib.lab.registry import Exercise, exercise, exercises
+from course_lib.ranks.local_ranks import PATIENCE
 from grader.judge import nursery, policy
 from grader.judge.confine import Limits
 from grader.judge.outcome import Outcome
@@ -47,7 +49,7 @@ class Judge:
     def __init__(
         self, *, unsafe: bool = False, memory_bytes: int = 2 << 30, budget_s: float = 10.0
     ):
-        limits = Limits(memory_bytes=memory_bytes, cpu_s=int(2 * budget_s) + 1)
+        limits = Limits(memory_bytes=memory_bytes, cpu_s=math.ceil(budget_s) + 1)
         self.budget_s = budget_s
         self._nursery = nursery.Nursery(unsafe=unsafe, limits=limits)
         self._keep_threads()
@@ -129,10 +131,12 @@ class Judge:
         modules = (*_imports(card.setup), *suite.loads)
         for context in (answer.context, ""):
             worker = self._nursery.spawn(ranks=suite.ranks, modules=modules)
-            subject = RemoteSubject(worker, budget_s=budget_s, call_s=budget_s / 2)
+            # what computes ends by the limit of its processor time; this one is for what waits
+            longest = PATIENCE * budget_s
+            subject = RemoteSubject(worker, budget_s=longest, call_s=longest / 2)
             try:
                 fault = subject.prepare(_card(card), context)
-                subject.call_s = budget_s
+                subject.call_s = longest
                 return subject, fault
             except (Lost, OutOfTime):
                 if not context:

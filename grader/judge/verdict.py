@@ -87,7 +87,8 @@ def _line(error: dict, answer) -> str:
 
 def lost(subject: RemoteSubject, status: int, budget_s: float) -> Outcome:
     """The worker is gone, or cannot be believed any more."""
-    if subject.lost == "timeout" or status == -signal.SIGXCPU:
+    spent = status == -signal.SIGKILL and subject.seconds >= budget_s  # the processor time it had
+    if subject.lost == "timeout" or status == -signal.SIGXCPU or spent:
         return Outcome("TIMEOUT", "TIMEOUT", _too_long(budget_s))
     if subject.lost == "protocol":
         return Outcome(
