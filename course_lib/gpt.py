@@ -19,6 +19,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from course_lib.runs.ranges import COUNT, Range, check_settings
+
 
 @dataclass(frozen=True, kw_only=True)
 class GPTConfig:
@@ -48,9 +50,12 @@ class GPTConfig:
     """Recompute each block in the backward pass instead of keeping its activations."""
 
     def __post_init__(self):
-        for name in ("vocab_size", "max_seq_len", "num_layers", "num_heads", "d_model", "d_hidden"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        sizes = ("vocab_size", "max_seq_len", "num_layers", "num_heads", "d_model", "d_hidden")
+        check_settings(
+            self,
+            dict.fromkeys(sizes, COUNT)
+            | {"rope_theta": Range(0, 1e12, open=True), "norm_eps": Range(0, 1)},
+        )
         if self.d_model % (2 * self.num_heads):
             raise ValueError(
                 f"d_model must be a multiple of 2 * num_heads, because rotary embedding turns "

@@ -411,9 +411,11 @@ def test_copies_must_come_out_even(monkeypatch):
     assert settings(sharding="HYBRID_SHARD").ranks_per_copy(16) == 4, "the ranks of a machine"
 
 
-def test_sizes_follow_the_device():
-    small = FSDPConfig(device="cpu", model_size="medium")
-    assert (small.batch_size, small.seq_len) == (2, 128)
-    gpu = FSDPConfig(device="cuda", model_size="medium")
+def test_sizes_follow_the_device_where_they_are_used():
+    given = FSDPConfig(device="auto", model_size="medium")
+    assert (given.batch_size, given.seq_len) == (None, None), "the same on every machine"
+    small, gpu = given.with_sizes("cpu"), given.with_sizes("cuda")
+    assert (small.batch_size, small.tokens_per_sequence) == (2, 128)
     assert (gpu.batch_size, gpu.tokens_per_sequence) == (8, 512)
-    assert FSDPConfig(device="cpu", batch_size=3, seq_len=64).seq_len == 64
+    tiny = FSDPConfig(model_size="tiny", batch_size=3, seq_len=64).with_sizes("cpu")
+    assert (tiny.batch_size, tiny.seq_len) == (3, 64)

@@ -41,9 +41,9 @@ def test_values_have_the_types_of_the_fields():
         (["--precision", "fp8"], "auto, fp32, bf16, fp16"),
         (["--seq_len", "9999"], "1 to 256"),
         (["--lr", "1e-5"], "expected 0 <= min_lr <= lr"),
-        (["--lr", "nan"], "min_lr <= lr"),
+        (["--lr", "nan"], "lr must lie between 0 and 100"),
         (["--max_step", "3"], "unrecognized"),
-        (["--valid_fraction", "1.5"], "between 0 and 1"),
+        (["--valid_fraction", "1.5"], "lie between 0 and 1"),
     ],
 )
 def test_bad_input_is_one_line_and_status_2(given, words, capsys):

@@ -16,8 +16,10 @@ import torch
 
 from course_lib.checkpoints import single_file
 from course_lib.checkpoints.files import CheckpointError
+from course_lib.ranks import local_ranks
+from course_lib.ranks.world import World
 from course_lib.runs import run_log
-from course_lib.training.ddp_trainer import DistributedTrainer, TrainingDiverged
+from course_lib.training.ddp_trainer import IGNORED, DistributedTrainer, TrainingDiverged
 from course_lib.training.train_config import TrainConfig
 from tests.soak import campaign, times
 
@@ -353,3 +355,25 @@ def test_a_full_disk_stops_the_run_with_a_sentence(text, tmp_path):
     last = done.stderr.strip().splitlines()[-1]
     assert last.startswith("stopped after step 2, could not write below")
     assert "free some space" in last and "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("world_size", [1, 2])
+def test_a_batch_in_which_no_target_counts_is_refused_and_changes_nothing(world_size):
+    def work(rank):
+        world = World.of_group("cpu") if world_size > 1 else World()
+        run = DistributedTrainer(settings(), TOKENS, vocab_size=V, world=world)
+        (idx, targets), *_ = batches(1)
+        before = run.weights()
+        with pytest.raises(ValueError, match="no target counts on any rank"):
+            run.train_step([(idx, torch.full_like(targets, IGNORED))])
+        same = all(torch.equal(x, before[name]) for name, x in run.weights().items())
+        fresh = run.step == 0 and run.tokens_seen == 0 and not run.optimizer.state
+        only_here = targets if rank == 0 else torch.full_like(targets, IGNORED)
+        found = run.train_step([(idx, only_here)])  # one rank's targets are enough
+        return same and fresh and found["loss"] > 1 and run.tokens_seen == targets.numel()
+
+    if world_size == 1:
+        assert work(0)
+    else:
+        done = local_ranks.run(work, [(0,), (1,)], seconds=60)
+        assert all(rank.value for rank in done)

@@ -120,15 +120,19 @@ class DistributedTrainer:
         micro-batches on all ranks, however unequal they are. It is clipped to the global norm
         `config.grad_clip`, 0 for no limit. The rate is `get_lr(step)`, in every group. Afterwards
         no gradient is left, `step` is 1 higher, `tokens_seen` higher by the targets that counted.
+        ValueError on every rank where no target counts on any; nothing has been changed then.
         Returns floats: "loss" (nats per token, before the update), "grad_norm" (before clipping)
         and "lr". Memory: activations of one micro-batch at a time. Collectives: two all-reduces of
         8 bytes, and DDP's of the gradients, once: 4 bytes a parameter.
         """
+        counts = [(targets != IGNORED).sum().item() for _, targets in batches]
+        num_tokens = self.sum_over_ranks(sum(counts))
+        if not num_tokens:
+            raise ValueError(f"no target counts on any rank: expected at least one that is not "
+                             f"{IGNORED}, look at what masks them")  # fmt: skip
         lr = self.get_lr(self.step)
         for group in self.optimizer.param_groups:
             group["lr"] = lr
-        counts = [(targets != IGNORED).sum().item() for _, targets in batches]
-        num_tokens = self.sum_over_ranks(sum(counts))
         loss_sum = 0.0
         for count, (idx, targets) in zip(counts, self.micro_batches(batches), strict=True):
             part = self.mean_loss(idx, targets) * (count / num_tokens)

@@ -14,8 +14,9 @@ from course_lib.data.sources import training_tokens
 from course_lib.data.tokenizer import Tokenizer
 from course_lib.ranks.world import World, run
 from course_lib.runs.options import parse
+from course_lib.runs.ranges import Range, check_settings
 from course_lib.training.ddp_trainer import DistributedTrainer
-from course_lib.training.train_config import TrainConfig
+from course_lib.training.train_config import RANGES, TrainConfig
 
 TRIAL_STEPS = 3
 
@@ -38,8 +39,8 @@ class DemoConfig:
     """Folder of the run."""
 
     def __post_init__(self):
-        if not 0 < self.minutes <= 24 * 60:
-            raise ValueError(f"minutes must be above 0 and at most {24 * 60}, got {self.minutes}")
+        minutes = Range(0, 24 * 60 + 1, open=True)
+        check_settings(self, RANGES | {"minutes": minutes})
 
 
 def main(world: World, chosen: DemoConfig) -> None:

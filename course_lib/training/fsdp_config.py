@@ -4,18 +4,19 @@ What it is: the settings of `fsdp_trainer.py`, in one frozen dataclass on top of
 sizes that a CPU can finish where none are given. What it leaves out: what the settings do.
 """
 
-import math
+import dataclasses
 import os
 from dataclasses import dataclass
-
-import torch
+from typing import ClassVar
 
 from course_lib.gpt import PRESETS
-from course_lib.training.train_config import TrainConfig
+from course_lib.runs.ranges import COUNT, Allowed
+from course_lib.training.train_config import RANGES, TrainConfig
 
 STRATEGIES = ("FULL_SHARD", "SHARD_GRAD_OP", "NO_SHARD", "HYBRID_SHARD")
 KINDS = ("sharded", "full")
 
+FSDP_RANGES = RANGES | {"sharding": STRATEGIES, "shard_size": COUNT, "checkpoint": KINDS}
 GPU_SIZES = {"batch_size": 8, "seq_len": None}
 CPU_SIZES = {"batch_size": 2, "seq_len": 128}  # 50 steps of "medium" on two cores in minutes
 
@@ -27,6 +28,8 @@ class FSDPConfig(TrainConfig):
     Sizes: a step is one update of the weights. It reads batch_size x grad_accumulation sequences of
     seq_len tokens on each rank.
     """
+
+    ranges: ClassVar[Allowed] = FSDP_RANGES
 
     batch_size: int | None = None
     """Sequences in a micro-batch, per rank; none takes 8 on a GPU, 2 on a CPU."""
@@ -47,16 +50,7 @@ class FSDPConfig(TrainConfig):
     """Go on training while a sharded checkpoint is written, from a copy in host memory."""
 
     def __post_init__(self):
-        sizes = CPU_SIZES if _on_cpu(self.device) else GPU_SIZES
-        if self.batch_size is None:
-            object.__setattr__(self, "batch_size", sizes["batch_size"])
-        if self.seq_len is None and sizes["seq_len"]:
-            longest = PRESETS.get(self.model_size, {}).get("max_seq_len", math.inf)
-            object.__setattr__(self, "seq_len", min(sizes["seq_len"], longest))
         super().__post_init__()
-        for name, known in (("sharding", STRATEGIES), ("checkpoint", KINDS)):
-            if (value := getattr(self, name)) not in known:
-                raise ValueError(f"{name} must be one of {', '.join(known)}, got {value!r}")
         if self.shard_size is not None and self.sharding != "HYBRID_SHARD":
             raise ValueError(
                 f"shard_size belongs to HYBRID_SHARD, sharding is {self.sharding}: pass one "
@@ -64,6 +58,17 @@ class FSDPConfig(TrainConfig):
             )
         if self.async_save and self.checkpoint == "full":
             raise ValueError("async_save writes shards: pass --checkpoint sharded with it")
+
+    def with_sizes(self, device: str) -> "FSDPConfig":
+        """This config with sizes that fit a device of that type, "cpu" or "cuda", where none are
+        given."""
+        sizes = CPU_SIZES if device == "cpu" else GPU_SIZES
+        longest = PRESETS[self.model_size]["max_seq_len"]
+        return dataclasses.replace(
+            self,
+            batch_size=self.batch_size or sizes["batch_size"],
+            seq_len=self.seq_len or min(sizes["seq_len"] or longest, longest),
+        )
 
     def ranks_per_copy(self, world_size: int) -> int:
         """Ranks among which one copy of the model is sharded, of `world_size` in all.
@@ -81,7 +86,3 @@ class FSDPConfig(TrainConfig):
                 f"{world_size} ranks"
             )
         return size
-
-
-def _on_cpu(device: str) -> bool:
-    return device == "cpu" or (device == "auto" and not torch.cuda.is_available())

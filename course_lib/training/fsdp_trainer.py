@@ -68,6 +68,7 @@ class FSDPTrainer(DistributedTrainer):
     ):
         if world is None or world.group is None:
             world = World.of_group(config.device)
+        config = config.with_sizes(world.device.type)
         super().__init__(
             config, tokens, vocab_size=vocab_size, valid_tokens=valid_tokens, world=world
         )

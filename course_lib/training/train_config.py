@@ -4,13 +4,55 @@ What it is: the settings of `ddp_trainer.py`, with units, and what is wrong with
 leaves out: the shape of the model, which is `GPTConfig`; a preset of it is named here.
 """
 
-import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 from course_lib.gpt import PRESETS, GPTConfig
+from course_lib.runs.ranges import (
+    COUNT,
+    MANY,
+    PATH,
+    SEED,
+    ZERO_OR_MORE,
+    Allowed,
+    Range,
+    check_settings,
+)
 from course_lib.training.precision import DTYPES
 
 PRECISIONS = ("auto", *DTYPES)
+DEVICES = ("auto", "cpu", "cuda")
+OFF = "0 switches it off"
+
+RANGES = {
+    "model_size": tuple(PRESETS),
+    "max_steps": COUNT,
+    "batch_size": COUNT,
+    "grad_accumulation": COUNT,
+    "global_batch": COUNT,
+    "seq_len": COUNT,
+    "lr": Range(0, 100, open=True),
+    "min_lr": Range(0, 100),
+    "warmup_steps": ZERO_OR_MORE,
+    "weight_decay": Range(0, 100, advice=OFF),
+    "beta1": Range(0, 1 - 1e-9),
+    "beta2": Range(0, 1 - 1e-9),
+    "grad_clip": Range(0, MANY, advice=OFF),
+    "precision": PRECISIONS,
+    "device": DEVICES,
+    "data": PATH,
+    "cache": PATH,
+    "valid_fraction": Range(0, 1, open=True),
+    "out": PATH,
+    "seed": SEED,
+    "log_every": COUNT,
+    "eval_every": ZERO_OR_MORE,
+    "eval_batches": ZERO_OR_MORE,
+    "save_every": ZERO_OR_MORE,
+    "keep": COUNT,
+    "sample_tokens": ZERO_OR_MORE,
+}
+"""What each setting may be."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,6 +62,8 @@ class TrainConfig:
     Sizes: a step is one update of the weights. It reads batch_size x grad_accumulation sequences of
     seq_len tokens on each rank.
     """
+
+    ranges: ClassVar[Allowed] = RANGES
 
     model_size: str = "small"
     """Preset of the model: tiny, small, medium, 134m, large or xl."""
@@ -89,28 +133,18 @@ class TrainConfig:
     """Also log for Weights & Biases, offline unless WANDB_MODE says otherwise (needs wandb)."""
 
     def __post_init__(self):
-        for name in ("batch_size", "grad_accumulation", "max_steps", "log_every", "keep"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
-        for name in ("warmup_steps", "eval_every", "save_every", "sample_tokens", "eval_batches"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name} must be 0 or more, got {getattr(self, name)}")
-        if self.model_size not in PRESETS:
+        check_settings(self, self.ranges)
+        if self.min_lr > self.lr:
             raise ValueError(
-                f"model_size must be one of {', '.join(PRESETS)}, got {self.model_size!r}"
+                f"expected 0 <= min_lr <= lr, got {self.min_lr}, {self.lr}: lower min_lr or raise lr"
             )
-        if self.precision not in PRECISIONS:
+        if self.lr * self.weight_decay >= 1:
             raise ValueError(
-                f"precision must be one of {', '.join(PRECISIONS)}, got {self.precision!r}"
+                f"lr * weight_decay must be below 1, or an update turns weights round: got "
+                f"{self.lr:g} * {self.weight_decay:g}, lower one of them"
             )
-        if not (0 < self.lr < math.inf and 0 <= self.min_lr <= self.lr):
-            raise ValueError(f"expected 0 <= min_lr <= lr and lr > 0, got {self.min_lr}, {self.lr}")
-        if not 0 < self.valid_fraction < 1:
-            raise ValueError(f"valid_fraction must lie between 0 and 1, got {self.valid_fraction}")
-        if not (0 <= self.beta1 < 1 and 0 <= self.beta2 < 1):
-            raise ValueError(f"betas must lie in [0, 1), got {self.beta1} and {self.beta2}")
         longest = PRESETS[self.model_size]["max_seq_len"]
-        if self.seq_len is not None and not 1 <= self.seq_len <= longest:
+        if self.seq_len is not None and self.seq_len > longest:
             raise ValueError(
                 f"seq_len must be 1 to {longest}, the longest of the preset {self.model_size}, "
                 f"got {self.seq_len}"
