@@ -85,6 +85,9 @@ def parser() -> argparse.ArgumentParser:
     built.add_argument(
         "--check", action="store_true", help="write nothing; exit 1 when one is stale"
     )
+    built.add_argument(
+        "--add", action="store_true", help="add the lines that are missing beside a lesson"
+    )
     begun = command("new-lesson", "grader.new_lesson:run", "begin a lesson: every file it needs")
     begun.add_argument("name", metavar="NAME", help="as in grad_norm; its number is put before it")
     begun.add_argument("--exercise", required=True, metavar="ID", help="id of its exercise")
@@ -174,6 +177,9 @@ def run_build(args: argparse.Namespace) -> int:
     from grader import answers, places, views
     from grader.lesson import lessons
 
+    if args.add:
+        for edit in places.add_missing(args.root, lessons(args.root)):
+            print(f"added to {edit.path}, line {edit.line + 1 - edit.instead}: {edit.why}")
     left = [str(edit) for edit in places.find_missing(args.root, lessons(args.root))]
     left += places.find_todos(args.root)
     try:

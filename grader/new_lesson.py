@@ -47,11 +47,7 @@ def write_lesson(root: Path, name: str, exercise: str, module: str = "", after: 
     for path, file in ((page, "page"), (_path(root, module), "library")):
         text = (places.FILES / f"{file}.txt").read_text(encoding="utf-8")
         path.write_text(Template(text).substitute(words), encoding="utf-8")
-    found = lessons(root)
-    while missing := places.find_missing(root, found):
-        missing[0].apply(root)
-        if root / missing[0].path == page:
-            found = lessons(root)
+    places.add_missing(root, lessons(root))
     return page.stem
 
 

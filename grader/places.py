@@ -1,7 +1,7 @@
 """What stands beside a lesson's page: where the lesson is named, and the line to add where it is not.
 
-`course build` prints what `find_missing` finds and fails; `course new-lesson` applies it. What is
-inside the page is checked elsewhere (`grader.lesson`).
+`course build` prints what `find_missing` finds and fails; `course build --add` and `course
+new-lesson` add it. What is inside the page is checked elsewhere (`grader.lesson`).
 """
 
 import ast
@@ -14,7 +14,7 @@ from string import Template
 
 import yaml
 
-from grader.lesson import Exercise, Lesson, LessonError
+from grader.lesson import Exercise, Lesson, LessonError, lessons
 
 FILES = Path(__file__).with_name("new_lesson_files")
 TODO = re.compile(r"\bTODO\b")
@@ -52,6 +52,17 @@ class Edit:
 def find_missing(root: Path, found: list[Lesson]) -> list[Edit]:
     """Every line that some file lacks for one of the lessons `found`, in the order to add them."""
     return [edit for look in LOOKS for edit in look(root, found)]
+
+
+def add_missing(root: Path, found: list[Lesson]) -> list[Edit]:
+    """Make all these edits and return them; a page that one of them changes is read again."""
+    made = []
+    while missing := find_missing(root, found):
+        missing[0].apply(root)
+        made.append(missing[0])
+        if re.fullmatch(r"book/\d\d_\w+\.md", missing[0].path):
+            found = lessons(root)
+    return made
 
 
 def find_todos(root: Path) -> list[str]:
@@ -159,25 +170,28 @@ def _milestones(root: Path, found: list[Lesson]) -> Iterator[Edit]:
 
 
 def _study_plan(root: Path, found: list[Lesson]) -> Iterator[Edit]:
-    """Both plans: each lesson on a day, and minutes that are those of the cards."""
+    """Both plans: each lesson on a day, with its title, and minutes that are those of the cards."""
     path = "book/reference/study_plan.md"
     lines = _read(root, path)
     heads = [i for i, line in enumerate(lines) if line.startswith("## ")] + [len(lines)]
     for first, end in pairwise(heads):
         if lines[first] not in ("## One week", "## Two weeks"):
             continue
-        rows = {i: lines[i] for i in range(first, end) if re.match(r"\| [\ds]", lines[i])}
+        rows = lines[first:end]
         for lesson in found:
-            if not any(f"../{lesson.name}.md" in row for row in rows.values()):
-                line, name = _neighbour(lines[:end], found, lesson, "](../{}.md)")
-                link = f"](../{name}.md)"
-                added = f"{link}, [{lesson.title}](../{lesson.name}.md)"
-                rows[line - 1] = rows[line - 1].replace(link, added)
-        for i, row in rows.items():
-            text = _with_minutes(row, found)
-            if text != lines[i]:
-                why = f"a lesson is missing or the minutes differ under {lines[first][3:]!r}"
-                yield Edit(path, i + 1, text, why, instead=True)
+            link = f"](../{lesson.name}.md)"
+            if not any(link in row for row in rows):
+                line, name = _neighbour(rows, found, lesson, "](../{}.md)")
+                before = f"](../{name}.md)"
+                rows[line - 1] = rows[line - 1].replace(before, f"{before}, [{link}")
+            rows = [
+                re.sub(rf"\[[^\]]*{re.escape(link)}", f"[{lesson.title}{link}", r) for r in rows
+            ]
+        for number, row in enumerate(rows, first + 1):
+            text = _with_minutes(row, found) if re.match(r"\| [\ds]", row) else row
+            if text != lines[number - 1]:
+                why = f"a lesson, its title or its minutes differ under {lines[first][3:]!r}"
+                yield Edit(path, number, text, why, instead=True)
 
 
 def _with_minutes(row: str, found: list[Lesson]) -> str:

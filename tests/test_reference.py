@@ -347,7 +347,8 @@ def test_the_cheat_sheet_is_a_sheet_and_has_every_lesson():
         f"no row links {sorted(set(LESSONS) - linked)}: `course build` prints the row to add to "
         "book/reference/cheat_sheet.md"
     )
-    assert len(TEXT["cheat_sheet"].splitlines()) <= 200
+    lines = len(TEXT["cheat_sheet"].splitlines())
+    assert lines <= 250, f"the cheat sheet has {lines} lines, expected at most 250: join some rows"
 
 
 def test_house_words_and_no_promises():

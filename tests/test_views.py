@@ -202,7 +202,7 @@ def test_a_build_keeps_a_copy_of_a_notebook_with_answers(built, tmp_path, monkey
     book = nbformat.read(path, 4)
     next(c for c in book.cells if c.id == "rmsnorm").source += "\n# an evening's work"
     nbformat.write(book, path)
-    cli.run_build(SimpleNamespace(root=tmp_path, check=False))
+    cli.run_build(SimpleNamespace(root=tmp_path, check=False, add=False))
     (kept,) = (tmp_path / "mine/kept").glob("01_rmsnorm-*.ipynb")
     assert "an evening's work" in kept.read_text()
     assert "an evening's work" not in path.read_text()
