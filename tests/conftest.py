@@ -24,7 +24,7 @@ def course_home(tmp_path, monkeypatch):
 
     monkeypatch.setenv("COURSE_HOME", str(tmp_path))
     monkeypatch.delenv("NBGRADER_EXECUTION", raising=False)
-    events._warn.cache_clear()
+    events._warn_once.cache_clear()
     return tmp_path
 
 

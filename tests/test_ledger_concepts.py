@@ -51,8 +51,8 @@ def test_a_circle_is_named(source, tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda c: c.pop("silu"), "silu is not in concepts.yaml"),
-        (lambda c: c.pop("slicing"), "slicing is not in concepts.yaml"),
+        (lambda c: c.pop("silu"), "silu is not in book/concepts.yaml"),
+        (lambda c: c.pop("slicing"), "slicing is not in book/concepts.yaml"),
         (lambda c: c.update(magic={"title": "magic"}), "no exercise teaches magic"),
         (lambda c: c["silu"].update(assumed=True), "both assumed and taught"),
         (lambda c: c["silu"].update(requires=["none-such"]), "requires none-such"),

@@ -268,7 +268,7 @@ def test_strange_records_are_explained(capsys, monkeypatch):
 
 def test_a_full_disk_costs_the_record_and_is_said(monkeypatch, capsys):
     passed("bytes")
-    events._warn.cache_clear()
+    events._warn_once.cache_clear()
 
     def full(*_):
         raise OSError(28, "No space left on device")

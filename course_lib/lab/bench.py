@@ -69,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
         raise ValueError(f"{program.name} takes no options, got {' '.join(args.options)}")
     command = [sys.executable, "-m", f"benchmarks.{program.name}", *args.options]
     asks = {"-h", "--help"} & set(args.options)
-    return _watched(command, args.root, program.name, bar=not program.has_bar and not asks)
+    return _run_watched(command, args.root, program.name, bar=not program.has_bar and not asks)
 
 
 def listing(known: dict[str, Program]) -> str:
@@ -86,7 +86,7 @@ def listing(known: dict[str, Program]) -> str:
     )
 
 
-def _watched(command: list[str], root: Path, name: str, *, bar: bool) -> int:
+def _run_watched(command: list[str], root: Path, name: str, *, bar: bool) -> int:
     """Run it in the course's folder, with the seconds it has taken; its exit status."""
     with subprocess.Popen(command, cwd=root) as process:
         # how much is left is not known: the bar shows that it goes on, and for how long

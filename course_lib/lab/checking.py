@@ -44,22 +44,22 @@ def check(
     text = source.of(card, scope.get(card.name) if answer is None else answer)
     if not grading:
         record(card, verdict, text, confidence)
-        verdict = _keep(card, verdict, text, scope)
-    shown = _show(verdict)
+        verdict = _keep_answer(card, verdict, text, scope)
+    shown = _show_verdict(verdict)
     if not verdict.passed:
         raise CheckFailed(verdict, shown) from None
 
 
 def judge(card: Exercise, answer: Any, *, seed: int = 0) -> Verdict:
     """The verdict on one object; nothing is shown, saved or recorded."""
-    refusal = _refuse(card, answer)
+    refusal = _refuse_cell(card, answer)
     if refusal:
         return refusal
     suite = checks.suite(card.id)
     return suite.run(LocalSubject(answer), seed=seed, number=card.number, title=card.title)
 
 
-def _refuse(card: Exercise, answer: Any) -> Verdict | None:
+def _refuse_cell(card: Exercise, answer: Any) -> Verdict | None:
     base = dict(exercise=card.id, number=card.number, title=card.title)
     if answer is None:
         return Verdict(
@@ -75,7 +75,7 @@ def _refuse(card: Exercise, answer: Any) -> Verdict | None:
             ),
         )
     library = importlib.import_module(card.module)
-    if _resolve(answer, card) is _resolve(getattr(library, card.name), card):
+    if _resolve_method(answer, card) is _resolve_method(getattr(library, card.name), card):
         return Verdict(
             **base,
             code="REFERENCE",
@@ -92,7 +92,7 @@ def _refuse(card: Exercise, answer: Any) -> Verdict | None:
     return None
 
 
-def _resolve(obj: Any, card: Exercise) -> Any:
+def _resolve_method(obj: Any, card: Exercise) -> Any:
     """The object itself, or for "Class.method" exercises the method it would use."""
     method = card.path.partition(".")[2]
     return getattr(obj, method, None) if method else obj
@@ -108,7 +108,7 @@ def record(
         concepts=list(card.teaches),
         result="pass" if verdict.passed else "fail",
         code=verdict.code,
-        attempt=1 + _tries(card.id),
+        attempt=1 + _count_tries(card.id),
         secs=round(verdict.seconds, 3),
         src=events.digest(text) if text else None,
         confidence=confidence,
@@ -116,11 +116,11 @@ def record(
     )
 
 
-def _tries(item: str) -> int:
+def _count_tries(item: str) -> int:
     return sum(e["kind"] == "check" and e.get("item") == item for e in events.read())
 
 
-def _keep(card: Exercise, verdict: Verdict, text: str | None, scope: dict) -> Verdict:
+def _keep_answer(card: Exercise, verdict: Verdict, text: str | None, scope: dict) -> Verdict:
     """After a pass, the answer goes to mine/; the verdict says where, or why it could not."""
     if not verdict.passed:
         return verdict
@@ -131,7 +131,7 @@ def _keep(card: Exercise, verdict: Verdict, text: str | None, scope: dict) -> Ve
     return replace(verdict, rows=(*verdict.rows, ("Kept", kept)))
 
 
-def _show(verdict: Verdict) -> bool:
+def _show_verdict(verdict: Verdict) -> bool:
     """Print the verdict, as HTML where that can be shown; True when a failure is on screen."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     live = shell is not None and hasattr(shell, "kernel") and "NBGRADER_EXECUTION" not in os.environ

@@ -52,8 +52,8 @@ def run(args) -> int:
     torch = subprocess.Popen(
         [sys.executable, "-c", ASK_TORCH], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
-    findings = [_guarded(*probe) for probe in PROBES]
-    asked, problem = _answer(torch)
+    findings = [_run_probe(*probe) for probe in PROBES]
+    asked, problem = _read_torch(torch)
     findings[2:2] = _torch_findings(asked, problem)
     works, fails = outlook(asked, findings)
     if getattr(args, "json", False):
@@ -94,7 +94,7 @@ def outlook(torch: dict | None, findings: list[Finding]) -> tuple[list[str], lis
     return [yes for good, yes, _ in table if good], [no for good, _, no in table if not good]
 
 
-def _answer(process: subprocess.Popen) -> tuple[dict | None, str]:
+def _read_torch(process: subprocess.Popen) -> tuple[dict | None, str]:
     """What torch said of itself, or None and the last line of its complaint."""
     try:
         out, err = process.communicate(timeout=PATIENCE)
@@ -226,7 +226,7 @@ PROBES: tuple[tuple[str, Callable[[], Finding], str], ...] = (
 )
 
 
-def _guarded(name: str, probe: Callable[[], Finding], todo: str) -> Finding:
+def _run_probe(name: str, probe: Callable[[], Finding], todo: str) -> Finding:
     """The probe's finding; whatever breaks in it is a finding too."""
     try:
         return probe()

@@ -57,7 +57,7 @@ def record(kind: str, /, **fields) -> bool:
         _append(file, _line(kind, fields))
     except Exception as problem:  # the learner's cell must go on, whatever broke here
         reason = getattr(problem, "strerror", None) or str(problem) or type(problem).__name__
-        _warn(f"progress is not being recorded: {reason}")
+        _warn_once(f"progress is not being recorded: {reason}")
         return False
     return True
 
@@ -68,7 +68,7 @@ def read() -> list[dict]:
     Passed over: lines that are no event, copies that joining two files has left, and events of a
     newer version of the course, which is said once.
     """
-    return in_order(event for _, event in _without_copies(_parsed(_lines())))
+    return in_order(event for _, event in _without_copies(_parse_lines(_lines())))
 
 
 def in_order(found: Iterable[dict]) -> list[dict]:
@@ -80,9 +80,9 @@ def in_order(found: Iterable[dict]) -> list[dict]:
     latest, clean = None, []
     for event in found:
         latest = _time(event.get("t")) or latest
-        clean.append(_at(_typed(event), latest))
+        clean.append(_with_time(_drop_wrong_types(event), latest))
     first = next((e["t"] for e in clean if e["t"]), LONG_AGO)
-    return sorted((_at(e, e["t"] or first) for e in clean), key=lambda e: e["t"])
+    return sorted((_with_time(e, e["t"] or first) for e in clean), key=lambda e: e["t"])
 
 
 def when(event: dict) -> datetime:
@@ -121,7 +121,7 @@ def prune(keep: Callable[[dict], dict | None]) -> int:
 
     Whole or not at all: on a full disk OSError is raised and the old file stands.
     """
-    found = [event for _, event in _without_copies(_parsed(_lines()), newer=True)]
+    found = [event for _, event in _without_copies(_parse_lines(_lines()), newer=True)]
     kept = [event for event in map(keep, found) if event is not None]
     write_whole(path(), "".join(json.dumps(event) + "\n" for event in kept), sync=True)
     return len(found) - len(kept)
@@ -145,11 +145,11 @@ def _line(kind: str, fields: dict) -> bytes:
     try:
         text = json.dumps(event, default=str, allow_nan=False)
     except ValueError:  # NaN or infinity somewhere: JSON has no such numbers
-        text = json.dumps({k: _finite(v) for k, v in event.items()}, default=str)
+        text = json.dumps({k: _make_finite(v) for k, v in event.items()}, default=str)
     return text.encode("ascii") + b"\n"
 
 
-def _finite(value):
+def _make_finite(value):
     return value if isinstance(value, (str, int, bool)) else str(value)
 
 
@@ -174,7 +174,7 @@ def _lines() -> list[bytes]:
     except FileNotFoundError:
         return []
     except OSError as problem:
-        _warn(f"the progress record cannot be read: {problem.strerror or problem}")
+        _warn_once(f"the progress record cannot be read: {problem.strerror or problem}")
         return []
 
 
@@ -185,17 +185,17 @@ def _event(line: bytes) -> dict | None:
     try:
         event = json.loads(line.decode("utf-8", errors="replace"))
         if b"\\ud" in line.lower():  # halves of a character, which no file could be written with
-            event = json.loads(_whole(json.dumps(event, ensure_ascii=False)))
+            event = json.loads(_repair_surrogates(json.dumps(event, ensure_ascii=False)))
     except (ValueError, RecursionError):
         return None
     return event if isinstance(event, dict) and isinstance(event.get("kind"), str) else None
 
 
-def _whole(text: str) -> str:
+def _repair_surrogates(text: str) -> str:
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-def _parsed(lines: list[bytes]) -> list[tuple[bytes, dict]]:
+def _parse_lines(lines: list[bytes]) -> list[tuple[bytes, dict]]:
     found = ((line, _event(line)) for line in lines)
     return [(line, event) for line, event in found if event is not None]
 
@@ -220,7 +220,7 @@ def _without_copies(
             latest = max(latest, time)
             kept.append((line, event))
     if strange:
-        _warn(_newer_text(strange))
+        _warn_once(_newer_text(strange))
     return kept
 
 
@@ -247,7 +247,7 @@ def _time(text) -> str | None:
         return None
 
 
-def _typed(event: dict) -> dict:
+def _drop_wrong_types(event: dict) -> dict:
     """Without known fields of a type or size that would break who reads them."""
     bad = [k for k, v in event.items() if type(v) is not TYPES.get(k, type(v))]
     if event.get("confidence", 1) not in (1, 2, 3, 4, 5):
@@ -258,10 +258,10 @@ def _typed(event: dict) -> dict:
     return kept | {"concepts": []} if "concepts" in bad else kept
 
 
-def _at(event: dict, time: str | None) -> dict:
+def _with_time(event: dict, time: str | None) -> dict:
     return event if event.get("t", "") == time else event | {"t": time}
 
 
 @functools.cache  # the cache is what makes it once: the same sentence is never said twice
-def _warn(sentence: str) -> None:
+def _warn_once(sentence: str) -> None:
     print(sentence, file=sys.stderr)

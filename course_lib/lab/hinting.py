@@ -19,10 +19,10 @@ def hint(name: str, level: int | None = None) -> None:
     card = exercise(name)
     if level is not None and level not in range(1, LEVELS + 1):
         raise ValueError(f"hints have levels 1 to {LEVELS}, got {level}; then solution({name!r})")
-    opened = _opened(name)
+    opened = _opened_hints(name)
     reached = max((e.get("hint", 0) for e in opened), default=0)
     wanted = level if level is not None else min(reached + 1, LEVELS)
-    if level is None and reached and wanted > reached and not _due(card, opened[-1]):
+    if level is None and reached and wanted > reached and not _is_due(card, opened[-1]):
         print(
             f"Hint {reached} of {LEVELS} is open: {card.hints[reached - 1]}\n\n"
             f"Hint {wanted} opens after another failing check or {card.minutes} minutes. "
@@ -48,11 +48,11 @@ def solution(name: str) -> None:
     print(inspect.getsource(obj))
 
 
-def _opened(name: str) -> list[dict]:
+def _opened_hints(name: str) -> list[dict]:
     return [e for e in events.read() if e["kind"] == "hint" and e.get("item") == name]
 
 
-def _due(card: Exercise, last: dict) -> bool:
+def _is_due(card: Exercise, last: dict) -> bool:
     """A failing check after the last hint, or the exercise's minutes gone by."""
     seen = False
     for event in events.read():

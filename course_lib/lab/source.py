@@ -10,7 +10,9 @@ from course_lib.lab.registry import Exercise
 
 def of(card: Exercise, answer: Any) -> str | None:
     """The whole cell that defines the answer, or None when it cannot be found."""
-    function = inspect.unwrap(_function(card, answer))  # a decorator's file is not the answer's
+    function = inspect.unwrap(
+        _find_function(card, answer)
+    )  # a decorator's file is not the answer's
     code = getattr(function, "__code__", None)
     if code is None:
         return None
@@ -18,7 +20,7 @@ def of(card: Exercise, answer: Any) -> str | None:
     return text if text and card.name in definitions(text) else None
 
 
-def _function(card: Exercise, answer: Any) -> Any:
+def _find_function(card: Exercise, answer: Any) -> Any:
     """The function whose body is the hole: the answer, or the blanked method of the class."""
     if not isinstance(answer, type):
         return answer

@@ -18,7 +18,7 @@ def check(args: argparse.Namespace) -> int:
     answer to read.
     """
     card = registry.exercise(args.id)
-    text, where = _answer(card, args.file)
+    text, where = _find_answer(card, args.file)
     events.sureness(args.confidence)
     verdict = checking.judge(card, define(card, text, where))
     checking.record(card, verdict, text, args.confidence)
@@ -52,7 +52,7 @@ def define(card: Exercise, text: str, where: str):
     return scope.get(card.name)
 
 
-def _answer(card: Exercise, file: Path | None) -> tuple[str, str]:
+def _find_answer(card: Exercise, file: Path | None) -> tuple[str, str]:
     if file is not None:
         if not file.is_file():
             raise ValueError(f"no file {file}; give the one that defines {card.name}")

@@ -66,7 +66,7 @@ def _relative(path: Path) -> str:
     return str(path.relative_to(home())) if path.is_relative_to(home()) else str(path)
 
 
-def _new(args: argparse.Namespace) -> int:
+def _open_entry(args: argparse.Namespace) -> int:
     from course_lib.lab import events
     from course_lib.lab.journal.new import new
     from course_lib.lab.journal.subject import latest, subject
@@ -90,7 +90,7 @@ def _new(args: argparse.Namespace) -> int:
     return 0
 
 
-def _check(args: argparse.Namespace) -> int:
+def _check_entries(args: argparse.Namespace) -> int:
     from course_lib.lab import events
     from course_lib.lab.journal import template as templates
     from course_lib.lab.journal.entry import files, folder, read
@@ -308,6 +308,6 @@ def _list(args: argparse.Namespace) -> int:
     return 0
 
 
-ACTIONS = {"new": _new, "check": _check, "search": _search, "index": _index, "export": _export,
+ACTIONS = {"new": _open_entry, "check": _check_entries, "search": _search, "index": _index, "export": _export,
            "feedback": _feedback, "template": _template, "assistant": _assistant,
            "list": _list}  # fmt: skip

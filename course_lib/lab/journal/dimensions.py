@@ -37,7 +37,7 @@ def dimensions(entry: Entry) -> Iterator[Finding]:
         if part is None or part.key not in TECHNICAL:
             continue
         for number, line in lines:
-            word = TENSOR.search(_plain(line)) if entry.kinds[number - 1] == "text" else None
+            word = TENSOR.search(_strip_markup(line)) if entry.kinds[number - 1] == "text" else None
             if word:
                 yield Finding(
                     number,
@@ -59,7 +59,7 @@ def _stretches(entry: Entry) -> Iterator[tuple[Part | None, list[tuple[int, str]
         yield part, [(number, line) for number, line in own if first <= number < last]
 
 
-def _plain(line: str) -> str:
+def _strip_markup(line: str) -> str:
     """Without names in backticks, such as `torch.Tensor`, and without links."""
     return re.sub(r"`[^`]*`|\]\([^)]*\)|\[\[[^\]]*\]\]", " ", line)
 

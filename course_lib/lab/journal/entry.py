@@ -139,7 +139,7 @@ class Entry:
                 kinds.append(self._kind(line, opened))
                 fence = opened[1] if opened else ""
                 comment = kinds[-1] == "comment" and "-->" not in line
-        return self._underlined(kinds)
+        return self._underlined_heading(kinds)
 
     def _kind(self, line: str, opened) -> str:
         if not line.strip():
@@ -159,7 +159,7 @@ class Entry:
         said = line.removeprefix(PROMPT.rstrip()).strip()
         return said not in self.prompts and any(said.startswith(p) for p in self.prompts if p)
 
-    def _underlined(self, kinds: list[str]) -> list[str]:
+    def _underlined_heading(self, kinds: list[str]) -> list[str]:
         """The other way to write a heading: a line of text over a line of - or =."""
         for i in range(1, len(kinds)):
             if kinds[i] == kinds[i - 1] == "text" and UNDERLINE.match(self.lines[i]):
@@ -178,11 +178,11 @@ class Entry:
             match = HEADING.match(line)
             level = len(match[1]) if match else 1 if "=" in self.lines[number] else 2
             title = KEY.sub("", match[2] if match else line).strip()
-            found.append(Part(self._marked(number), title, level, number))
+            found.append(Part(self._marked_key(number), title, level, number))
         self._name(found)
         return found
 
-    def _marked(self, number: int) -> str | None:
+    def _marked_key(self, number: int) -> str | None:
         """The key in a comment on the heading's line or on the next that is not blank."""
         after = next((line for line in self.lines[number : number + 3] if line.strip()), "")
         marked = KEY.search(self.lines[number - 1]) or KEY.search(after)
@@ -242,13 +242,13 @@ class Entry:
 
     @property
     def tags(self) -> list[str]:
-        return [tag.lstrip("#") for tag in self._listed("tags")]
+        return [tag.lstrip("#") for tag in self._list_names("tags")]
 
     @property
     def concepts(self) -> list[str]:
-        return self._listed("concepts")
+        return self._list_names("concepts")
 
-    def _listed(self, key: str) -> list[str]:
+    def _list_names(self, key: str) -> list[str]:
         """A list of the front matter; one value alone counts as a list of it."""
         found = self.front.get(key, [])
         return [str(one) for one in (found if isinstance(found, list) else [found])]

@@ -55,7 +55,10 @@ def remove() -> bool:
 def page(entry: Entry, entries: list[Entry]) -> str:
     """One entry as a page: title, date, the sections that were written."""
     open_parts = {
-        n for part in entry.parts if not _shown(entry, part) for n in range(part.line, part.end + 1)
+        n
+        for part in entry.parts
+        if not _is_shown(entry, part)
+        for n in range(part.line, part.end + 1)
     }
     title = entry.title.line if entry.title else 0
     lines = []
@@ -64,13 +67,13 @@ def page(entry: Entry, entries: list[Entry]) -> str:
             continue
         if kind == "machine" and line.startswith("<!--"):
             continue
-        lines.append(line if kind in ("code", "fence") else _linked(line, entries))
+        lines.append(line if kind in ("code", "fence") else _rewrite_links(line, entries))
     body = re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip()
     heading = entry.title.title if entry.title else entry.name
     return f"# {heading}\n\n{CELL.sub(_shown_only, body)}\n"
 
 
-def _shown(entry: Entry, part) -> bool:
+def _is_shown(entry: Entry, part) -> bool:
     return entry.answered(part) or "machine" in entry.kinds[part.line : part.end]
 
 
@@ -78,7 +81,7 @@ def _shown_only(match: re.Match) -> str:
     return match[1].replace(":", "`") + "python"
 
 
-def _linked(line: str, entries: list[Entry]) -> str:
+def _rewrite_links(line: str, entries: list[Entry]) -> str:
     """Links as they are seen from one folder further down; [[name]] as a link to the entry."""
     own = {e.path.name for e in entries}
 

@@ -17,7 +17,7 @@ def facts(about: Subject, events: list[dict], others: list[Entry]) -> dict[str, 
             filter(None, [_context(about, events), _predictions(about, events)])
         ),
         "code": _code(about),
-        "related": _related(about, others),
+        "related": _related_entries(about, others),
         "tags": " ".join(f"#{tag}" for tag in tags(about)),
     }
     return {key: text for key, text in found.items() if text}
@@ -98,7 +98,7 @@ def _code(about: Subject) -> str:
     return "\n".join(lines)
 
 
-def _related(about: Subject, others: list[Entry]) -> str:
+def _related_entries(about: Subject, others: list[Entry]) -> str:
     """Entries that share a concept, then entries about what these exercises need."""
     needed = {n for e in about.exercises for n in (*e.needs, *e.uses)} - {about.slug}
     shared = {slug(c) for c in about.concepts}

@@ -40,7 +40,7 @@ class Desk:
 
 def lint(entry: Entry, desk: Desk) -> list[Finding]:
     """All findings, in the order of the lines. After a merge, or by a later course: only that."""
-    for stopper in (_merged, _future):
+    for stopper in (_merge_marks, _future):
         if found := list(stopper(entry, desk)):
             return found
     checks: tuple[Callable, ...] = (
@@ -59,7 +59,7 @@ def lint(entry: Entry, desk: Desk) -> list[Finding]:
     return sorted(finding for check in checks for finding in check(entry, desk))
 
 
-def _merged(entry: Entry, desk: Desk) -> Iterator[Finding]:
+def _merge_marks(entry: Entry, desk: Desk) -> Iterator[Finding]:
     for number, line in enumerate(entry.lines, 1):
         if line.startswith(("<<<<<<< ", ">>>>>>> ")):
             yield Finding(
@@ -255,13 +255,13 @@ def _sections(entry: Entry, desk: Desk) -> Iterator[Finding]:
                 "EMPTY",
                 f"{section.title!r} is not written yet",
                 short(section.prompt, 200),
-                "the prompt, and nothing below it" if _prompted(entry, parts[0]) else "nothing",
+                "the prompt, and nothing below it" if _has_prompt(entry, parts[0]) else "nothing",
                 "write below the heading, or make the section optional in the template: "
                 "`required: false`",
             )
 
 
-def _prompted(entry: Entry, part) -> bool:
+def _has_prompt(entry: Entry, part) -> bool:
     return "prompt" in entry.kinds[part.line : part.end]
 
 

@@ -26,7 +26,7 @@ def references(entry: Entry, roots: tuple[Path, ...]) -> Iterator[Finding]:
     named = entry.front.get("roots", [])
     own = [Path(str(r)).expanduser() for r in (named if isinstance(named, list) else [named])]
     places = [*roots, entry.path.parent, *own]
-    for number, line in _searched(entry, code=True):
+    for number, line in _searched_lines(entry, code=True):
         for match in REFERENCE.finditer(line):
             file = _find(match[1], places)
             length = _length(file) if file else 0
@@ -53,19 +53,19 @@ def references(entry: Entry, roots: tuple[Path, ...]) -> Iterator[Finding]:
 def links(entry: Entry, entries: frozenset[str], concepts: frozenset[str]) -> Iterator[Finding]:
     """Links to other files exist; [[name]] is an entry, with or without its date, or a concept."""
     names = entries | {match[2] for match in map(NAME.fullmatch, entries) if match} | concepts
-    for number, line in _searched(entry, code=False):
+    for number, line in _searched_lines(entry, code=False):
         for match in LINK.finditer(line):
             target = unquote(match["spaced"] or match["plain"]).partition("#")[0]
             if ADDRESS.match(target) or not target:
                 continue
-            if not _there(entry.path.parent / target):
-                yield _dangling(number, match[0], target)
+            if not _exists(entry.path.parent / target):
+                yield _dangling_link(number, match[0], target)
         for match in WIKI.finditer(line):
             if match[1].strip().removesuffix(".md") not in names:
-                yield _dangling(number, match[0], match[1])
+                yield _dangling_link(number, match[0], match[1])
 
 
-def _dangling(number: int, got: str, target: str) -> Finding:
+def _dangling_link(number: int, got: str, target: str) -> Finding:
     return Finding(
         number,
         "LINK",
@@ -76,7 +76,7 @@ def _dangling(number: int, got: str, target: str) -> Finding:
     )
 
 
-def _searched(entry: Entry, *, code: bool) -> Iterator[tuple[int, str]]:
+def _searched_lines(entry: Entry, *, code: bool) -> Iterator[tuple[int, str]]:
     """Lines of the learner and of the course, without code in backticks where that is not meant."""
     kinds = ("text", "machine", "code") if code else ("text", "machine")
     for number, (line, kind) in enumerate(zip(entry.lines, entry.kinds, strict=True), 1):
@@ -87,10 +87,10 @@ def _searched(entry: Entry, *, code: bool) -> Iterator[tuple[int, str]]:
 def _find(name: str, places: list[Path]) -> Path | None:
     path = Path(name.replace("\\", "/")).expanduser()
     found = [path] if path.is_absolute() else [place / path for place in places]
-    return next((file for file in found if _there(file) and file.is_file()), None)
+    return next((file for file in found if _exists(file) and file.is_file()), None)
 
 
-def _there(path: Path) -> bool:
+def _exists(path: Path) -> bool:
     try:
         return path.exists()
     except (OSError, ValueError):  # a name too long, or with a zero byte

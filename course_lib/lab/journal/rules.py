@@ -91,15 +91,15 @@ BY_NAME = {rule.name: rule for rule in RULES}
 def apply(change: dict, sections: tuple[Section, ...]) -> tuple[Section, ...]:
     """The sections after one change; an unknown rule, from a later course, changes nothing."""
     if change.get("rule") == "section":
-        return _add(_own(str(change.get("title", "Own"))), sections)
+        return _add_section(_own_section(str(change.get("title", "Own"))), sections)
     rule = BY_NAME.get(str(change.get("rule")))
     if rule is None:
         return sections
     if rule.new:
-        sections = _add(rule.new, sections)
+        sections = _add_section(rule.new, sections)
     if rule.last:
         sections = _behind_analysis(rule.last, sections)
-    return tuple(_changed(section, rule) for section in sections)
+    return tuple(_change_section(section, rule) for section in sections)
 
 
 def proposed(answers: dict[str, str], sections: tuple[Section, ...]) -> list[Rule]:
@@ -117,7 +117,7 @@ def proposed(answers: dict[str, str], sections: tuple[Section, ...]) -> list[Rul
     return found
 
 
-def _changed(section: Section, rule: Rule) -> Section:
+def _change_section(section: Section, rule: Rule) -> Section:
     extra = " ".join(text for key, text in rule.extra if key == section.key)
     prompt = section.prompt
     if extra and extra not in prompt:
@@ -126,12 +126,12 @@ def _changed(section: Section, rule: Rule) -> Section:
     return replace(section, prompt=prompt, required=required)
 
 
-def _own(title: str) -> Section:
+def _own_section(title: str) -> Section:
     title = " ".join(title.split())
     return Section(key=slug(title), title=title, prompt=f"{title}: your own section.")
 
 
-def _add(new: Section, sections: tuple[Section, ...]) -> tuple[Section, ...]:
+def _add_section(new: Section, sections: tuple[Section, ...]) -> tuple[Section, ...]:
     """In front of what links out: related, open questions, tags."""
     if any(section.key == new.key for section in sections):
         return sections
@@ -142,4 +142,4 @@ def _add(new: Section, sections: tuple[Section, ...]) -> tuple[Section, ...]:
 def _behind_analysis(key: str, sections: tuple[Section, ...]) -> tuple[Section, ...]:
     moved = [section for section in sections if section.key == key]
     rest = tuple(section for section in sections if section.key != key)
-    return _add(moved[0], rest) if moved else sections
+    return _add_section(moved[0], rest) if moved else sections

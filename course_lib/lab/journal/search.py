@@ -29,7 +29,7 @@ def search(words: str, entries: list[Entry]) -> list[Hit]:
 
     Latest first among equals. ValueError without a word.
     """
-    terms = _plain(words).split()
+    terms = _fold_case(words).split()
     if not terms:
         raise ValueError("search for what? Give a word or more")
     hits = [_hit(entry, terms) for entry in reversed(entries)]
@@ -40,7 +40,7 @@ def _hit(entry: Entry, terms: list[str]) -> Hit:
     fields = _fields(entry)
     score = sum(_score(term, fields) for term in terms)
     ranked = [
-        (sum(_share(term, _plain(line)) for term in terms), -number, line)
+        (sum(_share(term, _fold_case(line)) for term in terms), -number, line)
         for number, line in _lines(entry)
     ]
     _, number, line = max(ranked, default=(0, -1, ""))
@@ -51,7 +51,7 @@ def _fields(entry: Entry) -> list[tuple[float, str]]:
     headings = " ".join(part.title for part in entry.headings)
     body = "\n".join(line for _, line in _lines(entry))
     named = [(TITLE, f"{entry.name} {entry.slug}"), (TAGS, " ".join(entry.tags))]
-    return [(w, _plain(text)) for w, text in [*named, (HEADING, headings), (BODY, body)]]
+    return [(w, _fold_case(text)) for w, text in [*named, (HEADING, headings), (BODY, body)]]
 
 
 def _lines(entry: Entry) -> list[tuple[int, str]]:
@@ -82,5 +82,5 @@ def _share(term: str, text: str) -> float:
     return sum(pair in text for pair in pairs) / len(pairs) / 2
 
 
-def _plain(text: str) -> str:
+def _fold_case(text: str) -> str:
     return unicodedata.normalize("NFKC", text).casefold()

@@ -51,10 +51,10 @@ def sums(entry: Entry) -> Iterator[Finding]:
     for lines in _tables(entry):
         header, rows = _cells(lines[0][1]), [(n, _cells(line)) for n, line in lines[2:]]
         for at, (number, row) in enumerate(rows):
-            if not row or not _is(TOTAL, row[0]):
+            if not row or not _matches(TOTAL, row[0]):
                 continue
             for column in range(1, len(row)):
-                wrong = _wrong(rows, at, column)
+                wrong = _right_sum(rows, at, column)
                 if wrong:
                     name = header[column] if column < len(header) else f"column {column + 1}"
                     yield Finding(
@@ -88,11 +88,11 @@ def _cells(line: str) -> list[str]:
     return [re.sub(r"[*`$]|__", "", cell).strip() for cell in re.split(r"(?<!\\)\|", line)]
 
 
-def _is(kind: re.Pattern, label: str) -> bool:
+def _matches(kind: re.Pattern, label: str) -> bool:
     return bool(kind.fullmatch(label.strip()))
 
 
-def _wrong(rows: list, at: int, column: int) -> str | None:
+def _right_sum(rows: list, at: int, column: int) -> str | None:
     """What the total should be, when none of the ways to read the column gives it."""
     wanted = None
     for comma in (False, True):
@@ -114,12 +114,12 @@ def _parts(rows: list, at: int) -> list[list[int]]:
     plain = [
         i
         for i, (_, row) in enumerate(rows)
-        if row and not _is(TOTAL, row[0]) and not _is(SUBTOTAL, row[0])
+        if row and not _matches(TOTAL, row[0]) and not _matches(SUBTOTAL, row[0])
     ]
     totals = [
         i
         for i, (_, row) in enumerate(rows[:at])
-        if row and (_is(TOTAL, row[0]) or _is(SUBTOTAL, row[0]))
+        if row and (_matches(TOTAL, row[0]) or _matches(SUBTOTAL, row[0]))
     ]
     above = [i for i in plain if i < at]
     since = [i for i in above if i > totals[-1]] if totals else above
@@ -149,7 +149,7 @@ def amount(cell: str, comma: bool = False) -> Amount | None:
 
 
 def _adds_up(terms: list[Amount], total: Amount) -> tuple[bool, str]:
-    """Whether they do; and the sum as it should stand there."""
+    """Whether the terms add up to the total within their rounding, and the sum to write if not."""
     said = ""
     for base in (1000.0, 1024.0):
         factors = [_factor(a, [*terms, total], base) for a in (*terms, total)]

@@ -129,7 +129,9 @@ def parse(text: str) -> Template:
         raise ValueError(f"{file()}: `sections` must be a table and `changes` a list")
     if not all(isinstance(change, dict) for change in changes):
         raise ValueError(f"{file()}: each of `changes` must read {{on: 2026-11-20, rule: ...}}")
-    return Template(_ordered(_overridden(sections), data.get("order")), tuple(changes))
+    return Template(
+        _order_sections(_override_sections(sections), data.get("order")), tuple(changes)
+    )
 
 
 def _data(text: str) -> dict:
@@ -167,12 +169,12 @@ def _conflict(text: str) -> int | None:
     )
 
 
-def _overridden(chosen: dict) -> tuple[Section, ...]:
+def _override_sections(chosen: dict) -> tuple[Section, ...]:
     found = {section.key: section for section in SECTIONS}
     for key, fields in chosen.items():
         if not isinstance(fields, dict):
             raise ValueError(f"{file()}: write `{key}: {{title: ...}}`, got {fields!r}")
-        old = found.get(key) or Section(key=_named(key), title=str(key), prompt="")
+        old = found.get(key) or Section(key=_read_name(key), title=str(key), prompt="")
         title, prompt = str(fields.get("title", old.title)), str(fields.get("prompt", old.prompt))
         required = str(fields.get("required", old.required)).lower() in ("true", "yes", "on")
         found[key] = replace(
@@ -181,14 +183,14 @@ def _overridden(chosen: dict) -> tuple[Section, ...]:
     return tuple(found.values())
 
 
-def _named(key) -> str:
+def _read_name(key) -> str:
     try:
         return slug(str(key))
     except ValueError as problem:
         raise ValueError(f"{file()}: {problem}") from None
 
 
-def _ordered(sections: tuple[Section, ...], order) -> tuple[Section, ...]:
+def _order_sections(sections: tuple[Section, ...], order) -> tuple[Section, ...]:
     if order is None:
         return sections
     if not isinstance(order, list):

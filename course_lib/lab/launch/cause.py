@@ -98,13 +98,13 @@ def find(
         means,
         frames=(error or {}).get("frames", []),
         names=(error or {}).get("names", {}),
-        others=tuple(_others(ends, root)) + tuple(_behind(views)),
+        others=tuple(_list_others(ends, root)) + tuple(_list_behind(views)),
     )
 
 
 def translated(*texts: str) -> str:
     """What a message of torch or of the system means, "" when nobody has written that down."""
-    entry, match = _known("\n".join(texts))
+    entry, match = _find_translation("\n".join(texts))
     return entry["text"].format(**match.groupdict()) if entry else ""
 
 
@@ -114,7 +114,7 @@ def translations() -> list[dict]:
     return json.loads((Path(__file__).parent / "translations.json").read_text(encoding="utf-8"))
 
 
-def _known(text: str) -> tuple[dict | None, re.Match | None]:
+def _find_translation(text: str) -> tuple[dict | None, re.Match | None]:
     for entry in translations():
         if match := re.search(entry["pattern"], text, re.MULTILINE):
             return entry, match
@@ -122,7 +122,7 @@ def _known(text: str) -> tuple[dict | None, re.Match | None]:
 
 
 def _is_victims(text: str) -> bool:
-    entry, _ = _known(text)
+    entry, _ = _find_translation(text)
     return bool(entry and entry.get("consequence"))
 
 
@@ -158,7 +158,11 @@ def _root(ends: Sequence[End], places: Sequence[Place]) -> tuple[int, str, str]:
         return first.rank, first.text, ""
     if odd := stacks.odd_ones(places):
         first = odd[0]
-        return first.rank, f"it did not come, it stood {first.text}", _waited(ends, first.rank)
+        return (
+            first.rank,
+            f"it did not come, it stood {first.text}",
+            _describe_victims(ends, first.rank),
+        )
     groups = stacks.grouped(places)
     if len(groups) > 1:
         where = "; ".join(f"{ranks_text([p.rank for p in g])} {g[0].text}" for g in groups)
@@ -174,7 +178,7 @@ def _root(ends: Sequence[End], places: Sequence[Place]) -> tuple[int, str, str]:
     if gone:
         first = min(gone, key=lambda end: end.when)
         means = (
-            f"{_waited(ends, first.rank)} Look for a collective that this rank does not make, "
+            f"{_describe_victims(ends, first.rank)} Look for a collective that this rank does not make, "
             "or a loop that is shorter on it."
         )
         return first.rank, "it ended, without an error, while others still needed it", means
@@ -185,12 +189,12 @@ def _root(ends: Sequence[End], places: Sequence[Place]) -> tuple[int, str, str]:
     return first.rank, first.text, ""
 
 
-def _waited(ends: Sequence[End], root: int) -> str:
+def _describe_victims(ends: Sequence[End], root: int) -> str:
     victims = [end.rank for end in ends if end.victim and end.rank != root]
     return f"{ranks_text(victims)} waited for it, in vain." if victims else ""
 
 
-def _others(ends: Sequence[End], root: int) -> list[str]:
+def _list_others(ends: Sequence[End], root: int) -> list[str]:
     """The rest in as few lines as say it: victims together, failures of their own one by one."""
     rest = [end for end in ends if end.rank != root and not end.fine]
     victims = [end.rank for end in rest if end.victim]
@@ -200,7 +204,7 @@ def _others(ends: Sequence[End], root: int) -> list[str]:
     return lines
 
 
-def _behind(views: Sequence[RankView]) -> list[str]:
+def _list_behind(views: Sequence[RankView]) -> list[str]:
     """NCCL numbers its collectives: who is behind when its watchdog ends them."""
     found = {}
     for view in views:

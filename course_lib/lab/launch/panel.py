@@ -44,7 +44,7 @@ class Panel:
         """What the launcher has found out."""
         print(*lines, sep="\n", flush=True)
 
-    def end(self, lines: Sequence[str], watch: Watch, good: bool) -> bool:
+    def end(self, lines: Sequence[str], watch: Watch, good: bool) -> None:
         """The last state, and below the panel how it ended, which is still there when it is not."""
         self._next_log = self._next_gauge = 0.0
         self._send(watch, lines[0])
@@ -52,7 +52,6 @@ class Panel:
         if good:
             print(*plain.output(watch.ranks[0], most=10), sep="\n")
         print(*lines, sep="\n", flush=True)
-        return True
 
     def _send(self, watch: Watch, status: str | None = None) -> None:
         now = time.monotonic()

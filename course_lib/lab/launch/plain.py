@@ -82,13 +82,12 @@ class Terminal:
         """What the launcher has found out."""
         print("\r\x1b[K" * self._live + "\n".join(lines), flush=True)
 
-    def end(self, lines: Sequence[str], watch: Watch, good: bool) -> bool:
-        """How it ended; whether that has been said."""
+    def end(self, lines: Sequence[str], watch: Watch, good: bool) -> None:
+        """Print what the ranks have left unfinished, then how the run ended."""
         for view in watch.ranks:
             if view.log.open_line:
                 self.say([f"[{view.rank}] {view.log.open_line}"])
         self.say(lines)
-        return True
 
     def _lines(self, view: RankView, new: list[str]) -> list[str]:
         mark = f"[{view.rank}] "
@@ -114,11 +113,10 @@ class Page:
         """What the launcher has found out."""
         print(*lines, sep="\n", flush=True)
 
-    def end(self, lines: Sequence[str], watch: Watch, good: bool) -> bool:
+    def end(self, lines: Sequence[str], watch: Watch, good: bool) -> None:
         """The output of the ranks, rank by rank; after a failure its cause comes before that."""
         said = [line for view in watch.ranks for line in output(view)]
         print(*([*said, *lines] if good else [*lines, *said]), sep="\n", flush=True)
-        return True
 
 
 def output(view: RankView, most: int = NUM_LINES) -> list[str]:

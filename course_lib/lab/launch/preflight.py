@@ -48,12 +48,12 @@ def _missing_names(found: Script, names: Mapping) -> list[str]:
     said = []
     if here:
         said.append(
-            f"{found.name} uses {_listed(here)}, which this notebook has and the ranks do not: "
+            f"{found.name} uses {_join_names(here)}, which this notebook has and the ranks do not: "
             f"define {'it' if len(here) == 1 else 'them'} in the script, or import there"
         )
     if others := [name for name in missing if name not in names]:
         said.append(
-            f"{found.name} uses {_listed(others)} and nowhere defines "
+            f"{found.name} uses {_join_names(others)} and nowhere defines "
             f"{'it' if len(others) == 1 else 'them'}"
         )
     return said
@@ -117,5 +117,5 @@ def _port_holder(port: int) -> str:
     return ""
 
 
-def _listed(names: list[str]) -> str:
+def _join_names(names: list[str]) -> str:
     return ", ".join(f"`{name}`" for name in names[:6]) + (", ..." if len(names) > 6 else "")

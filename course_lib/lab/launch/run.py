@@ -30,7 +30,7 @@ class View(Protocol):
     def begin(self, lines: Sequence[str], watch: Watch) -> None: ...
     def update(self, watch: Watch, new: Mapping[int, list[str]], seconds: float) -> None: ...
     def say(self, lines: Sequence[str]) -> None: ...
-    def end(self, lines: Sequence[str], watch: Watch, good: bool) -> bool: ...
+    def end(self, lines: Sequence[str], watch: Watch, good: bool) -> None: ...
 
 
 class LaunchFailed(RuntimeError):
@@ -98,7 +98,7 @@ class _Launch:
             folder.write_json(self.place / "plan.json", self._plan_json(agent))
             outcome, lines = self._follow(agent)
         except KeyboardInterrupt:
-            outcome, lines = "stopped", [self._stop(agent) + _freed(used)]
+            outcome, lines = "stopped", [self._stop(agent) + _describe_memory(used)]
         finally:  # an error of ours must not leave a rank either
             agent.sweep(self.watch.pids())
             agent.close()
@@ -107,15 +107,15 @@ class _Launch:
     def _follow(self, agent: Agent) -> tuple[str, list[str]]:
         """Until torchrun has ended or the limit has come; (outcome, report)."""
         while (status := agent.wait(TICK_S)) is None:
-            self._look()
-            self._hurry(agent)
+            self._look_again()
+            self._hurry_up(agent)
             if self.limit_s is not None and self._seconds() > self.limit_s:
-                self._ask()
+                self._ask_stacks()
                 said = stacks.report(self.places, self.watch.quiet_s())
                 text = f"the limit of {self.limit_s:g} s has come; {self._stop(agent)}"
                 return "limit", [text, *said]
         agent.sweep(self.watch.pids())  # a rank that torchrun has given up, a rank's own children
-        self._look()
+        self._look_again()
         if status == 0:
             return "done", [self._done_line()]
         words = (self.place / "torchrun.log").read_text(encoding="utf-8", errors="replace")
@@ -124,7 +124,7 @@ class _Launch:
         )
         return "failed", self.cause.lines(self._name(), self.plan.ranks)
 
-    def _look(self) -> None:
+    def _look_again(self) -> None:
         """Take in what is new, show it, and ask where the ranks are if there is nothing new."""
         new = self.watch.read()
         self._look_for_a_hang(self.watch.quiet_s())
@@ -138,12 +138,12 @@ class _Launch:
             return
         if quiet_s >= self.next_ask:
             self.next_ask = quiet_s + pause
-            self._ask()
+            self._ask_stacks()
         if quiet_s >= self.next_report and self.places != self.reported:
             self.next_report, self.reported = 2 * quiet_s, self.places
             self.view.say(stacks.report(self.places, quiet_s))
 
-    def _ask(self) -> None:
+    def _ask_stacks(self) -> None:
         """Where the ranks are, for the panel, and for the cause if this ends badly."""
         self.places = stacks.ask(self.place, self.watch.alive(), self.source) or self.places
         for place in self.places:
@@ -151,7 +151,7 @@ class _Launch:
             if waits:
                 self.watch.ranks[place.rank].state = f"in {place.collective}"
 
-    def _hurry(self, agent: Agent) -> None:
+    def _hurry_up(self, agent: Agent) -> None:
         """torchrun gives ranks half a minute to end after a failure: a rank that hangs needs less."""
         if self.plan.asked.option("max-restarts") not in (None, "0"):
             return  # torchrun will start them again
@@ -249,7 +249,7 @@ class _Launch:
         return str(self.place.relative_to(home()) if inside else self.place)
 
 
-def _freed(used: list[float | None]) -> str:
+def _describe_memory(used: list[float | None]) -> str:
     """Whether the GPUs hold no more than before; "" where nobody knows."""
     now = [gpu.used_gb for gpu in gpus.gauges()]
     pairs = [(a, b) for a, b in zip(used, now, strict=False) if None not in (a, b)]

@@ -39,7 +39,7 @@ def read(name: str, *, module: bool = False) -> Script:
     """The script of that name. Refused when it is not there or is not Python."""
     path = _module_file(name) if module else Path(name)
     if not path.is_file():
-        raise Refused(_missing(name))
+        raise Refused(_missing_file(name))
     try:
         text = path.read_text(encoding="utf-8")
         compile(text, str(path), "exec", dont_inherit=True)
@@ -102,7 +102,7 @@ def _module_file(name: str) -> Path:
     )
 
 
-def _missing(name: str) -> str:
+def _missing_file(name: str) -> str:
     """The sentence about a file that is not there."""
     folder = Path(name).parent
     known = [p.name for p in folder.glob("*.py")] if folder.is_dir() else []

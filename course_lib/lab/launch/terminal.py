@@ -14,7 +14,7 @@ def run(args: argparse.Namespace) -> int:
     of this command stand before the script or right behind it; what follows is the script's, and
     so is one that was given before.
     """
-    ranks, limit, rest = _own(args)
+    ranks, limit, rest = _split_own(args)
     words = [f"--nproc_per_node={ranks}", *["-m"] * args.module, args.script, *rest]
     try:
         launch(plan.read(words), plain.Terminal(), limit_s=limit)
@@ -23,7 +23,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _own(args: argparse.Namespace) -> tuple[str, float | None, list[str]]:
+def _split_own(args: argparse.Namespace) -> tuple[str, float | None, list[str]]:
     """(ranks, limit, the script's words)."""
     found = {"--ranks": args.ranks, "--limit": args.limit}
     rest = list(args.arguments)

@@ -47,9 +47,9 @@ class Tail:
         self.place += len(found)
         *whole, self._part = (self._part + found).split(b"\n")
         self._part = self._part[-MOST_BYTES:]  # a line without an end
-        new = [_clean(line) for line in whole]
+        new = [_clean_line(line) for line in whole]
         self.lines.extend(new)
-        self.open_line = _clean(self._part)
+        self.open_line = _clean_line(self._part)
         return new
 
     def last(self) -> str:
@@ -91,11 +91,11 @@ class RankView:
         elif event["kind"] == "step":
             self.state, self.step, self.total = "running", event.get("step"), event.get("of")
             self.loss = event.get("loss", self.loss)
-            self._count(event)
+            self._count_tokens(event)
         elif event["kind"] == "error":
             self.state, self.error = "failed", event
 
-    def _count(self, event: dict) -> None:
+    def _count_tokens(self, event: dict) -> None:
         if not isinstance(event.get("tokens"), (int, float)):
             return
         self.tokens.append((event["t"], event["tokens"]))
@@ -173,7 +173,7 @@ class Watch:
                 view.memory_mb = processes.resident_mb(view.pid)
 
 
-def _clean(line: bytes) -> str:
+def _clean_line(line: bytes) -> str:
     """A line as a terminal would have left it: of a progress bar, its newest state."""
     text = line.decode("utf-8", errors="replace").rstrip("\r").rpartition("\r")[2]
     return ESCAPE.sub("", text)[:WIDTH]

@@ -75,12 +75,12 @@ def blind_spots(
     codes: dict[str, _Sightings] = defaultdict(_Sightings)
     sure: dict[str, _Sightings] = defaultdict(_Sightings)
     for session in sessions:
-        _walk(session, codes, sure)
+        _walk_events(session, codes, sure)
     found = [*_misconceptions(codes, levels), *_overconfident(sure, levels)]
     return sorted(found, key=lambda spot: spot.since) + list(_fading(levels, recall, now))
 
 
-def _walk(session: Session, codes: dict, sure: dict) -> None:
+def _walk_events(session: Session, codes: dict, sure: dict) -> None:
     helped: set[str] = set()
     for event in session.events:
         item = _exercise(event)

@@ -28,7 +28,7 @@ class Lesson:
 
 
 @functools.cache
-def _stored() -> dict:
+def _stored_graph() -> dict:
     if not FILE.exists():
         raise ValueError(f"{FILE.name} is missing: run `course build` in the course folder")
     return json.loads(FILE.read_text(encoding="utf-8"))
@@ -37,19 +37,19 @@ def _stored() -> dict:
 @functools.cache
 def concepts() -> dict[str, Concept]:
     """All concepts by slug: the assumed ones, then those taught, in the course's order."""
-    found = _stored()["concepts"].items()
+    found = _stored_graph()["concepts"].items()
     return {slug: Concept(slug=slug, **c | {"requires": tuple(c["requires"])}) for slug, c in found}
 
 
 @functools.cache
 def lessons() -> dict[str, Lesson]:
     """All lessons by name."""
-    return {name: Lesson(**lesson) for name, lesson in _stored()["lessons"].items()}
+    return {name: Lesson(**lesson) for name, lesson in _stored_graph()["lessons"].items()}
 
 
 def goals() -> list[dict]:
     """The milestones: slug, title and the names of the lessons that make them."""
-    return _stored()["milestones"]
+    return _stored_graph()["milestones"]
 
 
 def title(slug: str) -> str:

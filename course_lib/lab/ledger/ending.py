@@ -18,15 +18,15 @@ def end_session(note: str = "") -> None:
 
     The sentence is kept as written, in any language, in the record and on your ledger page.
     """
-    _end(note, asks=False)
+    _end_session(note, asks=False)
 
 
 def run(args: argparse.Namespace) -> int:
     """`course end-session [--note TEXT]`; asks for the sentence when a person is there to answer."""
-    return _end(args.note or "", asks=args.note is None and sys.stdin.isatty())
+    return _end_session(args.note or "", asks=args.note is None and sys.stdin.isatty())
 
 
-def _end(note: str, *, asks: bool) -> int:
+def _end_session(note: str, *, asks: bool) -> int:
     if "NBGRADER_EXECUTION" in os.environ:  # an author's cell, not a learner at work
         return 0
     state = now_state()
@@ -36,12 +36,12 @@ def _end(note: str, *, asks: bool) -> int:
     session = state.sessions[-1]
     if session.is_closed and not note:
         print(f"{head(session)}: it has ended, and nothing was done since.")
-        return _refresh(state)
+        return _refresh_page(state)
     print(summary(state, session))
-    note = _ask(session) if asks else _shown(session, note)
-    if not _record(session, note, state.now) and note:
+    note = _ask_note(session) if asks else _show_note(session, note)
+    if not _record_end(session, note, state.now) and note:
         print("Your sentence could not be kept. Copy it from above.", file=sys.stderr)
-    return _refresh(now_state())
+    return _refresh_page(now_state())
 
 
 def now_state() -> State:
@@ -49,7 +49,7 @@ def now_state() -> State:
     return derive(events.read(), datetime.now(UTC))
 
 
-def _ask(session: Session) -> str:
+def _ask_note(session: Session) -> str:
     try:
         note = input(f"{in_your_words(session)} ")
     except EOFError:  # Ctrl-D: an empty answer is an answer
@@ -58,12 +58,12 @@ def _ask(session: Session) -> str:
     return note if note.strip() else ""
 
 
-def _shown(session: Session, note: str) -> str:
+def _show_note(session: Session, note: str) -> str:
     print(f"{in_your_words(session)} {note or BLANK}")
     return note
 
 
-def _record(session: Session, note: str, now: datetime) -> bool:
+def _record_end(session: Session, note: str, now: datetime) -> bool:
     return events.record(
         "session",
         number=session.number,
@@ -73,7 +73,7 @@ def _record(session: Session, note: str, now: datetime) -> bool:
     )
 
 
-def _refresh(state: State) -> int:
+def _refresh_page(state: State) -> int:
     """The page; a page that cannot be written costs the session nothing."""
     try:
         written = page.write(state)

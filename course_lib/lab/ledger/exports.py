@@ -33,7 +33,7 @@ def run(args: argparse.Namespace) -> int:
     """
     make, ending = FORMATS[args.format]
     state = now_state()
-    file = args.file or _free(args.format, ending, state.now)
+    file = args.file or _free_name(args.format, ending, state.now)
     text = make(state)
     file.parent.mkdir(parents=True, exist_ok=True)
     try:
@@ -73,7 +73,7 @@ FORMATS: dict[str, tuple[Callable[[State], str], str]] = {
 }
 
 
-def _free(name: str, ending: str, now: datetime) -> Path:
+def _free_name(name: str, ending: str, now: datetime) -> Path:
     """A name in learning/export that is not taken."""
     folder = home() / "learning" / "export"
     stem = f"{name}-{now:%Y-%m-%d}"

@@ -23,7 +23,7 @@ def run(args: argparse.Namespace) -> int:
     if not found and not number:
         print("There is nothing to forget.")
         return 0
-    if not args.yes and not _agreed(_question(found, number, everything=args.everything)):
+    if not args.yes and not _ask_consent(_question(found, number, everything=args.everything)):
         print("Nothing was removed.")
         return 1
     return _remove_all(found) if args.everything else _remove_record()
@@ -44,7 +44,7 @@ def _question(found: list[Path], number: int, *, everything: bool) -> str:
     )
 
 
-def _agreed(question: str) -> bool:
+def _ask_consent(question: str) -> bool:
     if not sys.stdin.isatty():
         raise ValueError("forgetting asks first; without a terminal, say so with --yes")
     try:

@@ -86,7 +86,7 @@ def svg(levels: dict[str, int]) -> str:
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" '
         f'class="concepts" aria-labelledby="concepts-title concepts-text">',
         '<title id="concepts-title">Concepts of the course and their levels</title>',
-        f'<desc id="concepts-text">{html.escape(_described(levels))}</desc>',
+        f'<desc id="concepts-text">{html.escape(_describe_levels(levels))}</desc>',
         f"<style>{STYLE}</style>",
         f'<rect class="paper" width="{width}" height="{height}" style="stroke:none"/>',
         f'<text x="{GAP_X}" y="24">Level: {names}</text>',
@@ -94,7 +94,7 @@ def svg(levels: dict[str, int]) -> str:
         'markerHeight="6" orient="auto"><path class="tip" d="M0 0 L6 3 L0 6 z"/></marker>',
         *_edges(places),
         *(_label(title, y) for title, y in labels),
-        *(_drawn(box, levels.get(box.slug, 0)) for box in found),
+        *(_draw_box(box, levels.get(box.slug, 0)) for box in found),
         "</svg>",
     ]
     return "\n".join(lines) + "\n"
@@ -114,7 +114,7 @@ def text_list(levels: dict[str, int]) -> list[str]:
     return lines
 
 
-def _described(levels: dict[str, int]) -> str:
+def _describe_levels(levels: dict[str, int]) -> str:
     counts = [sum(level == n for level in levels.values()) for n in range(6)]
     told = ", ".join(f"{count} at level {n} ({NAMES[n]})" for n, count in enumerate(counts))
     return f"A row for each lesson; lines lead from a concept to those that stand on it. {told}."
@@ -151,7 +151,7 @@ def _label(title: str, y: int) -> str:
     return f'<text x="{GAP_X}" y="{y + BOX_H // 2 + 4}">{html.escape(title)}</text>'
 
 
-def _drawn(box: Box, level: int) -> str:
+def _draw_box(box: Box, level: int) -> str:
     middle = box.x + BOX_W // 2
     first = box.y + (26 if len(box.lines) == 1 else 19)
     spans = "".join(

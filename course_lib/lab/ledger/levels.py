@@ -80,78 +80,80 @@ class Levels:
     def see(self, session: Session) -> None:
         """Take in the events of one session."""
         for event in session.events:
-            step = getattr(self, f"_{event['kind']}", None)
+            step = getattr(self, f"_take_{event['kind']}", None)
             if step and event["kind"] in ("check", "hint", "solution", "review", "journal"):
                 step(event, session.number)
 
-    def _hint(self, event: dict, session: int) -> None:
+    def _take_hint(self, event: dict, session: int) -> None:
         attempts = self._attempts(event)
         attempts.hints = max(attempts.hints, event.get("hint", 1))
         attempts.helped_in = session
-        self._meet(event, "a hint")
+        self._meet_concept(event, "a hint")
 
-    def _solution(self, event: dict, session: int) -> None:
+    def _take_solution(self, event: dict, session: int) -> None:
         attempts = self._attempts(event)
         attempts.saw_solution, attempts.helped_in = True, session
-        self._meet(event, "the solution")
+        self._meet_concept(event, "the solution")
 
-    def _journal(self, event: dict, session: int) -> None:
-        self._meet(event, "a journal entry")
+    def _take_journal(self, event: dict, session: int) -> None:
+        self._meet_concept(event, "a journal entry")
 
-    def _check(self, event: dict, session: int) -> None:
+    def _take_check(self, event: dict, session: int) -> None:
         attempts = self._attempts(event)
         attempts.tries += 1
         if event.get("result") != "pass":
-            self._meet(event, "not solved yet")
+            self._meet_concept(event, "not solved yet")
             return
         alone = attempts.counts_as_alone(session, event.get("src"))
-        for slug in _taught(event):
-            self._raise(event, slug, 3 if alone else 2, ALONE if alone else HELPED)
+        for slug in _taught_concepts(event):
+            self._raise_level(event, slug, 3 if alone else 2, ALONE if alone else HELPED)
         if alone:
-            self._transfer(event)
+            self._transfer_concepts(event)
         attempts.passed = attempts.passed or when(event)
         attempts.is_alone |= alone
         attempts.sources.add(event.get("src"))
 
-    def _transfer(self, event: dict) -> None:
+    def _transfer_concepts(self, event: dict) -> None:
         card = registry.exercises().get(event.get("item", ""))
         for slug in card.uses if card else ():
             known = concepts().get(slug)
             if known and known.lesson and known.lesson != card.lesson:
                 target = {2: 3, 3: 5, 4: 5}.get(self.levels[slug], 0)
-                self._raise(event, slug, target, "used there, no hint")
+                self._raise_level(event, slug, target, "used there, no hint")
 
-    def _review(self, event: dict, session: int) -> None:
+    def _take_review(self, event: dict, session: int) -> None:
         passed = event.get("result") == "pass"
-        for slug in _taught(event):
+        for slug in _taught_concepts(event):
             level, since = self.levels.get(slug, 0), self._since.get(slug)
             if not passed and level > 2:
-                self._set(event, slug, level - 1, "failed")
+                self._set_level(event, slug, level - 1, "failed")
             elif passed and level in (2, 3) and since and when(event) - since >= WEEK:
-                self._set(event, slug, level + 1, f"passed after {(when(event) - since).days} days")
+                self._set_level(
+                    event, slug, level + 1, f"passed after {(when(event) - since).days} days"
+                )
             elif level == 0:
-                self._set(event, slug, 1, "asked about it")
+                self._set_level(event, slug, 1, "asked about it")
 
     def _attempts(self, event: dict) -> Attempts:
         attempts = self.exercises[event.get("item", "")]
         attempts.last = when(event)
         return attempts
 
-    def _meet(self, event: dict, why: str) -> None:
-        for slug in _taught(event):
-            self._raise(event, slug, 1, why)
+    def _meet_concept(self, event: dict, why: str) -> None:
+        for slug in _taught_concepts(event):
+            self._raise_level(event, slug, 1, why)
 
-    def _raise(self, event: dict, slug: str, level: int, why: str) -> None:
+    def _raise_level(self, event: dict, slug: str, level: int, why: str) -> None:
         if level > self.levels.get(slug, 0):
-            self._set(event, slug, level, why)
+            self._set_level(event, slug, level, why)
 
-    def _set(self, event: dict, slug: str, level: int, why: str) -> None:
+    def _set_level(self, event: dict, slug: str, level: int, why: str) -> None:
         before, self.levels[slug] = self.levels.get(slug, 0), level
         self._since[slug] = when(event)
         self.changes.append(Change(when(event), slug, before, level, why, where(event)))
 
 
-def _taught(event: dict) -> list[str]:
+def _taught_concepts(event: dict) -> list[str]:
     """The event's concepts, without those that the course assumes: these have no level."""
     return [slug for slug in event.get("concepts", ()) if is_taught(slug)]
 

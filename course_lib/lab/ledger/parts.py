@@ -30,14 +30,19 @@ def put(text: str, name: str, body: str, *, heading: str, now: datetime) -> str:
 
     A mark inside `body` is made harmless.
     """
-    found = list(_pair(name).finditer(text))
+    found = list(_marks_pattern(name).finditer(text))
     newline = "\r\n" if text.count("\r\n") * 2 > text.count("\n") else "\n"
     if not found:
         gap = "" if not text else "\n" if text.endswith("\n") else "\n\n"
         return text + (gap + f"{heading}\n\n{_block(name, body)}\n").replace("\n", newline)
     for pair in reversed(found):  # twice after a merge by hand: both are kept current
         fresh = _block(name, _with_ticks(body, pair["body"])).replace("\n", newline)
-        text = text[: pair.start()] + fresh + _kept(pair["body"], newline, now) + text[pair.end() :]
+        text = (
+            text[: pair.start()]
+            + fresh
+            + _keep_written(pair["body"], newline, now)
+            + text[pair.end() :]
+        )
     return text
 
 
@@ -55,7 +60,7 @@ def digest(body: str) -> str:
     return hashlib.sha256(plain.encode("utf-8", "surrogateescape")).hexdigest()[:12]
 
 
-def _pair(name: str) -> re.Pattern:
+def _marks_pattern(name: str) -> re.Pattern:
     """Both marks of a part, with no other mark between: a lost one must not swallow a page."""
     begin, end = (rf"<!--\s*ledger:{which}\s+{re.escape(name)}\s*-->" for which in ("begin", "end"))
     return re.compile(rf"{begin}(?P<body>(?:(?!{MARK}).)*){end}", re.DOTALL)
@@ -69,7 +74,7 @@ def _block(name: str, body: str) -> str:
     )
 
 
-def _kept(body: str, newline: str, now: datetime) -> str:
+def _keep_written(body: str, newline: str, now: datetime) -> str:
     """What is to stand below the part: nothing for the machine's own text, else the old text."""
     plain = body.replace("\r\n", "\n")
     if not plain.strip() or all(map(_is_ours, _sides(plain))):

@@ -43,13 +43,13 @@ def sessions(events: list[dict]) -> list[Session]:
     found: list[Session] = []
     for event in events:
         if event["kind"] == "session":
-            _close(found, event)
+            _close_session(found, event)
         elif event["kind"] not in SILENT:
-            _add(found, event)
+            _add_event(found, event)
     return found
 
 
-def _add(found: list[Session], event: dict) -> None:
+def _add_event(found: list[Session], event: dict) -> None:
     time = when(event)
     if not found or found[-1].is_closed or time - found[-1].ended > PAUSE:
         found.append(Session(len(found) + 1, time, time))
@@ -59,7 +59,7 @@ def _add(found: list[Session], event: dict) -> None:
         found[-1].notes.append(event["text"])
 
 
-def _close(found: list[Session], event: dict) -> None:
+def _close_session(found: list[Session], event: dict) -> None:
     """End the last session, or add to its notes; one of its own when its work is not recorded."""
     started = _time(event.get("started"), when(event))
     ended = max(_time(event.get("ended"), when(event)), started)

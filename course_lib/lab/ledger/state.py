@@ -76,18 +76,22 @@ def next_exercise(state: State) -> registry.Exercise | None:
     """The first open exercise after the one passed last, else the first of all; None when done."""
     cards = list(registry.exercises().values())
     first = max(
-        ((_passed(state, e.id), n + 1) for n, e in enumerate(cards) if _passed(state, e.id)),
+        (
+            (_time_passed(state, e.id), n + 1)
+            for n, e in enumerate(cards)
+            if _time_passed(state, e.id)
+        ),
         default=(None, 0),
     )[1]
-    return next((e for e in cards[first:] + cards[:first] if not _passed(state, e.id)), None)
+    return next((e for e in cards[first:] + cards[:first] if not _time_passed(state, e.id)), None)
 
 
 def passed(state: State) -> list[str]:
     """Ids of the exercises passed, in the course's order."""
-    return [item for item in registry.exercises() if _passed(state, item)]
+    return [item for item in registry.exercises() if _time_passed(state, item)]
 
 
-def _passed(state: State, item: str) -> datetime | None:
+def _time_passed(state: State, item: str) -> datetime | None:
     attempts = state.exercises.get(item)
     return attempts.passed if attempts else None
 

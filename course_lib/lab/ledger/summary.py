@@ -59,13 +59,13 @@ def moved(state: State, session: Session, *, up: bool) -> str:
             inside.setdefault(change.concept, []).append(change)
     steps = [(slug, steps[0].before, steps[-1].after, steps[-1]) for slug, steps in inside.items()]
     return f" {DOT} ".join(
-        f"{concepts.title(slug)} {before}{ARROW}{after} ({_why(last)})"
+        f"{concepts.title(slug)} {before}{ARROW}{after} ({_explain_step(last)})"
         for slug, before, after, last in steps
         if (after > before if up else after < before)
     )
 
 
-def _why(change: Change) -> str:
+def _explain_step(change: Change) -> str:
     return "review failed" if change.why == "failed" else change.why
 
 
@@ -90,14 +90,14 @@ def returned(state: State, session: Session) -> str:
 
 def calibration(session: Session) -> str:
     """ "sure 5 times, right 3": of what the learner gave a confidence of 4 or 5."""
-    sure = [right for confidence, right in _judged(session) if confidence >= SURE]
+    sure = [right for confidence, right in _judged_answers(session) if confidence >= SURE]
     if not sure:
         return "not asked; check(..., confidence=4) notes how sure you are, 1 to 5"
     times = "once" if len(sure) == 1 else f"{len(sure)} times"
     return f"sure {times}, right {sum(sure)}"
 
 
-def _judged(session: Session) -> list[tuple[int, bool]]:
+def _judged_answers(session: Session) -> list[tuple[int, bool]]:
     """(confidence, whether right) of checks, reviews, and predictions that were measured."""
     found, guesses = [], {}
     for event in session.events:
@@ -105,13 +105,13 @@ def _judged(session: Session) -> list[tuple[int, bool]]:
             guesses[event.get("item")] = event
         elif event["kind"] == "reveal" and event.get("item") in guesses:
             guess = guesses.pop(event["item"])
-            found.append((guess["confidence"], _near(guess.get("guess"), event.get("measured"))))
+            found.append((guess["confidence"], _is_near(guess.get("guess"), event.get("measured"))))
         elif event["kind"] in ("check", "review") and "confidence" in event:
             found.append((event["confidence"], event.get("result") == "pass"))
     return found
 
 
-def _near(guess, measured) -> bool:
+def _is_near(guess, measured) -> bool:
     try:
         return abs(float(guess) - float(measured)) <= CLOSE * abs(float(measured))
     except (TypeError, ValueError):

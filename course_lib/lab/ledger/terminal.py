@@ -24,7 +24,7 @@ def run(args: argparse.Namespace) -> int:
         print(f"written to {args.html}")
     else:
         print(shown(state))
-    _explain(state.now)
+    _explain_gaps(state.now)
     return 0
 
 
@@ -32,7 +32,7 @@ def rebuild(args: argparse.Namespace) -> int:
     """Bring the ledger page up to date from the record."""
     state = now_state()
     print(f"written to {page.write(state).relative_to(home())}")
-    _explain(state.now)
+    _explain_gaps(state.now)
     return 0
 
 
@@ -62,7 +62,7 @@ def progress(state: State) -> str:
     )
 
 
-def _explain(now: datetime) -> None:
+def _explain_gaps(now: datetime) -> None:
     """What of the record does not count, and why."""
     for sentence in [*events.problems(), *set_aside(events.read(), now)]:
         print(sentence, file=sys.stderr)

@@ -104,7 +104,7 @@ def _levels(state: State) -> str:
 
 def _picture(state: State) -> str:
     drawn = graph.svg(state.levels)
-    return _section("Concepts", _scrolling("Picture of the concepts", drawn))
+    return _section("Concepts", _wrap_scrolling("Picture of the concepts", drawn))
 
 
 def _sessions(state: State) -> str:
@@ -131,7 +131,7 @@ def _section(title: str, body: str) -> str:
     return f"<section><h2>{title}</h2>\n{body}</section>"
 
 
-def _scrolling(name: str, body: str) -> str:
+def _wrap_scrolling(name: str, body: str) -> str:
     """What is wider than a phone scrolls by itself, with the keyboard too."""
     return f'<div class="scroll" tabindex="0" role="region" aria-label="{name}">{body}</div>'
 
@@ -147,4 +147,4 @@ def _table(name: str, caption: str, head: tuple[str, ...], rows: list[tuple]) ->
     )
     shown = f"<caption>{escape(caption)}</caption>" if caption else ""
     table = f"<table>{shown}<thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"
-    return _scrolling(f"Table: {name}", table)
+    return _wrap_scrolling(f"Table: {name}", table)

@@ -41,7 +41,7 @@ class Accept:
     @property
     def format(self) -> str:
         """What to type, in a few words."""
-        unit = _split(self.right)[1] if self.kind == "number" else ""
+        unit = _split_unit(self.right)[1] if self.kind == "number" else ""
         return {
             "number": f"a number, in {unit}" if unit else "a number",
             "list": "numbers with commas between them",
@@ -57,28 +57,28 @@ class Accept:
             raise Unreadable(f"expected {self.format}, got nothing")
         match self.kind:
             case "number":
-                return self._number(typed)
+                return self._holds_number(typed)
             case "list":
-                return self._list(typed)
+                return self._holds_list(typed)
             case "shape":
-                return _shape(typed) == _shape(self.right)
+                return _read_shape(typed) == _read_shape(self.right)
             case "choice":
-                return self._choice(typed) == self.right
-        return _yes(typed) == _yes(self.right)
+                return self._read_choice(typed) == self.right
+        return _read_yes(typed) == _read_yes(self.right)
 
-    def _number(self, typed: str) -> bool:
-        right, unit = _split(self.right)
+    def _holds_number(self, typed: str) -> bool:
+        right, unit = _split_unit(self.right)
         values = _in_unit(typed, unit)
-        return any(_close(value, right, self.within) for value in values)
+        return any(_is_close(value, right, self.within) for value in values)
 
-    def _list(self, typed: str) -> bool:
-        right, given = _list(self.right), _list(typed)
+    def _holds_list(self, typed: str) -> bool:
+        right, given = _read_list(self.right), _read_list(typed)
         if len(right) != len(given):
             return False
         pairs = zip(given, right, strict=True)
-        return all(_close(evaluate(a), b, self.within) for a, b in pairs)
+        return all(_is_close(evaluate(a), b, self.within) for a, b in pairs)
 
-    def _choice(self, typed: str) -> str:
+    def _read_choice(self, typed: str) -> str:
         typed = typed.lower().strip("(). ")
         if len(typed) == 1 and typed in LETTERS[: len(self.options)]:
             return self.options[LETTERS.index(typed)]
@@ -118,20 +118,20 @@ def _within(text: str) -> float | None:
     return float(match[1]) / 100
 
 
-def _close(value: float, right: str, within: float | None) -> bool:
-    wanted = evaluate(_plain(right))
+def _is_close(value: float, right: str, within: float | None) -> bool:
+    wanted = evaluate(_strip_commas(right))
     if within is None:
         within = ROUNDED if "." in right or "/" in right else 0
     return abs(value - wanted) <= within * abs(wanted) + 1e-9 * abs(wanted)
 
 
-def _plain(text: str) -> str:
+def _strip_commas(text: str) -> str:
     """Without thousands commas; `^` is a power, `x` between numbers a product."""
     text = re.sub(r"(?<=\d)[,_](?=\d{3}(?!\d))", "", text).replace("^", "**")
     return re.sub(r"(?<=[\d)])\s*[x\N{MULTIPLICATION SIGN}\N{MIDDLE DOT}]\s*(?=[\d(])", "*", text)
 
 
-def _split(text: str) -> tuple[str, str]:
+def _split_unit(text: str) -> tuple[str, str]:
     """A number's text and its unit, which may be empty."""
     match = _UNIT.match(text.strip())
     return (match[1], match[2]) if match else (text.strip(), "")
@@ -139,9 +139,9 @@ def _split(text: str) -> tuple[str, str]:
 
 def _in_unit(typed: str, unit: str) -> list[float]:
     """What the typed number may mean, counted in `unit`."""
-    text, own = _split(typed)
+    text, own = _split_unit(typed)
     try:
-        value = float(evaluate(_plain(text)))
+        value = float(evaluate(_strip_commas(text)))
     except (ValueError, OverflowError):
         raise Unreadable(
             f"expected a number{f', in {unit}' if unit else ''}, got {typed!r}; write a point for "
@@ -159,7 +159,7 @@ def _in_unit(typed: str, unit: str) -> list[float]:
     return [value * SCALES.get(own, 1)]
 
 
-def _list(typed: str) -> list[str]:
+def _read_list(typed: str) -> list[str]:
     """The numbers in it, whatever stands between: "5, 37", "x[5] and x[37]", "[5:37]"."""
     found = re.findall(r"(?<![\w.)])-?\d+(?:\.\d+)?(?:/\d+)?", typed)
     if not found:
@@ -167,7 +167,7 @@ def _list(typed: str) -> list[str]:
     return found
 
 
-def _shape(typed: str) -> Sequence[str]:
+def _read_shape(typed: str) -> Sequence[str]:
     inner = typed.strip().removeprefix("torch.Size").strip("()[] ").replace(" ", "").lower()
     parts = tuple(part for part in inner.split(",") if part)
     if not parts or any(not re.fullmatch(r"[\w+\-*/]+", part) for part in parts):
@@ -175,7 +175,7 @@ def _shape(typed: str) -> Sequence[str]:
     return parts
 
 
-def _yes(typed: str) -> bool:
+def _read_yes(typed: str) -> bool:
     if typed.lower() in ("y", "yes", "true"):
         return True
     if typed.lower() in ("n", "no", "false"):

@@ -38,7 +38,7 @@ def run(args: Namespace) -> int:
         now = datetime.now(UTC)
         found = events.read()
         for line in listing(found, now, levels_of(found, now)):
-            print(line if line.startswith(" ") else _wrapped(line))
+            print(line if line.startswith(" ") else _wrap_text(line))
         return 0
     return ask(Sitting(args.limit))
 
@@ -56,7 +56,7 @@ def ask(sitting: Sitting) -> int:
         )
     try:
         while question := sitting.question():
-            _one(sitting, question)
+            _ask_question(sitting, question)
     except KeyboardInterrupt:
         print("\nStopped. What you answered is kept.")
         code = 130
@@ -66,19 +66,19 @@ def ask(sitting: Sitting) -> int:
     return code
 
 
-def _one(sitting: Sitting, question: Question) -> None:
-    print(f"\n{question.title}\n{_wrapped(question.variant.question)}")
+def _ask_question(sitting: Sitting, question: Question) -> None:
+    print(f"\n{question.title}\n{_wrap_text(question.variant.question)}")
     accept = question.variant.accept
     for place, option in enumerate(accept.options if accept else ()):
         print(f"  {LETTERS[place]}) {option}")
-    outcome = _checked(sitting, question) if accept else _graded(sitting, question)
+    outcome = _check_answer(sitting, question) if accept else _grade_answer(sitting, question)
     if outcome is None:
         print("Left for later.")
         return
     print(outcome.coming)
 
 
-def _checked(sitting: Sitting, question: Question) -> Outcome | None:
+def _check_answer(sitting: Sitting, question: Question) -> Outcome | None:
     """A typed answer, compared by machine; None when it was left for later."""
     accept = question.variant.accept
     for _ in range(PATIENCE):
@@ -88,34 +88,34 @@ def _checked(sitting: Sitting, question: Question) -> Outcome | None:
         try:
             passed = typed != "?" and accept.holds(typed)
         except Unreadable as problem:
-            print(_wrapped(f"{problem}. ? shows the answer, s leaves it for later."))
+            print(_wrap_text(f"{problem}. ? shows the answer, s leaves it for later."))
             continue
         secs = sitting.elapsed()
-        sure = _confidence() if typed != "?" else None
+        sure = _ask_confidence() if typed != "?" else None
         word = "Right." if passed else "The answer:" if typed == "?" else "Not this time."
-        print(_wrapped(f"{word} {question.variant.answer}"))
+        print(_wrap_text(f"{word} {question.variant.answer}"))
         return sitting.answer(question, passed=passed, secs=secs, confidence=sure)
     sitting.skip()
     return None
 
 
-def _graded(sitting: Sitting, question: Question) -> Outcome | None:
+def _grade_answer(sitting: Sitting, question: Question) -> Outcome | None:
     """An answer in the learner's words, which she compares herself."""
     typed = input("say your answer or write it, then press Enter: ").strip().lower()
     if typed == "s":
         sitting.skip()
         return None
     secs = sitting.elapsed()
-    sure = _confidence() if typed != "?" else None
-    print(_wrapped(question.variant.answer))
-    rating = AGAIN if typed == "?" else _grade()
+    sure = _ask_confidence() if typed != "?" else None
+    print(_wrap_text(question.variant.answer))
+    rating = AGAIN if typed == "?" else _ask_grade()
     if rating is None:
         sitting.skip()
         return None
     return sitting.answer(question, rating=rating, secs=secs, confidence=sure)
 
 
-def _grade() -> int | None:
+def _ask_grade() -> int | None:
     for _ in range(PATIENCE):
         typed = input("did you have it? n no, h with effort, y yes, e at once: ").strip().lower()
         if typed[:1] in GRADES and typed in ("n", "no", "h", "y", "yes", "e"):
@@ -126,7 +126,7 @@ def _grade() -> int | None:
     return None
 
 
-def _confidence() -> int | None:
+def _ask_confidence() -> int | None:
     """1 to 5, or None: it is never asked for twice."""
     typed = input("how sure are you, 1 to 5 (Enter skips): ").strip()
     if typed in ("1", "2", "3", "4", "5"):
@@ -136,5 +136,5 @@ def _confidence() -> int | None:
     return None
 
 
-def _wrapped(text: str) -> str:
+def _wrap_text(text: str) -> str:
     return "\n".join(textwrap.fill(line, WIDTH) for line in text.splitlines())

@@ -22,17 +22,19 @@ def listing(found: list[dict], now: datetime, levels: Levels) -> list[str]:
     left = queue.left_today(found, now)
     asked = queue.waiting(found, now, levels)
     lines = [f"Due now: {len(asked)}. Left for today: {left} of {queue.A_DAY}."]
-    lines += [f"  {_when(one, now):<14}{one.item:<20}{_question(one)}" for one in asked]
-    lines.append(_later(all_of_it, now))
+    lines += [
+        f"  {_describe_due(one, now):<14}{one.item:<20}{_shorten_question(one)}" for one in asked
+    ]
+    lines.append(_count_later(all_of_it, now))
     return lines + notes(found, now, levels)
 
 
 def notes(found: list[dict], now: datetime, levels: Levels) -> list[str]:
     """Why something that one might expect is not asked, a sentence each."""
-    return _waits(found, now, levels) + set_aside(found, now)
+    return _list_waiting(found, now, levels) + set_aside(found, now)
 
 
-def _waits(found: list[dict], now: datetime, levels: Levels) -> list[str]:
+def _list_waiting(found: list[dict], now: datetime, levels: Levels) -> list[str]:
     """Due items that stand on something not solved yet, a line for each such concept."""
     by_concept: dict[str, list[str]] = {}
     for item, concepts in queue.blocked(found, now, levels).items():
@@ -48,7 +50,7 @@ def _teacher(concept: str) -> str:
     return f"exercise {found[0]}"
 
 
-def _later(all_of_it: dict[str, Scheduled], now: datetime) -> str:
+def _count_later(all_of_it: dict[str, Scheduled], now: datetime) -> str:
     today = now.astimezone(UTC).date()
     days = [one.due.date() - today for one in all_of_it.values()]
     week = sum(timedelta(0) < day <= timedelta(days=7) for day in days)
@@ -56,12 +58,12 @@ def _later(all_of_it: dict[str, Scheduled], now: datetime) -> str:
     return f"In the next seven days: {week}. Later: {later}."
 
 
-def _when(one: Scheduled, now: datetime) -> str:
+def _describe_due(one: Scheduled, now: datetime) -> str:
     days = (now.astimezone(UTC).date() - one.due.date()).days
     return "today" if days <= 0 else f"{days} day{'s' * (days > 1)} ago"
 
 
-def _question(one: Scheduled) -> str:
+def _shorten_question(one: Scheduled) -> str:
     text = items()[one.item].variant(one.reviews).question
     room = WIDTH - 36
     return text if len(text) <= room else text[: room - 4].rsplit(" ", 1)[0] + " ..."

@@ -59,9 +59,9 @@ class Form:
         self.question = self.sitting.question()
         self.secs = self.sure = None
         if self.question is None:
-            self._show(phase="end", text=self.sitting.summary())
+            self._show_card(phase="end", text=self.sitting.summary())
         else:
-            self._show(phase="ask", **_asked(self.question))
+            self._show_card(phase="ask", **_describe_question(self.question))
 
     def receive(self, message: dict) -> None:
         """One message of the page: {"do": answer, unknown, reveal, grade, later or next, ...}.
@@ -77,51 +77,53 @@ class Form:
             self.sitting.skip()
             self.ask()
         elif do == "grade" and phase == "grade":
-            self._graded(message.get("rating"))
+            self._take_grade(message.get("rating"))
         elif phase == "ask":
             self.secs = self.sitting.elapsed()
-            self.sure = _scale(message.get("confidence"), 1, 5)
-            {"answer": self._typed, "unknown": self._unknown, "reveal": self._reveal}.get(
-                do, lambda message: None
-            )(message)
+            self.sure = _read_scale(message.get("confidence"), 1, 5)
+            {
+                "answer": self._take_answer,
+                "unknown": self._take_unknown,
+                "reveal": self._reveal_answer,
+            }.get(do, lambda message: None)(message)
 
-    def _typed(self, message: dict) -> None:
+    def _take_answer(self, message: dict) -> None:
         accept = self.question.variant.accept
         if accept is None:
             return
         try:
             passed = accept.holds(str(message.get("typed", "")))
         except Unreadable as problem:
-            self._change(problem=f"{problem}.")
+            self._change_card(problem=f"{problem}.")
             return
-        self._tell("Right." if passed else "Not this time.", passed=passed)
+        self._tell_verdict("Right." if passed else "Not this time.", passed=passed)
 
-    def _unknown(self, message: dict) -> None:
+    def _take_unknown(self, message: dict) -> None:
         self.sure = None
-        self._tell("The answer:", rating=AGAIN)
+        self._tell_verdict("The answer:", rating=AGAIN)
 
-    def _reveal(self, message: dict) -> None:
-        self._change(phase="grade", problem="", answer=self.question.variant.answer)
+    def _reveal_answer(self, message: dict) -> None:
+        self._change_card(phase="grade", problem="", answer=self.question.variant.answer)
 
-    def _graded(self, rating: Any) -> None:
-        if (rating := _scale(rating, AGAIN, EASY)) is not None:
-            self._tell("", rating=rating)
+    def _take_grade(self, rating: Any) -> None:
+        if (rating := _read_scale(rating, AGAIN, EASY)) is not None:
+            self._tell_verdict("", rating=rating)
 
-    def _tell(self, verdict: str, **how: Any) -> None:
+    def _tell_verdict(self, verdict: str, **how: Any) -> None:
         outcome = self.sitting.answer(self.question, secs=self.secs, confidence=self.sure, **how)
         answer = self.question.variant.answer
-        self._change(
+        self._change_card(
             phase="told", problem="", verdict=verdict, answer=answer, coming=outcome.coming
         )
 
-    def _change(self, **parts: Any) -> None:
-        self._show(**{**self.widget.card, **parts})
+    def _change_card(self, **parts: Any) -> None:
+        self._show_card(**{**self.widget.card, **parts})
 
-    def _show(self, **card: Any) -> None:
+    def _show_card(self, **card: Any) -> None:
         self.widget.card = {**card, "notes": self.notes}
 
 
-def _asked(question: Question) -> dict[str, Any]:
+def _describe_question(question: Question) -> dict[str, Any]:
     accept = question.variant.accept
     choices = list(accept.options) if accept else []
     if accept and accept.kind == "yes-no":
@@ -135,7 +137,7 @@ def _asked(question: Question) -> dict[str, Any]:
     }
 
 
-def _scale(value: Any, low: int, high: int) -> int | None:
+def _read_scale(value: Any, low: int, high: int) -> int | None:
     return value if isinstance(value, int) and low <= value <= high else None
 
 

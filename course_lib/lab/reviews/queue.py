@@ -34,7 +34,7 @@ def waiting(events: Iterable[dict], now: datetime, levels: Mapping[str, int]) ->
     found.sort(key=lambda one: (one.due, one.item))
     overdue = [one for one in found if one.due.date() < today]
     fresh = [one for one in found if one.due.date() == today]
-    return _mixed(overdue + fresh, len(overdue))
+    return _mix_concepts(overdue + fresh, len(overdue))
 
 
 def blocked(
@@ -73,7 +73,7 @@ def missing(item: Item, levels: Mapping[str, int]) -> list[str]:
     return [concept for concept in prerequisites(item) if levels.get(concept, 0) < SOLVED]
 
 
-def _mixed(found: list[Scheduled], overdue: int) -> list[Scheduled]:
+def _mix_concepts(found: list[Scheduled], overdue: int) -> list[Scheduled]:
     """The first `overdue` before the rest, and both with neighbours from different chapters."""
     order: list[Scheduled] = []
     for tier in (found[:overdue], found[overdue:]):

@@ -51,18 +51,18 @@ def schedule(events: Iterable[dict], now: datetime) -> dict[str, Scheduled]:
     Reviews of items that this release does not have, and events dated in the future, do not count;
     `set_aside` says so. An item that only such an event speaks of is due now.
     """
-    past, future = _split(in_order(events), now)
+    past, future = _split_future(in_order(events), now)
     ratings: dict[str, list[tuple[datetime, Rating]]] = {}
     for exercise, time, rating in _passes(past):
-        for item in _of(exercise):
+        for item in _items_of(exercise):
             ratings.setdefault(item, []).append((time, rating))
     asked: dict[str, int] = {}
     for event in _reviews(past):
         ratings.setdefault(event["item"], []).append((when(event), Rating(_rating(event))))
         asked[event["item"]] = asked.get(event["item"], 0) + 1
-    found = {i: _scheduled(i, logs, asked.get(i, 0), now) for i, logs in ratings.items()}
+    found = {i: _schedule_item(i, logs, asked.get(i, 0), now) for i, logs in ratings.items()}
     for exercise, _, _ in _passes(future):
-        for item in _of(exercise):
+        for item in _items_of(exercise):
             found.setdefault(item, Scheduled(item, now, now, 0, 0.0))
     return {item: found[item] for item in items() if item in found}  # in the course's order
 
@@ -90,11 +90,11 @@ def rate_pass(history: Iterable[dict]) -> Rating:
 
 def set_aside(events: Iterable[dict], now: datetime) -> list[str]:
     """What does not count and why, a sentence each; empty when everything counts."""
-    past, future = _split(in_order(events), now)
+    past, future = _split_future(in_order(events), now)
     said = []
     if future:
         said.append(
-            f"{_count(future, 'event is', 'events are')} dated after now, {_day(now)}; the last is "
+            f"{_describe_count(future, 'event is', 'events are')} dated after now, {_day(now)}; the last is "
             f"of {_day(when(future[-1]))}. Is the clock of this machine right? What lies ahead "
             "stays in the record and counts from its date on; an exercise passed there is asked "
             "about from today."
@@ -103,13 +103,13 @@ def set_aside(events: Iterable[dict], now: datetime) -> list[str]:
     if gone:
         shown = ", ".join(gone[:5]) + (", ..." if len(gone) > 5 else "")
         said.append(
-            f"{_count(gone, 'reviewed item is', 'reviewed items are')} not in this release "
+            f"{_describe_count(gone, 'reviewed item is', 'reviewed items are')} not in this release "
             f"({shown}): removed since, or from a newer one. The reviews stay in the record."
         )
     return said
 
 
-def _count(found: list, one: str, many: str) -> str:
+def _describe_count(found: list, one: str, many: str) -> str:
     return f"{len(found)} {one if len(found) == 1 else many}"
 
 
@@ -117,7 +117,7 @@ def _day(time: datetime) -> str:
     return f"{time.day} {time:%b %Y}"
 
 
-def _split(events: list[dict], now: datetime) -> tuple[list[dict], list[dict]]:
+def _split_future(events: list[dict], now: datetime) -> tuple[list[dict], list[dict]]:
     limit = now + SKEW
     return [e for e in events if when(e) <= limit], [e for e in events if when(e) > limit]
 
@@ -157,11 +157,11 @@ def _confidence(event: dict) -> int:
     return confidence if isinstance(confidence, int) else 0
 
 
-def _of(exercise: str) -> list[str]:
+def _items_of(exercise: str) -> list[str]:
     return [item.id for item in items().values() if item.exercise == exercise]
 
 
-def _scheduled(item: str, ratings: list, asked: int, now: datetime) -> Scheduled:
+def _schedule_item(item: str, ratings: list, asked: int, now: datetime) -> Scheduled:
     # An id of one's own: the default is the time in milliseconds, after a millisecond's sleep.
     number = int.from_bytes(hashlib.sha256(item.encode()).digest()[:6], "big")
     first = min(time for time, _ in ratings)

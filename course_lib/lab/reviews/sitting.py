@@ -148,9 +148,9 @@ class Sitting:
     def summary(self) -> str:
         """What was done and what comes next, in two sentences."""
         done = f"{self.answered} answered, {self.passed} right." if self.answered else ""
-        return f"{done} {self._coming()}".strip()
+        return f"{done} {self._describe_next()}".strip()
 
-    def _coming(self) -> str:
+    def _describe_next(self) -> str:
         now = self.clock()
         waiting = len(queue.waiting(self.events, now, self.levels))
         if waiting and not queue.left_today(self.events, now):
