@@ -181,8 +181,8 @@ def fused_attention(q_BHTK: Tensor, k_BHTK: Tensor, v_BHTK: Tensor) -> Tensor:
     dtype, device = v_BHTK.dtype, v_BHTK.device.type
     if device == "cpu" and dtype == torch.bfloat16:
         with torch.autocast(device, enabled=False):
-            args = (x.float() for x in (q_BHTK, k_BHTK, v_BHTK))
-            return F.scaled_dot_product_attention(*args, is_causal=True).to(dtype)
+            q, k, v = (x.float() for x in (q_BHTK, k_BHTK, v_BHTK))
+            return F.scaled_dot_product_attention(q, k, v, is_causal=True).to(dtype)
     return F.scaled_dot_product_attention(q_BHTK, k_BHTK, v_BHTK, is_causal=True)
 
 
@@ -236,6 +236,9 @@ class GPT(nn.Module):
     The caller shifts: `targets[b, t]` is the token that follows `idx[b, t]`. A window of T + 1
     tokens then yields T predictions from T positions, and no position is computed for nothing.
     """
+
+    cos_TK: Tensor
+    sin_TK: Tensor
 
     def __init__(self, config: GPTConfig):
         super().__init__()

@@ -6,6 +6,7 @@ everything that DCP does itself.
 """
 
 import contextlib
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ class CheckpointWriter(FileSystemWriter):
 
     def __init__(self, path: Path):
         super().__init__(path)
-        self.fs = _Files()
+        self.fs: _Files = _Files()
 
     @property
     def failed(self) -> OSError | None:
@@ -33,7 +34,7 @@ class _Files(FileSystem):
         self.failed: OSError | None = None
 
     @contextlib.contextmanager
-    def create_stream(self, path: Path, mode: str) -> Iterator[Any]:
+    def create_stream(self, path: str | os.PathLike, mode: str) -> Iterator[Any]:
         try:
             with super().create_stream(path, mode) as stream:
                 yield _Stream(stream, self)

@@ -9,7 +9,8 @@ import torch
 
 def random_states() -> dict[str, Any]:
     """Every random state of this process: Python's, numpy's, torch's on the CPU and on its GPU."""
-    name, keys, *rest = np.random.get_state()
+    drawn: Any = np.random.get_state()
+    name, keys, *rest = drawn
     version, numbers, spare = random.getstate()
     states = {
         "python": [version, list(numbers), spare],

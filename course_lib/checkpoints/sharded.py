@@ -25,7 +25,7 @@ import shutil
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.distributed as dist
@@ -79,12 +79,12 @@ class ShardedCheckpoints:
         part = self.folder / (target.name + manifest.PART)
         self._first_does(lambda: self._begin(part, state))
         writer = CheckpointWriter(part)
-        given = {"storage_writer": writer, "process_group": self._ranks.group}
+        given: dict[str, Any] = {"storage_writer": writer, "process_group": self._ranks.group}
         tensors = flatten({name: state[name] for name in TENSORS})
         if wait:
             self._finish(lambda: dcp.save(tensors, **given), writer, part, target)
         else:
-            written = dcp.async_save(tensors, **given)
+            written: Any = dcp.async_save(tensors, **given)
             self._pending = self._behind.submit(self._finish, written.result, writer, part, target)
         return target
 
@@ -156,14 +156,15 @@ class ShardedCheckpoints:
         self, write: Callable[[], Any], writer: CheckpointWriter, part: Path, target: Path
     ) -> None:
         """Write the shards, and publish them if every rank could."""
+        told: dict | OSError
         try:
             write()
             mine = [p.name for p in part.glob(f"__{self.world.rank}_*")]
             told = manifest.describe(part, mine)
         except (Exception, CheckpointException) as error:  # whatever it is, the others wait
             told = writer.failed or _cause(error)
-        told = self._ranks.gather(told)
-        self._first_does(lambda: self._publish(told, part, target))
+        everyone = self._ranks.gather(told)
+        self._first_does(lambda: self._publish(everyone, part, target))
 
     def _publish(self, told: list[dict | OSError], part: Path, target: Path) -> None:
         try:
@@ -172,7 +173,7 @@ class ShardedCheckpoints:
                 raise min(failed, key=lambda error: error.errno == errno.EIO)
             files = manifest.describe(part, [PLAIN, DCP_INDEX])
             for found in told:
-                files |= found
+                files |= cast(dict, found)
             manifest.publish(
                 part, target, files, world_size=self.world.world_size, torch=torch.__version__
             )

@@ -88,7 +88,8 @@ def known_state(draw: Draw, tokens: Tensor) -> dict:
 
 def random_states(seed: int) -> dict:
     """The random states that a seed leads to, as `random_states` writes them."""
-    name, keys, *rest = np.random.RandomState(seed).get_state()
+    drawn: Any = np.random.RandomState(seed).get_state()
+    name, keys, *rest = drawn
     version, numbers, spare = random.Random(seed).getstate()
     return {
         "python": [version, list(numbers), spare],

@@ -5,6 +5,7 @@ Probes stand in probes/ring.py; there a worker of the judge can import them too.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -19,7 +20,7 @@ PROBE = "course_lib.probes.ring:"
 class Done:
     """What one call did on one rank; the fields are told in `ring.calls`."""
 
-    value: object
+    value: Any
     same: bool
     own: bool
     kept: int

@@ -227,7 +227,7 @@ def _format_traffic(seen: list) -> str:
 def four_results(subject: Subject, draw: Draw) -> None:
     """Two ranks: all weights and three shards come back, and every input stays as it is."""
     c = case(draw, 2, draw.size(8, 12, 16))
-    _form(c, *_run(subject, [c]), c.tried)
+    _form(c, _run(subject, [c])[0], c.tried)
 
 
 def one_process(subject: Subject, draw: Draw) -> None:

@@ -78,7 +78,7 @@ class Prefetched:
         try:
             batch = self.loader.next_batch()
             if self.pinned:
-                batch = tuple(part.pin_memory() for part in batch)
+                batch = batch[0].pin_memory(), batch[1].pin_memory()
         except Exception:
             self.loader.load_state_dict(before)
             raise

@@ -48,8 +48,8 @@ def training_tokens(
                 pretokenize(half, tokenizer, target / part)
     while not all((target / part / INDEX).is_file() for part in PARTS):
         time.sleep(0.1)  # no collective: they end after a minute, and a large text takes longer
-    train, valid = (TokenStore.open(target / part, tokenizer) for part in PARTS)
-    return train, valid
+    first, second = (TokenStore.open(target / part, tokenizer) for part in PARTS)
+    return first, second
 
 
 def _name(corpus: Corpus, tokenizer: Tokenizer, valid_fraction: float) -> str:

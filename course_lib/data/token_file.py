@@ -70,8 +70,8 @@ class TokenFileWriter:
     def write(self, ids: np.ndarray) -> int:
         """Append as many of `ids` (uint16) as fit; returns how many that were."""
         ids = np.ascontiguousarray(ids[: self.capacity - self.num_tokens], dtype="<u2")
-        self._stream.write(ids)
-        self._crc32 = zlib.crc32(ids, self._crc32)
+        self._stream.write(ids.data)
+        self._crc32 = zlib.crc32(ids.data, self._crc32)
         self.num_tokens += len(ids)
         return len(ids)
 

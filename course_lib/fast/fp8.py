@@ -11,10 +11,12 @@ Source: Micikevicius et al. 2022 ("FP8 Formats for Deep Learning"), section 3: e
 activations, e5m2 for gradients, which have more range and need fewer marks.
 """
 
+from typing import cast
+
 import torch
 from torch import Tensor, nn
 
-from course_lib.gpt import GPT
+from course_lib.gpt import GPT, MLP, CausalSelfAttention
 
 FORWARD, BACKWARD = torch.float8_e4m3fn, torch.float8_e5m2
 STEP = 16  # the units take sizes that are multiples of it
@@ -100,10 +102,10 @@ def use_fp8(model: GPT, *, emulate: bool = False) -> GPT:
             f"8-bit products need a GPU of capability 8.9 or later, this model is on {device}: "
             f"leave use_fp8 out, or pass emulate=True to see what it does to the loss"
         )
-    for block in model.blocks:
-        for part in (block.attention, block.mlp):
+    for part in list(model.modules()):
+        if isinstance(part, (CausalSelfAttention, MLP)):
             for name, layer in list(part.named_children()):
-                setattr(part, name, Fp8Linear.from_linear(layer))
+                setattr(part, name, Fp8Linear.from_linear(cast(nn.Linear, layer)))
     return model
 
 

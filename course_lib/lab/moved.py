@@ -10,6 +10,7 @@ import re
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 MODULES = {
     "course_lib." + old: "course_lib." + new
@@ -307,7 +308,7 @@ class _Rewriting:
         if self.source[start:end] != new.encode():
             self.edits[start, end] = new
 
-    def _span(self, node: ast.AST) -> tuple[int, int]:
+    def _span(self, node: Any) -> tuple[int, int]:
         start = self.starts[node.lineno - 1] + node.col_offset
         return start, self.starts[node.end_lineno - 1] + node.end_col_offset
 

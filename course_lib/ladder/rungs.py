@@ -12,6 +12,7 @@ import contextlib
 import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -169,8 +170,8 @@ class Bench:
     def __init__(self, shape: Shape, device: torch.device, folder, *, seed: int = 0):
         self.shape, self.device = shape, device
         self.text = WindowedText.default(folder, seq_len=shape.seq_len)
-        self.models: dict[tuple, nn.Module] = {}
-        self.compiled: dict[tuple, nn.Module] = {}
+        self.models: dict[tuple, GPT] = {}
+        self.compiled: dict[tuple, Any] = {}
         self.optimizers: dict[tuple, torch.optim.AdamW] = {}
         torch.manual_seed(seed)
         self.first = {k: v.clone() for k, v in self._model(Rungs()).state_dict().items()}
@@ -221,7 +222,7 @@ class Bench:
         """The model that holds the weights of this vocabulary."""
         return self._plain_model(dataclasses.replace(Rungs(), vocabulary=rungs.vocabulary))
 
-    def _plain_model(self, rungs: Rungs) -> nn.Module:
+    def _plain_model(self, rungs: Rungs) -> GPT:
         key = (rungs.vocabulary, rungs.attention, rungs.chunked)
         if key not in self.models:
             config = dataclasses.replace(self.shape.model, fast_attention=rungs.attention)
@@ -233,7 +234,7 @@ class Bench:
                 shared = self._weights(rungs).state_dict(keep_vars=True)
                 model.load_state_dict(shared, assign=True)
             if rungs.chunked:
-                model.head = nn.Identity()  # the head is in the loss
+                setattr(model, "head", nn.Identity())  # noqa: B010  the head is in the loss
             self.models[key] = model
         return self.models[key]
 

@@ -11,6 +11,7 @@ import statistics
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -56,12 +57,12 @@ def time_it(
 
 
 def side_by_side(
-    functions: Mapping[str, Callable[[], object]],
+    functions: Mapping[Any, Callable[[], object]],
     *,
     warmup: int = 3,
     rounds: int = 20,
     device: str | torch.device = "cpu",
-) -> dict[str, Timing]:
+) -> dict[Any, Timing]:
     """Time several functions in turn, one run of each a round, as `time_it` does; by name.
 
     Ratios of what was measured in the same round leave out what the machine did meanwhile.

@@ -14,7 +14,7 @@ none, the world has one rank and nothing is sent.
 """
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -74,6 +74,9 @@ class FlatModule(nn.Module):
         """This rank's part, (S,): what the optimizer trains."""
         self.full: Tensor | None = None
         """All weights, flat, (R * S,) in `dtype`, while they are gathered; else None."""
+
+    whole: Callable[[], Tensor]
+    """All weights again, for the backward pass: `ShardedModule` says how."""
 
     @contextlib.contextmanager
     def using(self, full: Tensor) -> Iterator[None]:
@@ -230,7 +233,8 @@ def full_parameters(model: nn.Module) -> dict[str, Tensor]:
 
 def _take_out(module: nn.Module) -> tuple[list[Slot], list[Tensor]]:
     """Remove the trained parameters that no inner wrapper has: where they were, and what."""
-    slots, params = [], []
+    slots: list[Slot] = []
+    params: list[Tensor] = []
     for owner, prefix in _walk(module, ""):
         for name, p in list(owner.named_parameters(recurse=False, remove_duplicate=False)):
             if isinstance(owner, FlatModule) or not p.requires_grad:

@@ -10,6 +10,7 @@ import faulthandler
 import gc
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -94,7 +95,7 @@ def buckets(answer: Callable, seed: int, bucket_bytes: int, plan: Plan) -> dict:
                 p.register_post_accumulate_grad_hook(lambda p: traffic.mark("ready"))
         before = _living_bytes()
         wrapped = answer(model, bucket_bytes=bucket_bytes)
-        facts = {
+        facts: dict[str, Any] = {
             "made": _take_seen(traffic),
             "updates": [],
             "start": {n: v.clone() for n, v in model.state_dict().items()},

@@ -7,7 +7,7 @@ and numbers. What it leaves out: judging them (course_lib/checks), updates, spee
 
 import contextlib
 import os
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -15,6 +15,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy
+from torch.distributed.tensor import DTensor
 
 from course_lib.gpt import TransformerBlock
 from course_lib.measure.held import Held
@@ -130,7 +131,7 @@ def _observe_pass(trainer: FSDPTrainer, idx: Tensor, targets: Tensor, peak: bool
         )
         trainer.backward(loss / trainer.world.world_size)
     scale = trainer.scaler.get_scale()  # 1 but in float16
-    parts = [p.grad.to_local() for p in model.parameters()]
+    parts = [cast(DTensor, p.grad).to_local() for p in model.parameters()]
     return {
         "sent": [(name, b) for name, b in traffic.seen if b > 8 or name == "backward"],
         "loss": loss.item(),
@@ -150,7 +151,7 @@ def _units(model: nn.Module) -> tuple[int, dict[str, int]]:
     units, taken = {}, set()
     for name, module in reversed(list(model.named_modules())):  # inner modules first
         if isinstance(module, FSDPModule):
-            own = {p for p in module.parameters() if p not in taken}
+            own = {p for p in cast(nn.Module, module).parameters() if p not in taken}
             units[name], taken = sum(p.numel() for p in own), taken | own
     return sum(p.numel() for p in model.parameters()), units
 

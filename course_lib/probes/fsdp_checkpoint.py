@@ -76,7 +76,7 @@ def load_cases(kind: type, seed: int, files: dict[str, Tensor], cases: list[str]
 
 def folder(name: str) -> Path:
     """A folder that all ranks see and that is removed with them: beside the file they met at."""
-    store = dist.group.WORLD.get_group_store()
+    store: Any = dist.group.WORLD.get_group_store()
     while hasattr(store, "underlying_store"):
         store = store.underlying_store
     return Path(store.path).parent / name
@@ -93,7 +93,8 @@ def _meet(out: Path, rank: int, ranks: int) -> None:
 def _save_case(kind: type, seed: int, out: Path, changes: dict) -> dict:
     trainer = trainer_at(kind, out, **changes)
     put_state(trainer, seed)
-    facts, full = {"handed": None}, trainer.config.checkpoint == "full"
+    facts: dict[str, Any] = {"handed": None}
+    full = trainer.config.checkpoint == "full"
     write = trainer.write_checkpoint
 
     def spy_on_write(state: dict) -> Path:

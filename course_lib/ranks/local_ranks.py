@@ -153,6 +153,7 @@ class _Limit:
 def _collect(pipes: list[Connection], limit: _Limit) -> list[Rank]:
     """The results by rank; of several failures the one that was said first."""
     found: dict[int, Rank] = {}
+    pipe: Any
     waiting, first = dict(enumerate(pipes)), None
     while waiting and not limit.is_over():
         for pipe in wait(list(waiting.values()), LOOK_S):

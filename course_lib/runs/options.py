@@ -12,9 +12,12 @@ import textwrap
 import types
 import typing
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-Config = TypeVar("Config")
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+Config = TypeVar("Config", bound="DataclassInstance")
 
 
 def parse(cls: type[Config], argv: Sequence[str] | None = None, *, prog: str = "") -> Config:
@@ -44,9 +47,12 @@ def field_words(cls: type) -> dict[str, str]:
     """The string literal below each field of a class, its parents' included, by the field's name."""
     words = {}
     for part in reversed([c for c in cls.__mro__ if dataclasses.is_dataclass(c)]):
-        (tree,) = ast.parse(textwrap.dedent(inspect.getsource(part))).body
+        tree = ast.parse(textwrap.dedent(inspect.getsource(part))).body[0]
+        assert isinstance(tree, ast.ClassDef)
         for field, below in zip(tree.body, tree.body[1:], strict=False):
-            if isinstance(field, ast.AnnAssign) and isinstance(below, ast.Expr):
+            if not isinstance(field, ast.AnnAssign) or not isinstance(below, ast.Expr):
+                continue
+            if isinstance(field.target, ast.Name):
                 words[field.target.id] = inspect.cleandoc(ast.literal_eval(below.value))
     return words
 

@@ -15,6 +15,7 @@ import dataclasses
 import math
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -67,12 +68,12 @@ class DistributedTrainer:
         self.dtype = compute_dtype(config.precision, self.device)
         torch.manual_seed(config.seed)  # the same weights on every rank
         self.plain_model = GPT(config.model_config(vocab_size))
-        self.model = (
+        self.model: Any = (
             self._wrap_model()
         )  # before the optimizer: sharding puts new parameters in place
         self.optimizer = self._setup_optimizer()
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.dtype == torch.float16)
-        self.loader = self._loader(tokens, config.seed)
+        self.loader: BatchLoader | Prefetched = self._loader(tokens, config.seed)
         if config.prefetch:
             self.loader = Prefetched(self.loader, pinned=self.device.type == "cuda")
         self.valid_tokens = valid_tokens
@@ -133,7 +134,7 @@ class DistributedTrainer:
         lr = self.get_lr(self.step)
         for group in self.optimizer.param_groups:
             group["lr"] = lr
-        loss_sum = 0.0
+        loss_sum: Tensor | float = 0.0
         for count, (idx, targets) in zip(counts, self.micro_batches(batches), strict=True):
             part = self.mean_loss(idx, targets) * (count / num_tokens)
             self.backward(part)  # here, not after the loop: it frees what the forward has kept
@@ -280,8 +281,10 @@ class DistributedTrainer:
             restore_random_states(state["ranks"][self.world.rank])
         return self.step
 
-    def read_checkpoint(self, path: str | Path | None = None) -> dict | None:
+    def read_checkpoint(self, path: str | Path | None = None) -> Any:
         """The state in that file, or in the newest good one of the run; None when there is none.
+
+        A dict, in the form that `load_checkpoint` takes; a trainer with files of its own has another.
 
         CheckpointError for a file that is not good, or that lacks a part.
         """
@@ -339,7 +342,7 @@ class DistributedTrainer:
 
     def _wrap_model(self) -> torch.nn.Module:
         """The model on its device, as it is called: compiled where asked for, in DDP on ranks."""
-        model = self.plain_model.to(self.device)
+        model: Any = self.plain_model.to(self.device)
         if self.config.compile:
             model = torch.compile(model)
         if self.world.group is None:

@@ -17,6 +17,7 @@ import contextlib
 import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -56,6 +57,8 @@ class FSDPTrainer(DistributedTrainer):
     The whole model exists on each rank once, in host memory, before it is cut: 4 bytes a parameter.
     A GPU sees one block of it at a time.
     """
+
+    config: FSDPConfig
 
     def __init__(
         self,
@@ -266,7 +269,7 @@ class FSDPTrainer(DistributedTrainer):
     def describe(self) -> str:
         """A second line: how the model is spread."""
         shape = " x ".join(map(str, self.mesh.shape))
-        kept = sum(p.to_local().numel() for p in self.plain_model.parameters())
+        kept = sum(cast(DTensor, p).to_local().numel() for p in self.plain_model.parameters())
         where = ", in host memory" if self.config.cpu_offload else ""
         return (
             f"{super().describe()}\n{self.config.sharding} on a mesh of {shape}: rank 0 keeps "

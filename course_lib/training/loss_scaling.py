@@ -115,4 +115,4 @@ class LossScaler:
 
     def load_state_dict(self, state: dict[str, float]) -> None:
         """Go on where `state` was taken."""
-        self.value, self.good_steps = state["value"], state["good_steps"]
+        self.value, self.good_steps = state["value"], int(state["good_steps"])

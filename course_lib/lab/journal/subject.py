@@ -7,6 +7,7 @@ import json
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from course_lib.lab import mine
 from course_lib.lab.home import home
@@ -75,7 +76,7 @@ def latest(events: list[dict]) -> str:
 def definition(card: Exercise) -> str:
     """Where the library defines the exercise, as file:line; nothing is imported for it."""
     source = Path(find_spec(card.module).origin)
-    node = ast.parse(source.read_text(encoding="utf-8"))
+    node: Any = ast.parse(source.read_text(encoding="utf-8"))
     for name in card.path.split("."):
         node = next(n for n in node.body if getattr(n, "name", None) == name)
     return f"{card.module.replace('.', '/')}.py:{node.lineno}"
