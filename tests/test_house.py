@@ -26,7 +26,7 @@ TOP = set(
 FLOORS = (
     "runs gpt measure data ranks checkpoints fast training parallel ladder probes checks lab grader"
 ).split()
-WHERE_INSTALLED = {"wandb", "transformers", "pynvml", "nvidia-ml-py"}  # used if somebody has them
+WHERE_INSTALLED = {"wandb", "transformers"}  # used if somebody has them
 # programs, their plugins, and what is reached by other ways than an import
 NEVER_IMPORTED = set(
     "jupyterlab notebook ipykernel jupyterlab-myst jupyter-book sphinx-design sphinx-mathjax-offline "
