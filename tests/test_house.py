@@ -252,8 +252,8 @@ def find_distributions(*roots: str) -> set[str]:
             names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
             if isinstance(node, ast.ImportFrom) and not node.level:
                 names = [node.module]
-            for top in {name.partition(".")[0] for name in names} - own - sys.stdlib_module_names:
-                found |= {canonicalize_name(known.get(top, [top])[0])}
+            tops = {name.partition(".")[0] for name in names} - own - sys.stdlib_module_names
+            found |= {canonicalize_name(known.get(t, [t])[0]) for t in tops - {"_typeshed"}}
     return found
 
 

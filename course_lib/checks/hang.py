@@ -68,7 +68,7 @@ def _the_rest(lists: Lists) -> Found:
 
 
 def _compare_lengths(lists: Lists) -> Found:
-    """Lengths alone."""
+    """A wrong answer: the shortest lists are to blame, whatever calls they hold."""
     lengths = [len(calls) for calls in lists]
     if len(set(lengths)) < 2:
         return None
@@ -85,13 +85,13 @@ def _not_rank_0(kinds: list) -> list[int]:
 
 
 def _minority(kinds: list) -> list[int]:
-    """Nothing counted as a call like any other."""
+    """Ranks without the most common call; issuing nothing counts as a call too."""
     counts = Counter(kinds)
     return [r for r, kind in enumerate(kinds) if kind != counts.most_common(1)[0][0]]
 
 
 def _one_of_two(kinds: list) -> list[int]:
-    """Those outside of the group that was seen first."""
+    """Ranks outside of the largest group; of two equal groups, the one seen first is right."""
     most = None if None in kinds else Counter(kinds).most_common(1)[0][0]
     return [r for r, kind in enumerate(kinds) if (kind is None if None in kinds else kind != most)]
 

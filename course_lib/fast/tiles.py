@@ -67,7 +67,7 @@ class Launch:
 
 @contextlib.contextmanager
 def count_launches() -> Iterator[list[Launch]]:
-    """Collects the launches inside `with counted() as launches:`, all of them interpreted here."""
+    """Collects the launches inside `with count_launches() as launches:`; this interpreter runs them all."""
     launches: list[Launch] = []
     token = _LOG.set(launches)
     try:
@@ -115,7 +115,7 @@ class Kernel:
         return functools.update_wrapper(copy, function, updated=())
 
     def interpret(self, grid: tuple | Callable, *args, **options) -> None:
-        """One program after the other, here."""
+        """Run the programs of the grid one after the other in this process, and log the launch."""
         options = {name: value for name, value in options.items() if name not in _OPTIONS}
         given = self.signature.bind(*args, **options)
         given.apply_defaults()

@@ -209,7 +209,7 @@ def _rank(function: Callable, args: tuple, place: tuple, pipe: Connection) -> No
 
 
 def _be_quiet() -> None:
-    """gloo's complaints about a rank that has left go past Python: the verdict comes by the pipe."""
+    """Send stderr to nowhere: gloo writes there itself when a rank leaves, and the pipe says it."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for standard in (1, 2):
         os.dup2(nowhere, standard)
