@@ -42,8 +42,8 @@ def one_thread():
 MOST_WORKERS = 8  # each holds torch and starts ranks, kernels and servers of its own
 FIRST = ("test_house", "test_views")  # what breaks most often is said in the first minute
 LONG = (  # then the longest, and among them the one that builds the site
-    "test_site.py", "test_trainer", "test_launch", "test_nbgrader", "test_readme", "test_notebooks",
-    "test_fsdp", "browser",
+    "test_site.py", "test_judge_rows", "test_trainer", "test_readme", "test_launch", "test_nbgrader",
+    "test_notebooks", "test_fsdp", "browser",
 )  # fmt: skip
 LATE = ("test_site_", "test_exercises", "test_judge_worker")  # looks at the built site; short ones
 BY_EXERCISE = ("test_exercises", "test_judge_worker")
