@@ -12,6 +12,7 @@ import types
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -45,10 +46,11 @@ SEED = Range(0, 2**63 - 1)
 PATH = None
 """Any text but the empty one: the name of a file or folder."""
 
-Allowed = Mapping[str, Range | tuple[str, ...] | None]
+Allowed = Mapping[str, Any]
+"""A Range, a tuple of values, or PATH for each field."""
 
 
-def check_settings(config: object, allowed: Allowed) -> None:
+def check_settings(config: Any, allowed: Allowed) -> None:
     """ValueError names the first field of the dataclass `config` that is not as `allowed` says.
 
     `allowed` has a Range, the values themselves, or PATH for each field; a field of type bool needs
@@ -72,7 +74,7 @@ def check_settings(config: object, allowed: Allowed) -> None:
             raise ValueError(f"{field.name} must {expected}, got {value!r}" + advice)
 
 
-def _find_fault(kind: type, value: object, allowed: object) -> tuple[str, str]:
+def _find_fault(kind: type, value: Any, allowed: Any) -> tuple[str, str]:
     """(what was expected, what to do), both empty for a value that is allowed."""
     if kind is str:
         if allowed is PATH:
