@@ -26,11 +26,11 @@ def run() -> dict:
     for lesson in lessons(ROOT):
         for exercise in lesson.exercises.values():
             card = registry.exercise(exercise.id)
-            answer = terminal.define(card, exercise.solved, f"<{exercise.id}>")
+            answer = terminal.define(card, exercise.solution, f"<{exercise.id}>")
             scope = dict(vars(import_module(card.module)))  # what the notebook defines by then
             exec(card.setup, scope)
             first, *beyond = (
-                beyond_ms(card, answer, exercise.solved, scope) for _ in range(1 + ROUNDS)
+                beyond_ms(card, answer, exercise.solution, scope) for _ in range(1 + ROUNDS)
             )
             figures[f"{exercise.id}_ms"] = {"first": round(first, 2)} | _percentiles(beyond)
             everything += beyond

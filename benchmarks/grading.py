@@ -21,7 +21,7 @@ from nbgrader.api import Gradebook
 from benchmarks.record import record
 from grader.course import ROOT
 from grader.judge import batch
-from grader.judge.hand import Options
+from grader.judge.judge_process import Options
 from grader.judge.store import Store
 from tests.answers import answers
 
@@ -126,7 +126,7 @@ def latency(rounds: int = 20) -> dict:
             times = []
             for number in range(1 + rounds):
                 began = time.perf_counter()
-                outcome = judge.grade(exercise.id, Answer(exercise.solved), seed=number)
+                outcome = judge.grade(exercise.id, Answer(exercise.solution), seed=number)
                 times.append(1e3 * (time.perf_counter() - began))
                 assert outcome.verdict == "PASS", outcome
             everything += times[1:]
@@ -145,8 +145,8 @@ def large_class(students: int, workers: int) -> dict:
         folder = Path(name)
         write_class(folder, students)
         with Store(folder / "grades.jsonl", seed=None) as store:
-            jobs = batch.waiting(batch.find([folder / "submitted"]), store, Options())
-            results = batch.grade_all(jobs, store, Options(), workers=workers)
+            jobs = batch.find_jobs(batch.find_notebooks([folder / "submitted"]), store, Options())
+            results = batch.grade_in_processes(jobs, store, Options(), workers=workers)
             came = [time.perf_counter() for _ in results]
     assert len(came) == students
     quarter = students // 4

@@ -15,7 +15,7 @@ from nbformat import NotebookNode
 from course_lib.lab.home import LESSON, find_lesson, home
 from course_lib.runs.atomic import write_whole
 from grader import carry, views
-from grader.carry import LOOSE, Old, Row
+from grader.carry import LOOSE, CarryCounts, OldNotebook
 from grader.course import ROOT
 
 
@@ -23,7 +23,7 @@ def run_reset(args) -> int:
     """`course reset LESSON`. ValueError for an unknown lesson."""
     name = find_lesson(args.lesson)
     kept = reset(name)
-    said = f"; the old one is {_short(kept)}" if kept else ", as it was already"
+    said = f"; the old one is {_path_in_home(kept)}" if kept else ", as it was already"
     print(f"notebooks/{name}.ipynb is the untouched lesson{said}")
     return 0
 
@@ -40,43 +40,43 @@ def run_update(args) -> int:
 
 def reset(lesson: str) -> Path | None:
     """Put the notebook of `lesson` ("01_rmsnorm") back to its stubs; returns the kept old one."""
-    text = views.dumps(_release()[lesson])
+    text = views.dumps(_release_notebooks()[lesson])
     path = home() / "notebooks" / f"{lesson}.ipynb"
     if path.exists() and path.read_bytes() == text.encode():
         return None
-    kept = keep(path) if path.exists() else None
+    kept = keep_copy(path) if path.exists() else None
     _write(path, text)
     return kept
 
 
-def update(source: Path | None = None) -> tuple[dict[str, Row], list[str]]:
+def update(source: Path | None = None) -> tuple[dict[str, CarryCounts], list[str]]:
     """Bring the course home's notebooks to the installed release, with the learner's work in them.
 
     `source` is a folder with older notebooks (or with a `notebooks/` that has them), whose work is
     carried as well. Returns counts by lesson and one sentence for each file that was left alone.
     """
-    release, here = _release(), home() / "notebooks"
+    release, here = _release_notebooks(), home() / "notebooks"
     loose, problems = None, []
-    olds, broken = _read_all(here, problems, own=True)
+    olds, broken = _read_notebooks(here, problems, own=True)
     for name in broken:
         release.pop(name, None)  # its file stays as it is, so there is no new one to fill
     if (here / f"{LOOSE}.ipynb").exists() and LOOSE not in broken:
-        loose = read(here / f"{LOOSE}.ipynb")
+        loose = read_notebook(here / f"{LOOSE}.ipynb")
     if source is not None:
-        folder = _notebooks_of(source)
+        folder = _find_notebooks(source)
         if folder.resolve() == here.resolve():
             raise ValueError(f"{source} is this course itself: update without --from")
-        olds += _read_all(folder, problems, own=False)[0]
+        olds += _read_notebooks(folder, problems, own=False)[0]
         _bring_own_notebooks(folder, here)
     done = carry.carry(release, olds, loose)
     if LOOSE in broken and LOOSE in done.books:
         raise ValueError(f"notebooks/{LOOSE}.ipynb cannot be read: rename it, then update again")
     before = {old.lesson: old.book for old in olds if old.own} | {LOOSE: loose}
-    _replace({n: book for n, book in done.books.items() if before.get(n) != book}, here)
+    _replace_notebooks({n: book for n, book in done.books.items() if before.get(n) != book}, here)
     return done.rows, problems
 
 
-def keep(path: Path) -> Path:
+def keep_copy(path: Path) -> Path:
     """Copy a notebook to `mine/kept/NAME-YYYYmmdd-HHMMSS.ipynb`, or with a number when taken."""
     folder = home() / "mine" / "kept"
     stem = f"{path.stem}-{datetime.now():%Y%m%d-%H%M%S}"
@@ -97,20 +97,20 @@ def keep(path: Path) -> Path:
     raise ValueError(f"{folder} holds 10,000 copies of this second; move some of them away")
 
 
-def worked_on(path: Path) -> bool:
+def has_work(path: Path) -> bool:
     """Whether a notebook holds more than a release wrote: outputs, an answer, or it is broken."""
     try:
-        book = read(path)
+        book = read_notebook(path)
     except ValueError:
         return True
     for cell in book.cells:
         stub = cell.metadata.get("course", {}).get("stub")
-        if cell.get("outputs") or (stub is not None and carry.digest(cell.source) != stub):
+        if cell.get("outputs") or (stub is not None and carry.answer_digest(cell.source) != stub):
             return True
     return False
 
 
-def read(path: Path) -> NotebookNode:
+def read_notebook(path: Path) -> NotebookNode:
     """A notebook of format 4, ids not required; ValueError says what is wrong with it."""
     try:
         text = path.read_text(encoding="utf-8-sig")
@@ -127,7 +127,7 @@ def read(path: Path) -> NotebookNode:
         )
     try:
         book = nbformat.v4.reads(text)
-        nbformat.validate(_with_ids(book))
+        nbformat.validate(_add_ids(book))
     except nbformat.ValidationError as error:
         raise ValueError(f"{path.name} is damaged: {error.message[:120]}") from None
     except (AttributeError, KeyError, TypeError, ValueError):
@@ -135,7 +135,7 @@ def read(path: Path) -> NotebookNode:
     return book
 
 
-def table(rows: dict[str, Row]) -> str:
+def table(rows: dict[str, CarryCounts]) -> str:
     """One line per lesson."""
     lines = [f"{'lesson':<24} carried  new exercises  set aside"]
     for name, row in sorted(rows.items()):
@@ -143,7 +143,7 @@ def table(rows: dict[str, Row]) -> str:
     return "\n".join(lines)
 
 
-def _release() -> dict[str, NotebookNode]:
+def _release_notebooks() -> dict[str, NotebookNode]:
     root = home() if any((home() / "book").glob("[0-9][0-9]_*.md")) else ROOT
     found = {lesson.name: views.notebook(lesson, "notebooks") for lesson in views.lessons(root)}
     if not found:
@@ -151,35 +151,37 @@ def _release() -> dict[str, NotebookNode]:
     return found
 
 
-def _read_all(folder: Path, problems: list[str], *, own: bool) -> tuple[list[Old], set[str]]:
+def _read_notebooks(
+    folder: Path, problems: list[str], *, own: bool
+) -> tuple[list[OldNotebook], set[str]]:
     """The lessons' notebooks in a folder and the names of those that cannot be read."""
     olds, broken = [], set()
     for path in sorted(folder.glob("*.ipynb")):
         try:
-            book = read(path)
+            book = read_notebook(path)
         except ValueError as error:
             if LESSON.fullmatch(path.stem) or path.stem == LOOSE:
                 broken.add(path.stem)
                 problems.append(f"{error}. It was left as it is, in {path.parent}.")
         else:
-            if _of_the_course(path, book):
+            if _is_of_course(path, book):
                 origin = f"notebooks/{path.name}" if own else str(path)
-                olds.append(Old(path.stem, origin, book, own))
+                olds.append(OldNotebook(path.stem, origin, book, own))
     return olds, broken
 
 
-def _with_ids(book: NotebookNode) -> NotebookNode:
+def _add_ids(book: NotebookNode) -> NotebookNode:
     """A copy that the format's rules can be applied to, whatever its cells' ids are."""
     cells = [NotebookNode({**cell, "id": f"cell-{n}"}) for n, cell in enumerate(book.cells)]
     return NotebookNode({**book, "cells": cells, "nbformat_minor": 5})
 
 
-def _of_the_course(path: Path, book: NotebookNode) -> bool:
+def _is_of_course(path: Path, book: NotebookNode) -> bool:
     graded = any("nbgrader" in cell.metadata for cell in book.cells)
     return path.stem != LOOSE and (bool(LESSON.fullmatch(path.stem)) or graded)
 
 
-def _notebooks_of(source: Path) -> Path:
+def _find_notebooks(source: Path) -> Path:
     for folder in (source / "notebooks", source):
         if any(folder.glob("*.ipynb")):
             return folder
@@ -190,7 +192,7 @@ def _bring_own_notebooks(folder: Path, here: Path) -> None:
     """Notebooks that were never a lesson are copied whole, under a free name."""
     for path in sorted(folder.glob("*.ipynb")):
         try:
-            if _of_the_course(path, read(path)):
+            if _is_of_course(path, read_notebook(path)):
                 continue
         except ValueError:
             continue
@@ -204,14 +206,14 @@ def _bring_own_notebooks(folder: Path, here: Path) -> None:
                 break
 
 
-def _replace(books: dict[str, NotebookNode], here: Path) -> None:
+def _replace_notebooks(books: dict[str, NotebookNode], here: Path) -> None:
     """First a copy of every notebook that will change, then the new ones, each in one step."""
     for book in books.values():
         book.nbformat_minor = 5
     texts = {here / f"{name}.ipynb": views.dumps(book) for name, book in books.items()}
     for path in texts:
         if path.exists():
-            keep(path)
+            keep_copy(path)
     for path, text in texts.items():
         _write(path, text)
 
@@ -225,5 +227,5 @@ def _write(path: Path, text: str) -> None:
     write_whole(path, data, sync=True)
 
 
-def _short(path: Path) -> str:
+def _path_in_home(path: Path) -> str:
     return str(path.relative_to(home()))

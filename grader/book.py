@@ -53,7 +53,7 @@ class BookError(ValueError):
 def run(args: argparse.Namespace) -> int:
     """The subcommand, with `args.root` and `args.serve`. Returns 0, or 1 when a page fails."""
     root = Path(args.root).resolve()
-    private = chapter.present(root) and not args.public
+    private = chapter.has_journal(root) and not args.public
     status = build(root, strict=not private, private=private)
     if status == 0 and args.serve:
         serve(site(root, private=private))
@@ -62,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
 
 def site(root: Path, *, private: bool = False) -> Path:
     """Folder of the finished site, or of the one that holds the learner's journal."""
-    return (chapter.folder(root) if private else root) / "_build" / "html"
+    return (chapter.private_folder(root) if private else root) / "_build" / "html"
 
 
 def build(root: Path, *, strict: bool = True, private: bool = False) -> int:
@@ -81,7 +81,7 @@ def build(root: Path, *, strict: bool = True, private: bool = False) -> int:
     forget_stale_outputs(root)
     into = site(root, private=private)
     shutil.rmtree(into / "reports", ignore_errors=True)  # tracebacks of earlier failures
-    options = chapter.options(root) if private else []
+    options = chapter.prepare_private_build(root) if private else []
     print(
         "Building the pages; the first time every lesson runs, which takes minutes ...", flush=True
     )

@@ -31,7 +31,7 @@ LOOSE = "carried_over"
 
 
 @dataclass(frozen=True, eq=False)
-class Old:
+class OldNotebook:
     """A notebook that the learner has."""
 
     lesson: str
@@ -43,7 +43,7 @@ class Old:
 
 
 @dataclass
-class Row:
+class CarryCounts:
     """What happened to one lesson, in cells."""
 
     carried: int = 0
@@ -53,16 +53,16 @@ class Row:
 
 
 @dataclass
-class Carried:
+class CarriedNotebooks:
     """The new notebooks by name, `LOOSE` among them only when something is in it."""
 
     books: dict[str, NotebookNode]
-    rows: dict[str, Row]
+    rows: dict[str, CarryCounts]
 
 
 def carry(
-    release: dict[str, NotebookNode], olds: list[Old], loose: NotebookNode | None = None
-) -> Carried:
+    release: dict[str, NotebookNode], olds: list[OldNotebook], loose: NotebookNode | None = None
+) -> CarriedNotebooks:
     """The release's notebooks with the learner's work in them; `loose` is the LOOSE of before.
 
     Own notebooks win over copies where both answer an exercise; the other answer is set aside.
@@ -70,11 +70,11 @@ def carry(
     mover = _Mover(copy.deepcopy(release), copy.deepcopy(loose))
     olds = sorted(copy.deepcopy(olds), key=lambda old: not old.own)
     for book in [old.book for old in olds] + ([mover.loose] if mover.loose else []):
-        _bring_up_to_date(book)
-    mover.choose(olds)
+        _rename_old_names(book)
+    mover.choose_answers(olds)
     for old in olds:
-        mover.move(old)
-    return mover.finish(olds)
+        mover.move_work(old)
+    return mover.finish_notebooks(olds)
 
 
 def grade_id(cell: NotebookNode) -> str | None:
@@ -83,7 +83,7 @@ def grade_id(cell: NotebookNode) -> str | None:
     return meta.get("grade_id") if isinstance(meta, dict) else None
 
 
-def digest(source: str) -> str:
+def answer_digest(source: str) -> str:
     """The first 12 hex digits of the text's sha256, trailing white space aside."""
     text = "\n".join(line.rstrip() for line in source.strip().splitlines())
     return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:12]
@@ -93,7 +93,7 @@ def digest(source: str) -> str:
 class _Mover:
     books: dict[str, NotebookNode]
     loose: NotebookNode | None
-    rows: dict[str, Row] = field(default_factory=dict)
+    rows: dict[str, CarryCounts] = field(default_factory=dict)
     answers: dict[str, NotebookNode] = field(default_factory=dict)
     ids: dict[int, str] = field(default_factory=dict)
     """Exercise id by id() of the old cell."""
@@ -114,9 +114,9 @@ class _Mover:
             if _is_exercise(cell)
         }
         self.stubs = {key: self.slots[name][key].source for key, name in self.where.items()}
-        self.rows = {name: Row() for name in self.books}
+        self.rows = {name: CarryCounts() for name in self.books}
 
-    def choose(self, olds: list[Old]) -> None:
+    def choose_answers(self, olds: list[OldNotebook]) -> None:
         """Find the cells that answer an exercise and put the best of each into its slot."""
         found: dict[str, list[tuple]] = {}
         for rank, old in enumerate(olds):
@@ -124,15 +124,15 @@ class _Mover:
                 self.ids[id(cell)] = key
                 elsewhere = self.where.get(key) != old.lesson
                 order = (not old.own, elsewhere, rank, cell.get("id") != key)
-                if not self._untouched(cell, key):
+                if not self._is_untouched(cell, key):
                     found.setdefault(key, []).append((order, cell))
         for key, cells in found.items():
             if key in self.where:
                 self.answers[key] = min(cells, key=lambda pair: pair[0])[1]
-                self._fill(self.slots[self.where[key]][key], self.answers[key])
+                self._fill_slot(self.slots[self.where[key]][key], self.answers[key])
                 self.rows[self.where[key]].carried += 1
 
-    def _exercise_cells(self, old: Old):
+    def _exercise_cells(self, old: OldNotebook):
         """(exercise id, cell): by metadata; where that was lost, by the names the cell defines."""
         cells = [cell for cell in old.book.cells if cell.cell_type == "code"]
         named = {grade_id(cell) for cell in cells}
@@ -143,63 +143,65 @@ class _Mover:
         for cell in cells:
             if _is_exercise(cell):
                 yield grade_id(cell), cell
-            elif grade_id(cell) is None and not _pristine(cell):
+            elif grade_id(cell) is None and not _is_pristine(cell):
                 for key, stub in lost.items():
-                    if cell.get("id") == key or _defines(cell, stub):
+                    if cell.get("id") == key or _defines_stub(cell, stub):
                         found[key] = cell  # the last one: what the notebook ends up with
         yield from found.items()
 
-    def _untouched(self, cell: NotebookNode, key: str) -> bool:
-        known = {digest(self.stubs.get(key, "")), _left_digest(cell)}
-        return not cell.source.strip() or digest(cell.source) in known
+    def _is_untouched(self, cell: NotebookNode, key: str) -> bool:
+        known = {answer_digest(self.stubs.get(key, "")), _stub_digest(cell)}
+        return not cell.source.strip() or answer_digest(cell.source) in known
 
-    def move(self, old: Old) -> None:
+    def move_work(self, old: OldNotebook) -> None:
         """Everything of one notebook that is the learner's and no answer in its slot."""
         if old.lesson not in self.books:
-            self._move_loose(old)
+            self._move_orphans(old)
             return
         cells, slots = self.books[old.lesson].cells, self.slots[old.lesson]
         position = 0
         for cell in old.book.cells:
-            slot = slots.get(self._key(cell, self.texts[old.lesson]))
+            slot = slots.get(self._slot_key(cell, self.texts[old.lesson]))
             if slot is not None:
                 position = next(i for i, c in enumerate(cells) if c is slot) + 1
-            if self._settled(cell, slot, old):
+            if self._needs_no_cell(cell, slot, old):
                 continue
             if id(cell) in self.ids and not (old.own and slot is not None):
-                self._set_aside(cell, old)
-            elif old.own or not _has(cells, cell.source):
-                cells.insert(position, _extra(cell, cells))
+                self._set_cell_aside(cell, old)
+            elif old.own or not _has_text(cells, cell.source):
+                cells.insert(position, _copy_cell(cell, cells))
                 position += 1
                 self.rows[old.lesson].carried += bool(cell.source.strip())
 
-    def _key(self, cell: NotebookNode, texts: dict[str, str]) -> str | None:
+    def _slot_key(self, cell: NotebookNode, texts: dict[str, str]) -> str | None:
         """The slot the cell stands for. Without its id, the one the release gave that text."""
         key = self.ids.get(id(cell)) or grade_id(cell) or cell.get("id")
         if key in texts or not cell.source.strip():
             return key
         return next((k for k, text in texts.items() if text == cell.source), None)
 
-    def _settled(self, cell: NotebookNode, slot: NotebookNode | None, old: Old) -> bool:
+    def _needs_no_cell(
+        self, cell: NotebookNode, slot: NotebookNode | None, old: OldNotebook
+    ) -> bool:
         """Whether the cell needs no cell of its own in the new notebook."""
         same = slot is not None and slot.source == cell.source
         if same and old.own and self.ids.get(id(cell)) not in self.answers:
-            self._fill(slot, cell)  # for its outputs
+            self._fill_slot(slot, cell)  # for its outputs
         if key := self.ids.get(id(cell)):
             answer = self.answers.get(key)
-            return self._untouched(cell, key) or bool(answer and answer.source == cell.source)
-        if same or _pristine(cell) or (grade_id(cell) and CHECK.fullmatch(cell.source.strip())):
+            return self._is_untouched(cell, key) or bool(answer and answer.source == cell.source)
+        if same or _is_pristine(cell) or (grade_id(cell) and CHECK.fullmatch(cell.source.strip())):
             return True
         if not cell.source.strip():
             return slot is not None or not old.own
-        if slot is None or slot.cell_type != cell.cell_type or not _pristine(slot):
+        if slot is None or slot.cell_type != cell.cell_type or not _is_pristine(slot):
             return False
-        self._fill(slot, cell)
+        self._fill_slot(slot, cell)
         self.rows[old.lesson].carried += 1
         return True
 
     @staticmethod
-    def _fill(slot: NotebookNode, cell: NotebookNode) -> None:
+    def _fill_slot(slot: NotebookNode, cell: NotebookNode) -> None:
         """The learner's text and outputs in the release's cell."""
         slot.source = cell.source
         slot.metadata = NotebookNode({**cell.metadata, **slot.metadata})
@@ -207,43 +209,45 @@ class _Mover:
             if name in cell and (name in slot or name == "attachments"):
                 slot[name] = cell[name]
 
-    def _set_aside(self, cell: NotebookNode, old: Old) -> None:
+    def _set_cell_aside(self, cell: NotebookNode, old: OldNotebook) -> None:
         cells = self.books[old.lesson].cells
-        if not _has(cells, cell.source):
+        if not _has_text(cells, cell.source):
             key = self.ids[id(cell)]
             why = "has another answer above" if key in self.answers else "is not in this release"
             cells.append(
-                _heading(f"Carried over: {key}", f"From {old.origin}; the exercise {why}.")
+                _make_heading(f"Carried over: {key}", f"From {old.origin}; the exercise {why}.")
             )
             cells[-1].id = _free_id(cells[-1].source, cells[:-1])
-            cells.append(_extra(cell, cells))
+            cells.append(_copy_cell(cell, cells))
             self.rows[old.lesson].aside += 1
 
-    def _move_loose(self, old: Old) -> None:
+    def _move_orphans(self, old: OldNotebook) -> None:
         """The lesson is gone: what is the learner's goes into one notebook, file by file."""
-        mine = [cell for cell in old.book.cells if not self._settled(cell, None, old)]
+        mine = [cell for cell in old.book.cells if not self._needs_no_cell(cell, None, old)]
         known = self.loose.cells if self.loose else []
-        mine = [cell for cell in mine if cell.source.strip() and not _has(known, cell.source)]
+        mine = [cell for cell in mine if cell.source.strip() and not _has_text(known, cell.source)]
         if not mine:
             return
-        self.loose = self.loose or new_notebook(metadata=_kernel(old.book))
+        self.loose = self.loose or new_notebook(metadata=_kernel_metadata(old.book))
         cells = self.loose.cells
-        cells.append(_heading(f"Carried over: {old.lesson}", f"From {old.origin}."))
+        cells.append(_make_heading(f"Carried over: {old.lesson}", f"From {old.origin}."))
         cells[-1].id = _free_id(cells[-1].source + old.origin, cells[:-1])
         for cell in mine:
-            cells.append(_extra(cell, cells))
-        self.rows.setdefault(LOOSE, Row()).aside += len(mine)
+            cells.append(_copy_cell(cell, cells))
+        self.rows.setdefault(LOOSE, CarryCounts()).aside += len(mine)
 
-    def finish(self, olds: list[Old]) -> Carried:
+    def finish_notebooks(self, olds: list[OldNotebook]) -> CarriedNotebooks:
         """The notebooks, with the learner's own settings of each, and the counts."""
         seen = set(self.ids.values())
         for key, name in self.where.items():
             self.rows[name].new += key not in seen
         for old in olds:
             if old.own and (book := self.books.get(old.lesson)):
-                book.metadata = NotebookNode({**book.metadata, **old.book.metadata} | _note(book))
+                book.metadata = NotebookNode(
+                    {**book.metadata, **old.book.metadata} | _course_metadata(book)
+                )
         books = self.books | ({LOOSE: self.loose} if self.loose else {})
-        return Carried(books, self.rows)
+        return CarriedNotebooks(books, self.rows)
 
 
 def _is_exercise(cell: NotebookNode) -> bool:
@@ -251,19 +255,19 @@ def _is_exercise(cell: NotebookNode) -> bool:
     return bool(grade_id(cell)) and cell.cell_type == "code" and bool(meta.get("solution"))
 
 
-def _left_digest(cell: NotebookNode) -> str | None:
+def _stub_digest(cell: NotebookNode) -> str | None:
     note = cell.metadata.get("course")
     return note.get("stub") if isinstance(note, dict) else None
 
 
-def _pristine(cell: NotebookNode) -> bool:
+def _is_pristine(cell: NotebookNode) -> bool:
     """Whether the text is the one that the release gave the cell its id for."""
     match = RELEASE_ID.fullmatch(str(cell.get("id", "")))
     text = cell.source.encode("utf-8", "replace")
     return match is not None and hashlib.sha256(text).hexdigest().startswith(match[1])
 
 
-def _defines(cell: NotebookNode, stub: str) -> bool:
+def _defines_stub(cell: NotebookNode, stub: str) -> bool:
     """Whether the cell defines what the stub does: the same outer name, with the same holes in it.
 
     By pattern, not by syntax tree: an answer may well be broken off in the middle of a line.
@@ -279,7 +283,7 @@ def _defines(cell: NotebookNode, stub: str) -> bool:
     return re.search(outer, cell.source, re.M) is not None and holes <= inner
 
 
-def _extra(cell: NotebookNode, cells: list[NotebookNode]) -> NotebookNode:
+def _copy_cell(cell: NotebookNode, cells: list[NotebookNode]) -> NotebookNode:
     """A copy that can stand in `cells`: an id of its own, no grading metadata a second time."""
     cell = copy.deepcopy(cell)
     if _is_exercise(cell) or grade_id(cell) in {grade_id(c) for c in cells}:
@@ -294,31 +298,31 @@ def _extra(cell: NotebookNode, cells: list[NotebookNode]) -> NotebookNode:
 
 def _free_id(text: str, cells: list[NotebookNode]) -> str:
     """Never the bare hash: that would say the text is the release's."""
-    taken, stem = {c.get("id") for c in cells}, f"kept-{digest(text)}"
+    taken, stem = {c.get("id") for c in cells}, f"kept-{answer_digest(text)}"
     return next(
         i for n in range(len(cells) + 2) if (i := f"{stem}-{n}" if n else stem) not in taken
     )
 
 
-def _heading(title: str, text: str) -> NotebookNode:
+def _make_heading(title: str, text: str) -> NotebookNode:
     return new_markdown_cell(f"## {title}\n\n{text}", id="kept")
 
 
-def _bring_up_to_date(book: NotebookNode) -> None:
+def _rename_old_names(book: NotebookNode) -> None:
     """Write today's names of the library into what the learner wrote."""
     cells = [cell for cell in book.cells if cell.cell_type == "code"]
     for cell, text in zip(cells, rewrite_all([cell.source for cell in cells]), strict=True):
-        if not _pristine(cell) and digest(cell.source) != _left_digest(cell):
+        if not _is_pristine(cell) and answer_digest(cell.source) != _stub_digest(cell):
             cell.source = text
 
 
-def _has(cells: list[NotebookNode], source: str) -> bool:
+def _has_text(cells: list[NotebookNode], source: str) -> bool:
     return any(cell.source == source for cell in cells)
 
 
-def _kernel(book: NotebookNode) -> dict:
+def _kernel_metadata(book: NotebookNode) -> dict:
     return {k: book.metadata[k] for k in ("kernelspec", "language_info") if k in book.metadata}
 
 
-def _note(book: NotebookNode) -> dict:
+def _course_metadata(book: NotebookNode) -> dict:
     return {"course": book.metadata["course"]} if "course" in book.metadata else {}

@@ -15,12 +15,12 @@ PAGES = Path("learning", "journal", "book")
 NOTE = "Private: this site holds your journal. It is in _build/private, and nothing publishes it."
 
 
-def present(root: Path) -> bool:
+def has_journal(root: Path) -> bool:
     """Whether the learner has exported a journal."""
     return (root / PAGES / "index.md").is_file()
 
 
-def folder(root: Path) -> Path:
+def private_folder(root: Path) -> Path:
     """Where the private site is built; `_build/html` below it is the finished one."""
     return root / "_build" / "private"
 
@@ -48,13 +48,14 @@ def settings(root: Path) -> dict[str, Any]:
     return config
 
 
-def options(root: Path) -> list[str]:
-    """Make the private folder anew; what jupyter-book is told besides, to build into it."""
-    shutil.rmtree(folder(root), ignore_errors=True)  # of an entry that is gone nothing stays
-    folder(root).mkdir(parents=True)
-    found = ["--path-output", str(folder(root))]
+def prepare_private_build(root: Path) -> list[str]:
+    """Empty the private folder; returns the options with which jupyter-book builds into it."""
+    folder = private_folder(root)
+    shutil.rmtree(folder, ignore_errors=True)  # or pages of deleted entries would stay
+    folder.mkdir(parents=True)
+    found = ["--path-output", str(folder)]
     for name, data in (("config", settings(root)), ("toc", contents(root))):
-        path = folder(root) / f"_{name}.yml"
+        path = folder / f"_{name}.yml"
         path.write_text(yaml.safe_dump(data, allow_unicode=True, sort_keys=False), encoding="utf-8")
         found += [f"--{name}", str(path)]
     return found

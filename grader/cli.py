@@ -186,8 +186,8 @@ def run_build(args: argparse.Namespace) -> int:
         stale = views.build(args.root, check=True)
         if not args.check:
             for path in stale:
-                if path.parent.name == "notebooks" and path.exists() and answers.worked_on(path):
-                    print(f"{path.name} has answers: a copy is {answers.keep(path)}")
+                if path.parent.name == "notebooks" and path.exists() and answers.has_work(path):
+                    print(f"{path.name} has answers: a copy is {answers.keep_copy(path)}")
             if stale:
                 views.build(args.root)
     finally:

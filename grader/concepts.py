@@ -8,14 +8,14 @@ from pathlib import Path
 
 import yaml
 
-from grader.lesson import Lesson, LessonError
+from grader.lesson import LessonError, LessonSource
 
 NAME = "concepts.yaml"
 JOURNAL = re.compile(r"^## Journal\n+(.+)$", re.M)
 KEYS = {"title", "requires", "assumed"}
 
 
-def graph(root: Path, found: list[Lesson]) -> dict:
+def graph(root: Path, found: list[LessonSource]) -> dict:
     """{"concepts", "lessons", "milestones"} as the ledger reads them; LessonError when they clash.
 
     A concept has title, requires and the lesson that teaches it first (None when it is assumed),
@@ -29,23 +29,23 @@ def graph(root: Path, found: list[Lesson]) -> dict:
     return {
         "concepts": _concepts(source["concepts"], found),
         "lessons": lessons,
-        "milestones": [_milestone(m, lessons) for m in source.get("milestones", ())],
+        "milestones": [_check_milestone(m, lessons) for m in source.get("milestones", ())],
     }
 
 
-def question(lesson: Lesson) -> str:
+def question(lesson: LessonSource) -> str:
     """The journal's question, without "Write for yourself:"; empty when the lesson has none."""
     match = JOURNAL.search(lesson.text)
     return match[1].partition(": ")[2] if match else ""
 
 
-def _concepts(source: dict, found: list[Lesson]) -> dict:
-    taught = _first(found, "teaches")
-    _compare(source, taught, _first(found, "uses"))
+def _concepts(source: dict, found: list[LessonSource]) -> dict:
+    taught = _first_lessons(found, "teaches")
+    _compare_concepts(source, taught, _first_lessons(found, "uses"))
     for slug, concept in source.items():
         for needed in concept.get("requires", ()):
-            _check(slug, needed, source, taught)
-    circle(source)
+            _check_requirement(slug, needed, source, taught)
+    refuse_circle(source)
     assumed = [slug for slug, concept in source.items() if concept.get("assumed")]
     return {
         slug: {
@@ -57,7 +57,7 @@ def _concepts(source: dict, found: list[Lesson]) -> dict:
     }
 
 
-def _first(found: list[Lesson], key: str) -> dict[str, str]:
+def _first_lessons(found: list[LessonSource], key: str) -> dict[str, str]:
     """{concept: the lesson whose exercise names it first under `key`}, in the course's order."""
     first: dict[str, str] = {}
     for lesson in found:
@@ -67,7 +67,7 @@ def _first(found: list[Lesson], key: str) -> dict[str, str]:
     return first
 
 
-def _compare(source: dict, taught: dict[str, str], used: dict[str, str]) -> None:
+def _compare_concepts(source: dict, taught: dict[str, str], used: dict[str, str]) -> None:
     """Everything taught or used is described, everything described is taught or assumed."""
     for slug, concept in source.items():
         if not isinstance(concept, dict) or "title" not in concept or set(concept) - KEYS:
@@ -85,7 +85,7 @@ def _compare(source: dict, taught: dict[str, str], used: dict[str, str]) -> None
             raise LessonError(f"{slug} is used in {used[slug]} before {taught[slug]} teaches it")
 
 
-def _check(slug: str, needed: str, source: dict, taught: dict[str, str]) -> None:
+def _check_requirement(slug: str, needed: str, source: dict, taught: dict[str, str]) -> None:
     if needed not in source:
         raise LessonError(f"{NAME}: {slug} requires {needed}, which is not there")
     if source[slug].get("assumed"):
@@ -96,7 +96,7 @@ def _check(slug: str, needed: str, source: dict, taught: dict[str, str]) -> None
         )
 
 
-def circle(source: dict) -> None:
+def refuse_circle(source: dict) -> None:
     """LessonError with the way round, when concepts require each other in a circle."""
     done: set[str] = set()
 
@@ -112,7 +112,7 @@ def circle(source: dict) -> None:
         visit(slug, ())
 
 
-def _milestone(milestone: dict, lessons: dict) -> dict:
+def _check_milestone(milestone: dict, lessons: dict) -> dict:
     unknown = [name for name in milestone["lessons"] if name not in lessons]
     if unknown:
         raise LessonError(f"{NAME}: milestone {milestone['slug']} names {unknown}: no such lesson")

@@ -36,7 +36,7 @@ def library_source(module: str) -> str:
 
 
 @dataclass(frozen=True)
-class Exercise:
+class ExerciseSource:
     """One hole: the card from the lesson, the source from the library."""
 
     id: str
@@ -64,21 +64,23 @@ class Exercise:
         return textwrap.dedent("\n".join(lines[first - 1 : node.end_lineno]))
 
     @cached_property
-    def solved(self) -> str:
+    def solution(self) -> str:
         """The cell as the library has it."""
-        return self._shaped(self._definition)
+        return self._shape_cell(self._definition)
 
     @cached_property
     def stub(self) -> str:
         """The cell with its holes."""
-        return self._shaped(self._fill(lambda indent, body: [indent + STUB]))
+        return self._shape_cell(self._fill_holes(lambda indent, body: [indent + STUB]))
 
     @cached_property
-    def marked(self) -> str:
+    def marked_solution(self) -> str:
         """The cell with the solution between nbgrader's markers."""
-        return self._shaped(self._fill(lambda indent, body: [indent + BEGIN, *body, indent + END]))
+        return self._shape_cell(
+            self._fill_holes(lambda indent, body: [indent + BEGIN, *body, indent + END])
+        )
 
-    def _shaped(self, definition: str) -> str:
+    def _shape_cell(self, definition: str) -> str:
         """A method becomes a subclass of the library's class, so the cell stands alone."""
         module, _, path = self.target.partition(":")
         if "." not in path:
@@ -87,7 +89,7 @@ class Exercise:
         home = module.rpartition(".")[2]
         return f"class {cls}({home}.{cls}):\n" + textwrap.indent(definition, "    ")
 
-    def _fill(self, fill) -> str:
+    def _fill_holes(self, fill) -> str:
         lines = self._definition.splitlines()
         holes = [
             n
@@ -110,7 +112,7 @@ class Exercise:
 
 
 @dataclass(frozen=True)
-class Lesson:
+class LessonSource:
     """One source file, its cells and its exercises."""
 
     path: Path
@@ -127,10 +129,10 @@ class Lesson:
     @cached_property
     def source(self) -> NotebookNode:
         """The text as a notebook, options in each cell's metadata, exercise bodies still empty."""
-        return jupytext.reads(self.shown, fmt="md:myst")
+        return jupytext.reads(self.page_text, fmt="md:myst")
 
     @cached_property
-    def shown(self) -> str:
+    def page_text(self) -> str:
         """The text with each review item in its first variant; as many lines as the source."""
         try:
             return review_items.concrete(self.text)
@@ -145,15 +147,15 @@ class Lesson:
         return match[1].strip()
 
     @cached_property
-    def exercises(self) -> dict[str, Exercise]:
+    def exercises(self) -> dict[str, ExerciseSource]:
         """By id, in the lesson's order."""
-        found: dict[str, Exercise] = {}
+        found: dict[str, ExerciseSource] = {}
         for cell in self.source.cells:
             if "exercise" in cell.metadata:
                 card = dict(cell.metadata)
-                self._validate(card, cell.source)
+                self._validate_card(card, cell.source)
                 number = f"{self.number}.{len(found) + 1}"
-                found[card["exercise"]] = Exercise(card["exercise"], number, self.name, card)
+                found[card["exercise"]] = ExerciseSource(card["exercise"], number, self.name, card)
         return found
 
     @cached_property
@@ -206,7 +208,7 @@ class Lesson:
         """Review items by id, every variant computed."""
         return {name: written.item for name, written in self.written_reviews.items()}
 
-    def _validate(self, card: dict, body: str) -> None:
+    def _validate_card(self, card: dict, body: str) -> None:
         missing = [key for key in REQUIRED if key not in card]
         if missing:
             raise LessonError(
@@ -221,22 +223,22 @@ class Lesson:
             )
 
 
-def lessons(root: Path) -> list[Lesson]:
+def lessons(root: Path) -> list[LessonSource]:
     """Every lesson under root/book, in order; prose pages without code cells are not lessons."""
     found = []
     for path in sorted((root / "book").glob("[0-9][0-9]_*.md")):
         text = path.read_text(encoding="utf-8")
         try:
-            found.append(Lesson(path, text))
+            found.append(LessonSource(path, text))
             found[-1].points  # noqa: B018  validates cards and checks
             found[-1].reviews  # noqa: B018  and review items
         except yaml.YAMLError as error:
             raise LessonError(f"{path.name}: cell options are not YAML: {error}") from None
-    _unique(found)
+    _refuse_double_ids(found)
     return found
 
 
-def _unique(found: list[Lesson]) -> None:
+def _refuse_double_ids(found: list[LessonSource]) -> None:
     seen: dict[str, str] = {}
     for lesson in found:
         for exercise in lesson.exercises:

@@ -2,11 +2,11 @@
 
 import re
 
-from grader.lesson import Lesson
+from grader.lesson import LessonSource
 from grader.plain import plain_markdown
 
 
-def notes(found: list[Lesson]) -> dict:
+def notes(found: list[LessonSource]) -> dict:
     """Of each lesson, by name: title, first paragraph, journal prompt, names of predictions."""
     return {
         lesson.name: {
@@ -25,6 +25,6 @@ def _paragraph(text: str, heading: str) -> str:
     return " ".join(plain_markdown(match[1]).split()) if match else ""
 
 
-def _predictions(lesson: Lesson) -> list[str]:
+def _predictions(lesson: LessonSource) -> list[str]:
     code = "\n".join(cell.source for cell in lesson.source.cells if cell.cell_type == "code")
     return list(dict.fromkeys(re.findall(r"^predict\(\s*[\"']([^\"']+)[\"']", code, re.M)))

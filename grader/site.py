@@ -19,7 +19,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
     """Called by Sphinx once."""
     app.connect("config-inited", skip_prose, priority=400)
     app.connect("config-inited", load_figures, priority=400)
-    app.connect("html-page-context", describe)
+    app.connect("html-page-context", describe_page)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
 
 
@@ -43,7 +43,7 @@ def load_figures(app: Sphinx, config: Config) -> None:
         config.html_js_files = [*config.html_js_files, ("figures/host.mjs", {"type": "module"})]
 
 
-def describe(
+def describe_page(
     app: Sphinx,
     pagename: str,
     templatename: str,

@@ -25,9 +25,9 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 from course_lib.lab.reviews import items
 from grader import concepts, review_items
-from grader.carry import digest
+from grader.carry import answer_digest
 from grader.figures import render_figures
-from grader.lesson import Exercise, Lesson, lessons
+from grader.lesson import ExerciseSource, LessonSource, lessons
 from grader.notes import notes
 from grader.plain import plain_markdown
 
@@ -39,7 +39,7 @@ KERNEL = {
 HIDDEN = "### BEGIN HIDDEN TESTS\ncheck({0!r}, fresh=True)\n### END HIDDEN TESTS"
 
 
-def notebook(lesson: Lesson, view: str) -> NotebookNode:
+def notebook(lesson: LessonSource, view: str) -> NotebookNode:
     """The lesson as a notebook in one of `VIEWS`; no outputs, ids from content."""
     if view not in VIEWS:
         raise ValueError(f"no view {view!r}; the views are {', '.join(VIEWS)}")
@@ -49,38 +49,44 @@ def notebook(lesson: Lesson, view: str) -> NotebookNode:
         if cell.cell_type == "code":
             if exercise := lesson.exercises.get(cell.metadata.get("exercise")):
                 stuck = f'Stuck? Run `hint("{exercise.id}")` in a new cell.'
-                cells.append(new_markdown_cell(f"{_facts(exercise)}\n\n{stuck}"))
-            cells.append(_code(lesson, cell, view))
+                cells.append(new_markdown_cell(f"{_card_facts(exercise)}\n\n{stuck}"))
+            cells.append(_code_cell(lesson, cell, view))
         elif source := plain_markdown(cell.source):
             cells.append(new_markdown_cell(source))
     for cell in cells:
-        cell.id = cell.metadata.get("nbgrader", {}).get("grade_id") or _id(cell.source, taken)
+        cell.id = cell.metadata.get("nbgrader", {}).get("grade_id") or _content_id(
+            cell.source, taken
+        )
     note = {"source": f"Generated from book/{lesson.path.name} by `course build`."}
     return new_notebook(cells=cells, metadata={**KERNEL, "course": note})
 
 
-def _code(lesson: Lesson, cell: NotebookNode, view: str) -> NotebookNode:
+def _code_cell(lesson: LessonSource, cell: NotebookNode, view: str) -> NotebookNode:
     if exercise := lesson.exercises.get(cell.metadata.get("exercise")):
         sources = {
             "notebooks": exercise.stub,
-            "solutions": exercise.solved,
-            "source": exercise.marked,
+            "solutions": exercise.solution,
+            "source": exercise.marked_solution,
         }
-        meta = {"nbgrader": _graded(exercise.id, solution=True)}
+        meta = {"nbgrader": _grading_metadata(exercise.id, solution=True)}
         if view == "notebooks":  # so that a later release can tell a stub from an answer
-            meta["course"] = {"stub": digest(exercise.stub)}
+            meta["course"] = {"stub": answer_digest(exercise.stub)}
         return new_code_cell(sources[view], metadata=meta)
     if checked := cell.metadata.get("check"):
         source = f'check("{checked}")'
         if view == "source":
             source += "\n" + HIDDEN.format(checked)
-        meta = _graded(f"{checked}-check", grade=True, locked=True, points=lesson.points[checked])
+        meta = _grading_metadata(
+            f"{checked}-check", grade=True, locked=True, points=lesson.points[checked]
+        )
         return new_code_cell(source, metadata={"nbgrader": meta})
     tags = [t for t in cell.metadata.get("tags", ()) if t != "setup"]
     return new_code_cell(cell.source, metadata={"tags": tags} if tags else {})
 
 
-def _graded(grade_id: str, *, solution=False, grade=False, locked=False, points=None) -> dict:
+def _grading_metadata(
+    grade_id: str, *, solution=False, grade=False, locked=False, points=None
+) -> dict:
     meta = dict(
         grade_id=grade_id,
         solution=solution,
@@ -92,7 +98,7 @@ def _graded(grade_id: str, *, solution=False, grade=False, locked=False, points=
     return meta if points is None else meta | {"points": points}
 
 
-def _id(source: str, taken: dict[str, int]) -> str:
+def _content_id(source: str, taken: dict[str, int]) -> str:
     digest = hashlib.sha256(source.encode()).hexdigest()[:12]
     taken[digest] = taken.get(digest, 0) + 1
     return digest if taken[digest] == 1 else f"{digest}-{taken[digest]}"
@@ -104,7 +110,7 @@ def dumps(nb: NotebookNode) -> str:
     return json.dumps(nb, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
 
 
-def cards(found: list[Lesson]) -> dict:
+def cards(found: list[LessonSource]) -> dict:
     """What the lab needs to know of every exercise, by id."""
     return {
         e.id: {
@@ -164,15 +170,15 @@ def build(root: Path, *, check: bool = False) -> list[Path]:
 
 def book_view(text: str) -> NotebookNode:
     """Jupyter Book's reader: the stub in view, the solution folded and executed, lines kept."""
-    from myst_nb.core.read import (
-        read_myst_markdown_notebook,
-    )  # needs Sphinx, which the lab does not
+    # imported here: it needs Sphinx, which the lab does not
+    from myst_nb.core.read import read_myst_markdown_notebook
 
     text = review_items.concrete(text)
     nb = read_myst_markdown_notebook(text, add_source_map=True)
     if not any(cell.cell_type == "code" for cell in nb.cells):
         return nb
-    lesson = Lesson(Path("00_page.md"), text)  # the reader is given the text, not the file's name
+    # Jupyter Book hands a reader the text and not the file's name, so any name will do
+    lesson = LessonSource(Path("00_page.md"), text)
     cells, lines = [], []
     for cell, line in zip(nb.cells, nb.metadata["source_map"], strict=True):
         for shown in _page_cells(lesson, cell):
@@ -182,15 +188,15 @@ def book_view(text: str) -> NotebookNode:
     return nb
 
 
-def _page_cells(lesson: Lesson, cell: NotebookNode) -> list[NotebookNode]:
+def _page_cells(lesson: LessonSource, cell: NotebookNode) -> list[NotebookNode]:
     if exercise := lesson.exercises.get(cell.metadata.get("exercise")):
-        cell.source = exercise.solved
+        cell.source = exercise.solution
         prompts = {
             "code_prompt_show": "Show the solution",
             "code_prompt_hide": "Hide the solution",
         }
         cell.metadata = {"tags": ["hide-input"], "mystnb": prompts}
-        return [new_markdown_cell(_card(exercise)), cell]
+        return [new_markdown_cell(_card_markdown(exercise)), cell]
     if checked := cell.metadata.get("check"):
         cell.source, cell.metadata = f'check("{checked}")', {}
     elif re.fullmatch(r'figure\(".+"\)', cell.source.strip()):
@@ -198,7 +204,7 @@ def _page_cells(lesson: Lesson, cell: NotebookNode) -> list[NotebookNode]:
     return [cell]
 
 
-def _facts(exercise: Exercise) -> str:
+def _card_facts(exercise: ExerciseSource) -> str:
     """The exercise's name, and how hard, how important and how long it is."""
     card = exercise.card
     facts = [
@@ -213,11 +219,11 @@ def _facts(exercise: Exercise) -> str:
     return f"**{card['title']}** (`{exercise.id}`)\n\n" + " \N{MIDDLE DOT} ".join(facts)
 
 
-def _card(exercise: Exercise) -> str:
+def _card_markdown(exercise: ExerciseSource) -> str:
     """What a reader of the page sees of an exercise: its facts, the stub, three folded hints."""
     title = exercise.card["title"]
     hints = "\n\n".join(
         f":::{{dropdown}} Hint {level} for {title}\n{hint}\n:::"
         for level, hint in enumerate(exercise.card["hints"], start=1)
     )
-    return f"{_facts(exercise)}\n\n```python\n{exercise.stub}\n```\n\n{hints}"
+    return f"{_card_facts(exercise)}\n\n```python\n{exercise.stub}\n```\n\n{hints}"

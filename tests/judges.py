@@ -7,7 +7,7 @@ import os
 import time
 from pathlib import Path
 
-from grader.judge.outcome import Outcome
+from grader.judge.decision import Decision
 
 
 class Fake:
@@ -18,7 +18,7 @@ class Fake:
     def __init__(self, *, unsafe: bool = False, budget_s: float = 10.0):
         self.log = os.environ.get("FAKE_LOG")
 
-    def grade(self, exercise: str, answer, *, seed: int) -> Outcome:
+    def grade(self, exercise: str, answer, *, seed: int) -> Decision:
         if self.log:
             with open(self.log, "a") as file:
                 file.write(f"{exercise} {seed} {os.getpid()}\n")
@@ -33,12 +33,12 @@ class Fake:
         if "SLEEP" in source:
             time.sleep(0.03)
         if "NotImplementedError" in source:
-            return Outcome("ERROR", "STUB", "not written yet [STUB]")
+            return Decision("ERROR", "STUB", "not written yet [STUB]")
         if "WRONG" in source:
-            return Outcome("WRONG", "SIGN", "the signs <b>are</b> turned [SIGN]", ("SLOW",))
+            return Decision("WRONG", "SIGN", "the signs <b>are</b> turned [SIGN]", ("SLOW",))
         if "PERSON" in source:
-            return Outcome("UNGRADABLE", "ODD", "no decision [ODD]", person="odd output")
-        return Outcome("PASS", "PASS", "all checks passed")
+            return Decision("UNGRADABLE", "ODD", "no decision [ODD]", person="odd output")
+        return Decision("PASS", "PASS", "all checks passed")
 
     def __enter__(self) -> "Fake":
         return self
@@ -59,6 +59,6 @@ class Refusing(Fake):
 def landlock(*, unsafe: bool = False, budget_s: float = 10.0):
     """The real judge, on a machine that has no namespaces."""
     from grader.judge.judge import Judge
-    from grader.judge.nursery import Nursery
+    from grader.judge.zygote_client import ZygoteClient
 
-    return Judge.over(Nursery(tiers=("landlock",)), budget_s=budget_s)
+    return Judge.with_client(ZygoteClient(tiers=("landlock",)), budget_s=budget_s)

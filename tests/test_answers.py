@@ -13,7 +13,7 @@ from nbformat import NotebookNode, from_dict
 from nbformat.v4 import new_output
 
 from grader import answers
-from grader.carry import LOOSE, Old, carry
+from grader.carry import LOOSE, OldNotebook, carry
 
 HOLE = 'raise NotImplementedError("your code here")'
 STUB = f'def area(r):\n    """The area."""\n    {HOLE}'
@@ -77,7 +77,7 @@ def sources(*books):
 
 def merged(old, new=None, **more):
     return carry(
-        {"01_one": new or lesson()}, [Old("01_one", "notebooks/01_one.ipynb", old)], **more
+        {"01_one": new or lesson()}, [OldNotebook("01_one", "notebooks/01_one.ipynb", old)], **more
     )
 
 
@@ -97,10 +97,10 @@ def test_an_answer_moves_into_the_new_text():
 
 
 def test_a_stub_of_an_older_release_gives_way_when_it_left_its_digest():
-    from grader.carry import digest
+    from grader.carry import answer_digest
 
     old = lesson(stub="def area(radius):\n    raise NotImplementedError")
-    cell(old, "area").metadata["course"] = {"stub": digest(cell(old, "area").source)}
+    cell(old, "area").metadata["course"] = {"stub": answer_digest(cell(old, "area").source)}
     done = merged(old)
     assert cell(done.books["01_one"], "area").source == STUB
     assert done.rows["01_one"].carried == done.rows["01_one"].aside == 0
@@ -180,7 +180,7 @@ def test_an_exercise_that_moved_takes_its_answer_along():
     cell(old, "area").source = SOLVED
     one.cells = [c for c in one.cells if not c.id.startswith("area")]
     two.cells = [text("# Two"), exercise("area", STUB), checked("area")]
-    done = carry({"01_one": one, "02_two": two}, [Old("01_one", "o", old)])
+    done = carry({"01_one": one, "02_two": two}, [OldNotebook("01_one", "o", old)])
     assert cell(done.books["02_two"], "area").source == SOLVED
     assert SOLVED not in sources(done.books["01_one"])
 
@@ -189,13 +189,13 @@ def test_a_lesson_that_is_gone_leaves_its_work_in_one_notebook():
     old = lesson()
     cell(old, "generate").source = METHOD.replace(HOLE, "return 1")
     old.cells.append(new_markdown_cell("My journal", id="j"))
-    done = carry({"02_two": new_notebook(cells=[text("# Two")])}, [Old("01_one", "o", old)])
+    done = carry({"02_two": new_notebook(cells=[text("# Two")])}, [OldNotebook("01_one", "o", old)])
     kept = sources(done.books[LOOSE])
     assert kept[-2:] == [METHOD.replace(HOLE, "return 1"), "My journal"]
     assert SOLVED not in kept and "# One" not in kept
     again = carry(
         {"02_two": new_notebook(cells=[text("# Two")])},
-        [Old("01_one", "o", old)],
+        [OldNotebook("01_one", "o", old)],
         done.books[LOOSE],
     )
     assert again.books[LOOSE] == done.books[LOOSE]
@@ -213,13 +213,16 @@ def test_own_work_wins_over_an_older_copy_and_the_other_is_set_aside():
     cell(own, "area").source = SOLVED
     cell(older, "area").source = SOLVED + "  # older"
     cell(older, "generate").source = METHOD.replace(HOLE, "return 2")
-    olds = [Old("01_one", "old/01_one.ipynb", older, own=False), Old("01_one", "own", own)]
+    olds = [
+        OldNotebook("01_one", "old/01_one.ipynb", older, own=False),
+        OldNotebook("01_one", "own", own),
+    ]
     done = carry({"01_one": lesson()}, olds)
     new = done.books["01_one"]
     assert cell(new, "area").source == SOLVED
     assert cell(new, "generate").source == METHOD.replace(HOLE, "return 2")
     assert new.cells[-1].source == SOLVED + "  # older"
-    again = carry({"01_one": lesson()}, [olds[0], Old("01_one", "own", new)])
+    again = carry({"01_one": lesson()}, [olds[0], OldNotebook("01_one", "own", new)])
     assert again.books["01_one"] == new
 
 
@@ -277,9 +280,9 @@ def releases():
 )
 @given(st.lists(EDIT, max_size=8), st.lists(EDIT, max_size=4), st.integers(0, 3), st.booleans())
 def test_no_source_of_a_learner_is_ever_lost(edits, more, which, with_copy):
-    olds = [Old("01_one", "own", learner(edits))]
+    olds = [OldNotebook("01_one", "own", learner(edits))]
     if with_copy:
-        olds.append(Old("01_one", "copy", learner(more), own=False))
+        olds.append(OldNotebook("01_one", "copy", learner(more), own=False))
     done = carry(releases()[which], olds)
     now = set(sources(*done.books.values()))
     written = {s for s in sources(*(old.book for old in olds)) if s.strip()}
@@ -304,9 +307,9 @@ REAL = st.tuples(
 def test_a_second_update_changes_nothing(edits, which):
     """After what a learner does: every text of theirs is another one."""
     texts = [(what, where, f"note_{n} = {n}") for n, (what, where, _) in enumerate(edits)]
-    olds = [Old("01_one", "own", learner(texts))]
+    olds = [OldNotebook("01_one", "own", learner(texts))]
     done = carry(releases()[which], olds)
-    own = [Old(name, "own", book) for name, book in done.books.items() if name != LOOSE]
+    own = [OldNotebook(name, "own", book) for name, book in done.books.items() if name != LOOSE]
     own += [] if "01_one" in done.books else olds
     again = carry(releases()[which], own, done.books.get(LOOSE))
     assert again.books == done.books
@@ -320,7 +323,7 @@ def course(tmp_path, monkeypatch):
     """A course home with one lesson, its notebook answered, and a release that has newer prose."""
     monkeypatch.setenv("COURSE_HOME", str(tmp_path))
     release = {"01_one": lesson(prose="Newer."), "02_two": new_notebook(cells=[text("# Two")])}
-    monkeypatch.setattr(answers, "_release", lambda: dict(release))
+    monkeypatch.setattr(answers, "_release_notebooks", lambda: dict(release))
     (tmp_path / "notebooks").mkdir()
     old = lesson()
     cell(old, "area").source = SOLVED
@@ -342,7 +345,7 @@ def test_update_writes_keeps_a_copy_and_does_nothing_the_second_time(course, cap
     assert "01_one" in capsys.readouterr().out
     (copy,) = (course / "mine/kept").iterdir()
     assert copy.read_bytes() == before and copy.name.startswith("01_one-2")
-    new = answers.read(course / "notebooks/01_one.ipynb")
+    new = answers.read_notebook(course / "notebooks/01_one.ipynb")
     assert cell(new, "area").source == SOLVED and "Newer." in sources(new)
     after = snapshot(course / "notebooks")
     assert set(after) == {"01_one.ipynb", "02_two.ipynb"}
@@ -372,7 +375,7 @@ def test_a_broken_notebook_is_left_alone_and_the_rest_goes_on(course, capsys, da
     said = capsys.readouterr().err
     assert said.count("\n") == 1 and "02_two.ipynb" in said and "left as it is" in said
     assert (course / "notebooks/02_two.ipynb").read_bytes() == damage
-    assert "Newer." in sources(answers.read(course / "notebooks/01_one.ipynb"))
+    assert "Newer." in sources(answers.read_notebook(course / "notebooks/01_one.ipynb"))
 
 
 def test_a_notebook_without_cell_ids_is_carried(course):
@@ -384,7 +387,7 @@ def test_a_notebook_without_cell_ids_is_carried(course):
     raw["cells"].append({"cell_type": "raw", "metadata": {}, "source": ["my ", "note"]})
     path.write_text(json.dumps(raw), encoding="utf-8-sig")
     assert answers.run_update(Namespace(source=None)) == 0
-    new = answers.read(path)
+    new = answers.read_notebook(path)
     assert cell(new, "area").source == SOLVED and "my note" in sources(new)
     assert sources(new).count("import math") == 1
 
@@ -399,11 +402,11 @@ def test_update_from_an_older_copy(course, tmp_path_factory):
     (older / "notebooks/02_two.ipynb").write_text("{")
     before = snapshot(older / "notebooks")
     assert answers.run_update(Namespace(source=str(older))) == 1
-    new = answers.read(course / "notebooks/01_one.ipynb")
+    new = answers.read_notebook(course / "notebooks/01_one.ipynb")
     assert cell(new, "generate").source.endswith("return 3")
     assert cell(new, "area").source == SOLVED
     assert (course / "notebooks/scratch.ipynb").exists()
-    assert sources(answers.read(course / "notebooks/02_two.ipynb")) == ["# Two"]
+    assert sources(answers.read_notebook(course / "notebooks/02_two.ipynb")) == ["# Two"]
     assert snapshot(older / "notebooks") == before
     after = snapshot(course / "notebooks")
     answers.run_update(Namespace(source=str(older)))
@@ -431,7 +434,7 @@ def test_half_a_character_in_an_answer_is_carried(course):
     raw["cells"].append({"cell_type": "raw", "metadata": {}, "source": "a\ud83d", "id": "half"})
     path.write_text(json.dumps(raw))
     assert answers.run_update(Namespace(source=None)) == 0
-    assert "a\ud83d" in sources(answers.read(path))
+    assert "a\ud83d" in sources(answers.read_notebook(path))
 
 
 def test_reset_keeps_every_old_notebook(course, capsys):
@@ -439,7 +442,7 @@ def test_reset_keeps_every_old_notebook(course, capsys):
     first = (course / "notebooks/01_one.ipynb").read_bytes()
     answers.run_reset(Namespace(lesson="one"))
     path = course / "notebooks/01_one.ipynb"
-    assert cell(answers.read(path), "area").source == STUB
+    assert cell(answers.read_notebook(path), "area").source == STUB
     path.write_bytes(b"broken")
     answers.run_reset(Namespace(lesson="1"))
     assert {p.read_bytes() for p in (course / "mine/kept").iterdir()} == {first, b"broken"}
@@ -469,7 +472,7 @@ def test_the_real_lessons_survive_a_round(tmp_path, monkeypatch):
     answers.update()
     before = snapshot(tmp_path / "notebooks")
     assert before
-    for name, book in answers._release().items():
+    for name, book in answers._release_notebooks().items():
         assert before[f"{name}.ipynb"] == views.dumps(book).encode()
     answers.update()
     assert snapshot(tmp_path / "notebooks") == before and not kept(tmp_path)

@@ -36,7 +36,7 @@ CIRCLES = [  # there once were these
     ("course_lib.checkpoints.single_file", "from course_lib.checkpoints import sharded"),
     ("course_lib.fast.flash", "from course_lib.fast.triton_flash import triton_attention"),
     ("grader.answers", "from grader.cli import ROOT"),
-    ("grader.judge.cluster", "from grader.judge.batch import given_up"),
+    ("grader.judge.cluster", "from grader.judge.batch import find_jobs"),
 ]
 ARROWS = [
     ("course_lib.training.ddp_trainer", "from course_lib.lab import mine"),
@@ -129,6 +129,29 @@ def test_code_habits(path):
     ]
     assert not paths, "sys.path"
     assert path.name != "utils.py"
+
+
+def read_class_names(top: str) -> list[tuple[str, str]]:
+    """(class, module) of every class under a folder, inner ones included."""
+    return [
+        (node.name, module)
+        for module, source in read_modules(ROOT).items()
+        if module.partition(".")[0] == top
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.ClassDef)
+    ]
+
+
+@pytest.mark.parametrize("top, others", [("grader", ["course_lib"])])
+def test_one_class_name_stands_for_one_thing(top, others):
+    """Within a floor, and between the grader and the library that it imports from."""
+    places: dict[str, list[str]] = {}
+    for name, module in read_class_names(top):
+        places.setdefault(name, []).append(module)
+    for name, module in (pair for other in others for pair in read_class_names(other)):
+        if name in places:
+            places[name].append(module)
+    assert not {name: modules for name, modules in places.items() if len(modules) > 1}
 
 
 def count_code_lines(source: str) -> int:

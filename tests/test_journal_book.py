@@ -68,11 +68,11 @@ def holds(folder: Path, word: str) -> list[str]:
 
 
 def test_without_an_exported_journal_the_book_is_the_public_one(course):
-    assert not chapter.present(course)
+    assert not chapter.has_journal(course)
     export.export(entries(templates.load()))
-    assert chapter.present(course)
+    assert chapter.has_journal(course)
     export.remove()
-    assert not chapter.present(course)
+    assert not chapter.has_journal(course)
 
 
 def test_contents_and_settings_of_the_private_site(course):
@@ -86,7 +86,7 @@ def test_contents_and_settings_of_the_private_site(course):
         "2026-11-19-old",
     ]
     assert "Private" in config["sphinx"]["config"]["html_theme_options"]["announcement"]
-    options = chapter.options(course)
+    options = chapter.prepare_private_build(course)
     assert "--path-output" in options and str(course / "_build" / "private") in options
     assert {p: p.read_bytes() for p in course.glob("_*.yml")} == before
     written = yaml.safe_load((course / "_build/private/_toc.yml").read_text(encoding="utf-8"))

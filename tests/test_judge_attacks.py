@@ -5,6 +5,7 @@ a whole answer to one exercise which is wrong unless the attack works.
 """
 
 import os
+import re
 import socket
 import tempfile
 import textwrap
@@ -14,9 +15,10 @@ import pytest
 
 from course_lib import gpt
 from grader.course import ROOT
-from grader.judge import confine
+from grader.judge import confine, worker
 from tests.answers import answers
-from tests.confined import grade, nursery, probe, processes, variant
+from tests.confined import grade, probe, processes, shared_client, variant
+from tests.hostile.forgeries import WORKER
 
 RIGHT = answers("bytes")[0].text
 SMALL = 300 << 20
@@ -242,7 +244,7 @@ def outside():
 @pytest.fixture(autouse=True)
 def nothing_stays():
     """After each attack: no process but the spare worker."""
-    nursery()
+    shared_client()
     yield
     assert len(processes()) <= 1
 
@@ -250,36 +252,36 @@ def nothing_stays():
 @pytest.mark.parametrize("attack", FORGED)
 def test_a_forged_verdict(attack):
     name, source, verdicts = FORGED[attack]
-    outcome = grade(name, source)
-    assert outcome.verdict in verdicts, outcome
+    decision = grade(name, source)
+    assert decision.verdict in verdicts, decision
 
 
 @pytest.mark.parametrize("tier", ["namespaces", "landlock"])
 @pytest.mark.parametrize("attack", SEARCH)
 def test_the_reference_is_nowhere(attack, tier):
-    outcome = grade("rmsnorm", SEARCH[attack], over=variant(tier=tier))
-    assert outcome.verdict in {"DENIED", "ERROR", "WRONG"}, outcome
+    decision = grade("rmsnorm", SEARCH[attack], over=variant(tier=tier))
+    assert decision.verdict in {"DENIED", "ERROR", "WRONG"}, decision
 
 
 @pytest.mark.parametrize("attack", DEATHS)
 def test_a_worker_that_dies(attack):
-    outcome = grade("bytes", DEATHS[attack])
-    assert (outcome.verdict, outcome.code) == ("CRASHED", "CRASHED"), outcome
+    decision = grade("bytes", DEATHS[attack])
+    assert (decision.verdict, decision.code) == ("CRASHED", "CRASHED"), decision
     assert grade("bytes", RIGHT).passed  # the next answer is graded all the same
 
 
 @pytest.mark.parametrize("attack", ENDLESS)
 def test_an_answer_without_end(attack):
-    outcome = grade("bytes", ENDLESS[attack], over=variant(), budget_s=0.5)
-    assert outcome.verdict == "TIMEOUT", outcome
+    decision = grade("bytes", ENDLESS[attack], over=variant(), budget_s=0.5)
+    assert decision.verdict == "TIMEOUT", decision
 
 
 @pytest.mark.parametrize("attack", PROTOCOL)
 def test_a_forged_protocol(attack):
     source = bytes_(f"{PROTOCOL[attack]}\nreturn 0", SAY)
-    outcome = grade("bytes", source)
-    assert outcome.verdict in {"CRASHED", "WRONG"} and not outcome.passed, outcome
-    assert outcome.verdict == "CRASHED" or attack == "a verdict", outcome
+    decision = grade("bytes", source)
+    assert decision.verdict in {"CRASHED", "WRONG"} and not decision.passed, decision
+    assert decision.verdict == "CRASHED" or attack == "a verdict", decision
     assert grade("bytes", RIGHT).passed  # the next answer is graded all the same
 
 
@@ -287,11 +289,11 @@ def test_a_forged_protocol(attack):
 @pytest.mark.parametrize("bomb", BOMBS)
 def test_an_allowance_that_is_used_up(bomb, tier):
     source, code = BOMBS[bomb]
-    outcome = grade("bytes", source, over=variant(tier=tier, memory_bytes=SMALL))
+    decision = grade("bytes", source, over=variant(tier=tier, memory_bytes=SMALL))
     if tier == "landlock" and code == "LIMIT-DISK":  # there, nothing can be written at all
-        assert outcome.verdict in {"DENIED", "ERROR"}, outcome
+        assert decision.verdict in {"DENIED", "ERROR"}, decision
     else:
-        assert (outcome.verdict, outcome.code) == ("LIMIT", code), outcome
+        assert (decision.verdict, decision.code) == ("LIMIT", code), decision
     assert grade("bytes", RIGHT).passed
 
 
@@ -299,10 +301,16 @@ def test_an_allowance_that_is_used_up(bomb, tier):
 @pytest.mark.parametrize("what", REFUSED)
 def test_the_outside_is_out_of_reach(what, tier, outside):
     body = REFUSED[what].format(**outside) + "\nraise ValueError('it worked')"
-    outcome = grade("bytes", bytes_(body), over=variant(tier=tier))
-    assert outcome.verdict in DENIED_OTHERWISE.get(what, {"DENIED"}), outcome
+    decision = grade("bytes", bytes_(body), over=variant(tier=tier))
+    assert decision.verdict in DENIED_OTHERWISE.get(what, {"DENIED"}), decision
     file = Path(outside["file"])
     assert file.read_text() == CANARY and len(list(file.parent.iterdir())) == 1
+
+
+def test_what_a_forgery_replaces_in_the_worker_is_there():
+    """Or the attack would replace nothing, and prove nothing."""
+    names = re.findall(r'name == "(\w+)"', WORKER)
+    assert len(names) == 2 and all(hasattr(worker, name) for name in names), names
 
 
 def test_nothing_of_the_judges_environment_is_there(monkeypatch):

@@ -14,10 +14,10 @@ import pytest
 from grader.cli import main
 from grader.course import ROOT
 from grader.judge import batch, cluster, store
-from grader.judge.grade import grade, of_json
-from grader.judge.hand import Options
+from grader.judge.grade import grade_submission, result_from_json
+from grader.judge.judge_process import Options
 from grader.judge.store import Store
-from grader.judge.submission import read
+from grader.judge.submission import read_submission
 from tests.judges import Fake
 
 FAKE = "tests.judges:Fake"
@@ -29,7 +29,9 @@ def reachable(monkeypatch, tmp_path):
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.setenv("FAKE_LOG", str(tmp_path / "asked"))
     monkeypatch.setattr(batch, "Options", lambda **given: Options(**{"judge": FAKE, **given}))
-    monkeypatch.setattr(store, "environment", lambda: "the same")  # while files here are edited
+    monkeypatch.setattr(
+        store, "environment_digest", lambda: "the same"
+    )  # while files here are edited
     monkeypatch.chdir(tmp_path)
 
 
@@ -54,43 +56,49 @@ def asked(tmp_path) -> int:
 
 
 def results() -> dict[str, dict]:
-    return {result.notebook: result.json() for result in store.results(Path("grades.jsonl"))}
+    return {result.notebook: result.json() for result in store.read_results(Path("grades.jsonl"))}
 
 
 def test_the_environment_is_part_of_the_key(monkeypatch):
     made = {"lesson": None, "seed": 1, "options": Options()}
-    keys = {store.key(b"a", **made), store.key(b"b", **made), store.key(b"a", **made | {"seed": 2})}
-    keys.add(store.key(b"a", **made | {"options": Options(unsafe=True)}))
-    monkeypatch.setattr(store, "environment", lambda: "another")
-    assert len(keys | {store.key(b"a", **made)}) == 5
+    keys = {
+        store.cache_key(b"a", **made),
+        store.cache_key(b"b", **made),
+        store.cache_key(b"a", **made | {"seed": 2}),
+    }
+    keys.add(store.cache_key(b"a", **made | {"options": Options(unsafe=True)}))
+    monkeypatch.setattr(store, "environment_digest", lambda: "another")
+    assert len(keys | {store.cache_key(b"a", **made)}) == 5
 
 
 def test_one_submission_through_a_judge():
-    result = grade(read(notebook("WRONG"), name="a.ipynb"), Fake(), 7)
+    result = grade_submission(read_submission(notebook("WRONG"), name="a.ipynb"), Fake(), 7)
     assert (result.status, result.score, result.max_score) == ("graded", 2, 3)
     first = result.exercises["rotate-half"]
     assert (first.verdict, first.points, first.code, first.flags) == ("WRONG", 0, "SIGN", ("SLOW",))
     assert result.exercises["apply-rope"].verdict == "PASS" and result.tier == "fake"
     values = json.loads(json.dumps(result.json()))
-    assert of_json(values) == result
+    assert result_from_json(values) == result
     assert {"notebook", "status", "score", "max_score", "exercises", "tier", "seconds"} <= set(
         values
     )
 
 
 def test_a_broken_judge_costs_a_row_not_the_class():
-    result = grade(read(notebook("RAISE")), Fake(), 7)
+    result = grade_submission(read_submission(notebook("RAISE")), Fake(), 7)
     assert result.failed and result.exercises["rotate-half"].verdict == "UNGRADABLE"
     assert "RuntimeError" in result.exercises["rotate-half"].person
     assert result.exercises["apply-rope"].verdict == "PASS"
 
 
 def test_what_is_missing_or_unreadable_is_a_row():
-    result = grade(read(b"no", name="x"), Fake(), 7)
+    result = grade_submission(read_submission(b"no", name="x"), Fake(), 7)
     assert (result.status, result.reason) == ("ungradable", "its text is not JSON")
     nb = json.loads(notebook())
     nb["cells"] = [c for c in nb["cells"] if c.get("id") != "rotate-half"]
-    row = grade(read(json.dumps(nb).encode()), Fake(), 7).exercises["rotate-half"]
+    row = grade_submission(read_submission(json.dumps(nb).encode()), Fake(), 7).exercises[
+        "rotate-half"
+    ]
     assert (row.verdict, row.points, row.max_points) == ("UNGRADABLE", 0, 1) and row.person
 
 
@@ -177,8 +185,8 @@ def stable(found: dict[str, dict]) -> dict:
 PROGRAM = f"""
 import sys
 from grader.judge import batch, store
-from grader.judge.hand import Options
-store.environment = lambda: "the same"
+from grader.judge.judge_process import Options
+store.environment_digest = lambda: "the same"
 batch.Options = lambda **given: Options(**{{"judge": {FAKE!r}, **given}})
 from grader.cli import main
 sys.exit(main(["grade", "class", "--workers", "2"]))
@@ -234,7 +242,7 @@ def test_without_dask_the_message_says_what_to_install(tmp_path, capsys, monkeyp
 
 def test_a_cluster_of_two_workers_gives_the_same_results(tmp_path, capsys, monkeypatch):
     distributed = pytest.importorskip("distributed", reason="Dask is not installed")
-    monkeypatch.setattr(cluster, "environment", lambda: "the same")
+    monkeypatch.setattr(cluster, "environment_digest", lambda: "the same")
     write_class(tmp_path / "class", ["", "WRONG", "PERSON", "DIE-ALWAYS", *map(str, range(20))])
     main(["grade", "class", "--workers", "1", "--out", "serial.jsonl", "--seed", "9"])
     os.rename("serial.jsonl", "grades.jsonl")
@@ -242,7 +250,7 @@ def test_a_cluster_of_two_workers_gives_the_same_results(tmp_path, capsys, monke
     with distributed.LocalCluster(
         n_workers=2, threads_per_worker=1, dashboard_address=None
     ) as there:
-        same = "import grader.judge.cluster as c; c.environment = lambda: 'the same'"
+        same = "import grader.judge.cluster as c; c.environment_digest = lambda: 'the same'"
         with distributed.Client(there) as client:
             client.run(exec, same)
         address = there.scheduler_address

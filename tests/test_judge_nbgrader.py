@@ -14,8 +14,8 @@ from traitlets.config import PyFileConfigLoader
 
 from grader.course import ROOT
 from grader.judge import preprocessor
-from grader.judge.hand import Options
-from grader.judge.prose import harmless
+from grader.judge.judge_process import Options
+from grader.judge.prose import make_harmless
 from tests.outside import loads
 
 NAME = "02_rope"
@@ -105,7 +105,7 @@ def course(tmp_path_factory):
     add_free_text(root)
     succeed(api.autograde(NAME, "*", force=True, create=True))
     yield root, api
-    preprocessor._end()
+    preprocessor._end_judge()
     preprocessor.OPTIONS = options
     os.environ.clear()
     os.environ.update(before)
@@ -243,7 +243,7 @@ def test_feedback_is_escaped_and_hides_what_is_hidden(course):
     ],
 )
 def test_prose_that_acts_is_changed(text):
-    assert harmless(text) != text
+    assert make_harmless(text) != text
 
 
 @pytest.mark.parametrize(
@@ -259,23 +259,23 @@ def test_prose_that_acts_is_changed(text):
     ],
 )
 def test_ordinary_prose_is_left_alone(text):
-    assert harmless(text) == text
+    assert make_harmless(text) == text
 
 
 def test_another_assignment_is_refused_with_the_way_out():
     with pytest.raises(ValueError, match="JUDGE = False"):
-        preprocessor.lesson("ps1")
+        preprocessor.check_lesson("ps1")
 
 
 def test_without_a_sandbox_nobody_is_graded(course, monkeypatch):
     root, api = course
-    preprocessor._end()
+    preprocessor._end_judge()
     monkeypatch.setattr(preprocessor, "OPTIONS", Options(judge="tests.judges:Refusing"))
     monkeypatch.setattr(preprocessor, "_REFUSED", [])
     try:
         failed = api.autograde(NAME, "a-solved", force=True, create=True)
     finally:
-        preprocessor._end()
+        preprocessor._end_judge()
     assert not failed["success"] and "no sandbox on this machine" in failed["log"]
     assert not (root / "autograded/a-solved").is_dir() or not os.listdir(
         root / "autograded/a-solved"

@@ -14,8 +14,8 @@ from course_lib.checks.report import Wrong
 from course_lib.checks.subject import LocalSubject
 from course_lib.checks.suite import Suite
 from grader.judge.judge import Judge
-from grader.judge.nursery import NurseryError
 from grader.judge.submission import Answer
+from grader.judge.zygote_client import ZygoteError
 from tests import judges
 from tests.confined import descendants
 
@@ -88,8 +88,8 @@ def suite(monkeypatch):
 @pytest.mark.parametrize("name", ANSWERS)
 def test_both_sides_agree(judge, name):
     code, source = ANSWERS[name]
-    outcome = judge.grade("bytes", Answer(HEAD + source), seed=5)
-    assert outcome.code == code, outcome
+    decision = judge.grade("bytes", Answer(HEAD + source), seed=5)
+    assert decision.code == code, decision
     scope = {}
     exec(HEAD + source, scope)
     local = LocalSubject(scope["training_state_bytes"])
@@ -147,12 +147,12 @@ def judge_of(tier, judge):
 
 
 def test_no_process_of_it_is_left(judge):
-    """Counted under this nest alone: other tests start nests of their own meanwhile.
+    """Counted under this zygote alone: other tests start zygotes of their own meanwhile.
 
     What lost its parent still counts: the first process of the worker's namespace adopts it.
     """
-    nest = judge._nursery.process.pid
-    before = descendants(nest)
+    zygote = judge._client.process.pid
+    before = descendants(zygote)
     forks = (
         HEAD
         + """
@@ -164,23 +164,25 @@ def training_state_bytes(x):
     return x"""
     )
     seen = set()
-    with watched(nest, seen):
+    with watched(zygote, seen):
         judge.grade("bytes", Answer(forks), seed=5)
     assert len(seen - before) >= 6, "three ranks and what each forked"
     ends = time.monotonic() + 5
-    while len(left := descendants(nest) - before) > 1:  # the spare of the next answer may be there
+    while (
+        len(left := descendants(zygote) - before) > 1
+    ):  # the spare of the next answer may be there
         assert time.monotonic() < ends, left
         time.sleep(0.1)
 
 
 @contextlib.contextmanager
-def watched(nest: int, seen: set[int]):
-    """Adds to `seen` whatever runs under `nest`, every few milliseconds."""
+def watched(zygote: int, seen: set[int]):
+    """Adds to `seen` whatever runs under `zygote`, every few milliseconds."""
     done = threading.Event()
 
     def look() -> None:
         while not done.wait(0.005):
-            seen.update(descendants(nest))
+            seen.update(descendants(zygote))
 
     thread = threading.Thread(target=look)
     thread.start()
@@ -211,8 +213,8 @@ def training_state_bytes(x):
 
 def test_a_tier_without_ranks_asks_for_a_person(judge, monkeypatch):
     def none(*, ranks: int = 1, modules=()):
-        raise NurseryError("several processes need the tier 'namespaces'")
+        raise ZygoteError("several processes need the tier 'namespaces'")
 
-    monkeypatch.setattr(judge._nursery, "spawn", none)
-    outcome = judge.grade("bytes", Answer(HEAD), seed=5)
-    assert outcome.verdict == "UNGRADABLE" and "needs 3 ranks" in outcome.person
+    monkeypatch.setattr(judge._client, "spawn_worker", none)
+    decision = judge.grade("bytes", Answer(HEAD), seed=5)
+    assert decision.verdict == "UNGRADABLE" and "needs 3 ranks" in decision.person

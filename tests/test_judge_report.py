@@ -6,8 +6,8 @@ from html.parser import HTMLParser
 import pytest
 
 from grader.cli import main
-from grader.judge.grade import Result, Row
-from grader.judge.report import collect, page
+from grader.judge.grade import ExerciseResult, Result
+from grader.judge.report import collect_results, render_page
 from grader.judge.store import Store
 from grader.judge.submission import Text
 from tests.outside import loads
@@ -15,11 +15,13 @@ from tests.outside import loads
 BAD = "<script>alert(1)</script>\"'><img src=//evil.example/x onerror=alert(2)>"
 
 
-def row(verdict: str, code: str = "PASS", message: str = "all 6 checks passed", **more) -> Row:
-    return Row(verdict, 2 if verdict == "PASS" else 0, 2, code, message, **more)
+def row(
+    verdict: str, code: str = "PASS", message: str = "all 6 checks passed", **more
+) -> ExerciseResult:
+    return ExerciseResult(verdict, 2 if verdict == "PASS" else 0, 2, code, message, **more)
 
 
-def graded(name: str, made: Row, **more) -> Result:
+def graded(name: str, made: ExerciseResult, **more) -> Result:
     return Result(
         name, "graded", "01_rmsnorm", exercises={"rmsnorm": made}, tier="namespaces", **more
     )
@@ -39,7 +41,7 @@ RESULTS = [
 
 @pytest.fixture
 def html() -> str:
-    return page(collect(RESULTS), "grades.jsonl")
+    return render_page(collect_results(RESULTS), "grades.jsonl")
 
 
 def words(html: str) -> str:
@@ -52,7 +54,7 @@ def words(html: str) -> str:
 
 
 def test_the_figures_are_those_of_the_results(html):
-    found = collect(RESULTS)
+    found = collect_results(RESULTS)
     part = found.exercises["rmsnorm"]
     assert (part.passed, part.count, part.untried, part.rate) == (6, 12, 1, 50)
     assert [(code, n) for _, code, n, _ in part.mistakes()] == [
@@ -99,14 +101,16 @@ def test_the_command(tmp_path, monkeypatch, capsys):
         assert main(["report", "--html", "class.html"]) == 0, "while grading goes on"
     assert "13 notebooks, 1 ungradable" in capsys.readouterr().out
     ordered = sorted(RESULTS, key=lambda result: result.notebook)
-    assert (tmp_path / "class.html").read_text() == page(collect(ordered), "grades.jsonl")
+    assert (tmp_path / "class.html").read_text() == render_page(
+        collect_results(ordered), "grades.jsonl"
+    )
     (tmp_path / "notes.txt").write_text("mine")
     assert main(["report", "notes.txt"]) == 2
 
 
 def test_a_class_without_a_graded_notebook():
-    assert "No notebook could be graded" in page(collect(RESULTS[-1:]), "x")
+    assert "No notebook could be graded" in render_page(collect_results(RESULTS[-1:]), "x")
 
 
 def test_a_name_that_is_not_utf8():
-    page(collect([graded("a\udcff.ipynb", row("PASS"))]), "x").encode()
+    render_page(collect_results([graded("a\udcff.ipynb", row("PASS"))]), "x").encode()

@@ -24,7 +24,7 @@ import pytest
 from grader.cli import main
 from grader.judge import batch, store
 from grader.judge.grade import Result
-from tests.confined import descendants, nursery
+from tests.confined import descendants, shared_client
 from tests.hostile import CASES
 from tests.hostile.case import HALF, POINTS, TURN, solution
 from tests.hostile.classroom import (
@@ -70,7 +70,7 @@ def listening():
 
 @pytest.fixture(scope="module")
 def graded(listening):
-    nursery()  # or a skip, where answers cannot be confined
+    shared_client()  # or a skip, where answers cannot be confined
     # not under /tmp: there a worker has a folder of its own, and would find nothing to attack
     with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
         root = Path(folder)
@@ -138,7 +138,7 @@ def table(graded) -> list[str]:
 
 def test_the_tier_is_stamped_on_every_row(graded):
     tiers = {row["tier"] for row in graded.rows.values() if row["exercises"]}
-    assert tiers == {nursery().tier}
+    assert tiers == {shared_client().tier}
 
 
 def test_honest_students_get_what_they_get_alone(graded):
@@ -192,7 +192,7 @@ def test_nothing_was_reached_and_nothing_is_left(graded, listening):
             one.accept()
     other = (graded.root / "submitted" / OTHER / WORK_FILE).read_text()
     assert CANARY in other and json.loads(other)["nbformat"] == 4
-    kept = [one.notebook for one in store.results(graded.root / "grades.jsonl")]
+    kept = [one.notebook for one in store.read_results(graded.root / "grades.jsonl")]
     assert len(kept) == len(graded.rows) == len(CASES) + len(HONEST) + len(LATER) + 1
 
 
@@ -224,8 +224,8 @@ def test_no_secret_comes_out(graded):
 
 LANDLOCK = f"""
 import sys
-from grader.judge import batch, hand
-batch.Options = lambda **given: hand.Options(judge="tests.judges:landlock", **given)
+from grader.judge import batch, judge_process
+batch.Options = lambda **given: judge_process.Options(judge="tests.judges:landlock", **given)
 from grader.cli import main
 sys.exit(main(["grade", *sys.argv[1:], "--json", "--seed", "11", "--budget", "{BUDGET}",
                "--workers", "2", "--out", "landlock.jsonl"]))
@@ -265,13 +265,15 @@ def test_a_budget_of_nothing_is_refused(tmp_path, capsys):
 def test_the_name_of_a_file_is_one_line_and_acts_on_no_terminal():
     name = "a\x1b[2J\nzoe/02_rope.ipynb      3/3"
     for result in (Result(name, "graded"), Result(name, "ungradable", reason="it is not JSON")):
-        assert "\n" not in batch._line(result) and "\x1b" not in batch._line(result)
+        assert "\n" not in batch._format_result(result) and "\x1b" not in batch._format_result(
+            result
+        )
 
 
 PROGRAM = f"""
 import sys
 from grader.judge import store
-store.environment = lambda: "the same"  # while files here are edited
+store.environment_digest = lambda: "the same"  # while files here are edited
 from grader.cli import main
 sys.exit(main(["grade", "submitted", "--json", "--workers", "2", "--seed", "11",
                "--budget", "{BUDGET}", "--out", sys.argv[1]]))

@@ -7,7 +7,7 @@ import pytest
 
 from grader import cli
 from grader.judge import sandbox
-from grader.judge.nursery import NurseryError
+from grader.judge.zygote_client import ZygoteError
 from tests.confined import variant
 
 OPEN = {
@@ -20,22 +20,22 @@ OPEN = {
 
 @pytest.mark.parametrize("tier", ["namespaces", "landlock"])
 def test_everything_is_held(tier):
-    found = sandbox.attack(variant(tier=tier))
+    found = sandbox.attack_workers(variant(tier=tier))
     assert [p["name"] for p in found if not p["held"]] == []
     assert {p["name"] for p in found} == set(sandbox.PROBES)
 
 
 @pytest.mark.parametrize("name", OPEN)
 def test_a_missing_defence_shows(name):
-    found = sandbox.attack(variant(tier="namespaces", without=name))
+    found = sandbox.attack_workers(variant(tier="namespaces", without=name))
     assert OPEN[name] <= {p["name"] for p in found if not p["held"]}
 
 
 def test_without_any_tier_the_report_says_why_and_the_status_is_1(monkeypatch, capsys):
     def refuse(**options):
-        raise NurseryError("landlock: this kernel has no Landlock")
+        raise ZygoteError("landlock: this kernel has no Landlock")
 
-    monkeypatch.setattr(sandbox, "Nursery", refuse)
+    monkeypatch.setattr(sandbox, "ZygoteClient", refuse)
     assert cli.main(["doctor", "--sandbox"]) == 1
     out = capsys.readouterr().out
     assert "cannot be confined here" in out and "no Landlock" in out
@@ -44,7 +44,7 @@ def test_without_any_tier_the_report_says_why_and_the_status_is_1(monkeypatch, c
 
 
 def test_the_report_names_the_tier_and_what_to_do():
-    said = sandbox.text(
+    said = sandbox.format_report(
         {
             "tier": "landlock",
             "refused": {"namespaces": "cannot unshare"},

@@ -9,7 +9,7 @@ import pytest
 
 from course_lib.lab.registry import exercises
 from grader.course import ROOT
-from grader.judge.submission import Submission, read
+from grader.judge.submission import Submission, read_submission
 
 CARDS = exercises()
 ANSWER = "def rotate_half(x):\n    a, b = x.chunk(2, -1)\n    return torch.cat((-b, a), -1)"
@@ -20,7 +20,7 @@ def book(view: str = "solutions", lesson: str = "02_rope") -> dict:
 
 
 def taken(nb: dict, lesson: str | None = None) -> Submission:
-    return read(json.dumps(nb).encode(), lesson)
+    return read_submission(json.dumps(nb).encode(), lesson)
 
 
 def at(nb: dict, name: str) -> int:
@@ -37,11 +37,11 @@ def code(source: str, **more) -> dict:
 
 @pytest.mark.parametrize("path", sorted(ROOT.glob("solutions/*.ipynb")), ids=lambda p: p.stem)
 def test_an_honest_notebook_is_taken_whole_and_unflagged(path):
-    found = read(path)
+    found = read_submission(path)
     assert found.lesson == path.stem and not found.problem and not found.missing
     assert set(found.answers) == {i for i, card in CARDS.items() if card.lesson == path.stem}
     assert not any(found.flags.values()) and not found.notes and not found.texts
-    stubs = read(ROOT / "notebooks" / path.name)
+    stubs = read_submission(ROOT / "notebooks" / path.name)
     assert all(stubs.answers[i].source == CARDS[i].stub for i in stubs.answers)
 
 
@@ -49,12 +49,12 @@ def test_the_lesson_is_known_by_name_or_by_content(tmp_path):
     assert taken(book()).lesson == "02_rope"
     path = tmp_path / "alice 02_rope (1).ipynb"
     path.write_text(json.dumps(book()))
-    assert read(path).lesson == "02_rope"
+    assert read_submission(path).lesson == "02_rope"
     misnamed = tmp_path / "01_rmsnorm.ipynb"
     misnamed.write_text(json.dumps(book()))
-    assert read(misnamed).lesson == "02_rope"
+    assert read_submission(misnamed).lesson == "02_rope"
     with pytest.raises(ValueError, match="the lessons are 00_start"):
-        read(b"", "07_nothing")
+        read_submission(b"", "07_nothing")
 
 
 def test_a_split_cell_is_joined():
@@ -243,7 +243,7 @@ BAD = {
 @pytest.mark.parametrize("name", BAD)
 def test_what_is_no_notebook_has_a_reason(name):
     data, reason = BAD[name]
-    found = read(data)
+    found = read_submission(data)
     assert reason in found.problem and not found.answers
 
 
@@ -251,9 +251,12 @@ def test_files_that_are_not_files(tmp_path):
     (tmp_path / "link.ipynb").symlink_to(ROOT / "solutions/02_rope.ipynb")
     os.mkfifo(tmp_path / "pipe.ipynb")
     (tmp_path / "folder.ipynb").mkdir()
-    assert "link" in read(tmp_path / "link.ipynb").problem
-    assert "ordinary" in read(tmp_path / "pipe.ipynb").problem
-    assert read(tmp_path / "folder.ipynb").problem and read(tmp_path / "none.ipynb").problem
+    assert "link" in read_submission(tmp_path / "link.ipynb").problem
+    assert "ordinary" in read_submission(tmp_path / "pipe.ipynb").problem
+    assert (
+        read_submission(tmp_path / "folder.ipynb").problem
+        and read_submission(tmp_path / "none.ipynb").problem
+    )
 
 
 def test_awkward_cells_do_not_stop_it():
@@ -281,8 +284,8 @@ def test_hostile_text_does_not_break_the_parser():
     )
     nb["cells"][at(nb, "apply-rope")]["source"] = "def apply_rotary_pos_emb(x):\n    return a0"
     program = (
-        "import sys; from grader.judge.submission import read; "
-        "print(sorted(read(sys.stdin.buffer.read()).answers))"
+        "import sys; from grader.judge.submission import read_submission; "
+        "print(sorted(read_submission(sys.stdin.buffer.read()).answers))"
     )
     done = subprocess.run(
         [sys.executable, "-c", program],

@@ -241,9 +241,9 @@ def test_silence_ends_at_the_deadline_and_a_hang_up_at_once():
         wire.receive(ours, time.monotonic() + 0.05)
     theirs.sendall(encode("x")[:-1])
     theirs.close()
-    with pytest.raises(wire.Closed):
+    with pytest.raises(wire.ConnectionClosed):
         wire.receive(ours, soon())
-    with pytest.raises(wire.Closed):
+    with pytest.raises(wire.ConnectionClosed):
         wire.send(ours, "x" * 10, soon())
     ours.close()
 

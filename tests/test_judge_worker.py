@@ -14,11 +14,20 @@ from course_lib import checks
 from course_lib.lab import registry
 from grader.course import ROOT
 from grader.judge import landlock
+from grader.judge.decision import MESSAGE_CHARS, Decision
 from grader.judge.judge import Judge
-from grader.judge.nursery import Nursery, NurseryError
-from grader.judge.outcome import MESSAGE_CHARS, Outcome
+from grader.judge.zygote_client import ZygoteClient, ZygoteError
 from tests.answers import answers
-from tests.confined import Answer, descendants, grade, judge, nursery, probe, processes, variant
+from tests.confined import (
+    Answer,
+    descendants,
+    grade,
+    judge,
+    probe,
+    processes,
+    shared_client,
+    variant,
+)
 from tests.course import solved
 from tests.soak import campaign, fewer, times
 
@@ -34,16 +43,16 @@ def test_verdicts_are_those_of_the_notebook(exercise):
     for answer, seed in itertools.product(
         fewer(exercise, answers(exercise)), times((7,), range(7, 15))
     ):
-        outcome = grade(exercise, answer.text, seed=seed)
-        assert outcome.code == (answer.code or "PASS"), f"{answer.name}: {outcome}"
-        assert outcome.passed == (answer.code is None), f"{answer.name}: {outcome}"
-        assert not outcome.person, f"{answer.name}: {outcome}"
+        decision = grade(exercise, answer.text, seed=seed)
+        assert decision.code == (answer.code or "PASS"), f"{answer.name}: {decision}"
+        assert decision.passed == (answer.code is None), f"{answer.name}: {decision}"
+        assert not decision.person, f"{answer.name}: {decision}"
 
 
 @pytest.mark.parametrize("exercise", IDS)
 def test_the_reference_passes_and_the_stub_is_not_attempted(exercise):
-    outcome = grade(exercise, solved(exercise))
-    assert outcome.passed, outcome
+    decision = grade(exercise, solved(exercise))
+    assert decision.passed, decision
     stub = grade(exercise, registry.exercise(exercise).stub)
     assert (stub.verdict, stub.code) == ("ERROR", "STUB") and "not attempted" in stub.message
 
@@ -52,11 +61,11 @@ def test_the_reference_passes_and_the_stub_is_not_attempted(exercise):
 def test_the_other_tiers_give_the_same_verdicts(tier):
     over = variant(tier=tier)
     for exercise in IDS:
-        outcome = grade(exercise, solved(exercise), over=over)
+        decision = grade(exercise, solved(exercise), over=over)
         if checks.suite(exercise).ranks > 1 and tier == "landlock":
-            assert outcome.code == "NO-RANKS", outcome
+            assert decision.code == "NO-RANKS", decision
             continue
-        assert outcome.passed, outcome
+        assert decision.passed, decision
         assert grade(exercise, registry.exercise(exercise).stub, over=over).code == "STUB"
 
 
@@ -88,8 +97,8 @@ def test_warnings_and_prints_cost_nothing():
 
 def test_a_ready_made_answer_passes_with_a_flag():
     torchs = next(a.text for a in answers("rmsnorm") if "rms_norm" in a.text and a.code is None)
-    outcome = grade("rmsnorm", torchs, flags=("DUP",))
-    assert outcome.passed and outcome.flags == ("DUP", "POLICY")
+    decision = grade("rmsnorm", torchs, flags=("DUP",))
+    assert decision.passed and decision.flags == ("DUP", "POLICY")
     assert grade("rmsnorm", solved("rmsnorm") + "\n# F.rms_norm\n").flags == ()
 
 
@@ -101,8 +110,8 @@ def test_context_that_never_ends_well_costs_nothing(context):
 def test_long_and_strange_sources():
     assert grade("bytes", RIGHT + "\n# \U0001f600" + "\U0001f600" * 200_000).passed
     assert grade("bytes", RIGHT + "\n# half a \ud83d").code == "RAISED"
-    outcome = grade("bytes", RIGHT + "#" * 600_000)
-    assert (outcome.verdict, outcome.code) == ("UNGRADABLE", "TOO-LONG") and outcome.person
+    decision = grade("bytes", RIGHT + "#" * 600_000)
+    assert (decision.verdict, decision.code) == ("UNGRADABLE", "TOO-LONG") and decision.person
     assert grade("bytes", "(" * 100_000).verdict == "ERROR"
 
 
@@ -125,7 +134,7 @@ def test_nothing_piles_up():
     def held(pid):
         return len(os.listdir(f"/proc/{pid}/fd"))
 
-    pids = (os.getpid(), nursery().process.pid)
+    pids = (os.getpid(), shared_client().process.pid)
     grade("bytes", RIGHT)
     before = [held(pid) for pid in pids]
     for _ in range(12):
@@ -171,13 +180,13 @@ def test_flags_come_along():
     ],
 )
 def test_answers_that_do_not_run(source, code, words):
-    outcome = grade("bytes", source)
-    assert (outcome.verdict, outcome.code) == ("ERROR", code) and words in outcome.message
+    decision = grade("bytes", source)
+    assert (decision.verdict, decision.code) == ("ERROR", code) and words in decision.message
 
 
 def test_an_inherited_reference_is_no_answer():
-    outcome = grade("gpt-forward", "GPT = gpt.GPT")
-    assert (outcome.verdict, outcome.code) == ("ERROR", "REFERENCE")
+    decision = grade("gpt-forward", "GPT = gpt.GPT")
+    assert (decision.verdict, decision.code) == ("ERROR", "REFERENCE")
     assert grade("gpt-forward", "class GPT(gpt.GPT): pass").verdict == "ERROR"
 
 
@@ -194,9 +203,9 @@ def test_messages_show_no_number_of_this_run():
 def test_an_exception_carries_nothing_out():
     leak = "class S3CRET(Exception): pass\ndef training_state_bytes(n, **k):\n"
     leak += "    print('S3CRET')\n    raise S3CRET(f'S3CRET {n}')"
-    outcome = grade("bytes", leak)
-    assert outcome.verdict == "ERROR" and outcome.code == "RAISED"
-    told = outcome.message.replace("raise S3CRET(f'S3CRET {n}')", "")  # their own line, quoted
+    decision = grade("bytes", leak)
+    assert decision.verdict == "ERROR" and decision.code == "RAISED"
+    told = decision.message.replace("raise S3CRET(f'S3CRET {n}')", "")  # their own line, quoted
     assert "S3CRET" not in told and "1000" not in told and "raised Exception" in told
 
 
@@ -207,8 +216,8 @@ def test_unknown_exercises_are_the_callers_mistake():
 
 def test_an_outcome_has_one_of_the_verdicts():
     with pytest.raises(ValueError, match="none of PASS"):
-        Outcome("GOOD", "", "")
-    assert len(Outcome("PASS", "PASS", "x" * 10**6).message) == MESSAGE_CHARS
+        Decision("GOOD", "", "")
+    assert len(Decision("PASS", "PASS", "x" * 10**6).message) == MESSAGE_CHARS
 
 
 def test_no_worker_outlives_its_exercise():
@@ -219,9 +228,9 @@ def test_no_worker_outlives_its_exercise():
 
 
 def test_a_nest_that_dies_is_started_again_and_workers_die_with_it():
-    own = Nursery(limits=nursery().limits)
+    own = ZygoteClient(limits=shared_client().limits)
     try:
-        worker = own.spawn()
+        worker = own.spawn_worker()
         old = own.process.pid
         os.kill(old, signal.SIGKILL)
         own.process.wait()
@@ -230,7 +239,7 @@ def test_a_nest_that_dies_is_started_again_and_workers_die_with_it():
             time.sleep(0.01)
         assert not os.path.exists(f"/proc/{worker.pid}")
         assert worker.close() == 0
-        assert Judge.over(own).grade("bytes", Answer(RIGHT), seed=3).passed
+        assert Judge.with_client(own).grade("bytes", Answer(RIGHT), seed=3).passed
         assert own.process.pid != old
     finally:
         own.close()
@@ -244,24 +253,24 @@ from grader.judge.judge import Judge
 from tests.confined import Answer
 if __name__ == "__main__":
     judge = Judge()
-    print(judge._nursery.process.pid, flush=True)
+    print(judge._shared_client.process.pid, flush=True)
     judge.grade("bytes", Answer("while True: pass"), seed=1)
 """
 
 
 def test_a_judge_that_is_killed_leaves_nothing():
-    nursery()  # skips where there is no tier
+    shared_client()  # skips where there is no tier
     command = [sys.executable, "-c", KILLED]
     with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT) as process:
-        nest = int(process.stdout.readline())
+        zygote = int(process.stdout.readline())
         deadline = time.monotonic() + 20
-        while not (found := descendants(nest)) and time.monotonic() < deadline:
+        while not (found := descendants(zygote)) and time.monotonic() < deadline:
             time.sleep(0.02)
         process.kill()
     assert found
-    while time.monotonic() < deadline and any(map(alive, {nest, *found})):
+    while time.monotonic() < deadline and any(map(alive, {zygote, *found})):
         time.sleep(0.02)
-    assert not [pid for pid in (nest, *found) if alive(pid)]
+    assert not [pid for pid in (zygote, *found) if alive(pid)]
 
 
 def alive(pid):
@@ -277,15 +286,17 @@ def test_a_folder_with_a_forbidden_part_is_readable_but_for_that(tmp_path):
     for name in ("torch", "course_lib/lab", "numpy"):
         (tmp_path / "site-packages" / name).mkdir(parents=True)
     forbidden = tmp_path / "site-packages" / "course_lib"
-    rules = dict(landlock.cover(tmp_path, [forbidden, tmp_path / "elsewhere"]))
+    rules = dict(landlock.cover_folder(tmp_path, [forbidden, tmp_path / "elsewhere"]))
     listed = {str(tmp_path): landlock.READ_DIR, str(forbidden.parent): landlock.READ_DIR}
     whole = {str(forbidden.parent / name): landlock.READ for name in ("torch", "numpy")}
     assert rules == listed | whole
-    assert landlock.cover(tmp_path / "x", [forbidden]) == [(str(tmp_path / "x"), landlock.READ)]
+    assert landlock.cover_folder(tmp_path / "x", [forbidden]) == [
+        (str(tmp_path / "x"), landlock.READ)
+    ]
 
 
 def test_no_tier_is_a_refusal_that_says_what_to_do(monkeypatch):
     broken = variant()
     broken.refused = {}
-    with pytest.raises(NurseryError, match="course doctor --sandbox.*--unsafe"):
-        broken._probe(("no such tier",))
+    with pytest.raises(ZygoteError, match="course doctor --sandbox.*--unsafe"):
+        broken._find_tier(("no such tier",))

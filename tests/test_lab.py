@@ -260,9 +260,14 @@ def test_every_solution_saved_makes_the_model_the_learners(learner):
             for (
                 done
             ) in lesson.exercises.values():  # a later cell may use an earlier one of its lesson
-                linecache.cache[done.id] = (1, None, done.solved.splitlines(keepends=True), done.id)
-                exec(compile(done.solved, done.id, "exec"), scope)
-            mine.save(card, exercise.solved, scope)
+                linecache.cache[done.id] = (
+                    1,
+                    None,
+                    done.solution.splitlines(keepends=True),
+                    done.id,
+                )
+                exec(compile(done.solution, done.id, "exec"), scope)
+            mine.save(card, exercise.solution, scope)
     both = [
         subprocess.run(
             [sys.executable, "-m", "course_lib.gpt", *flags], capture_output=True, text=True

@@ -84,7 +84,7 @@ def test_release_autograde_feedback(lesson, course, api):
     shown = (course / "feedback/blank" / name / f"{name}.html").read_text()
     for exercise in lesson.exercises.values():
         body = [
-            x.strip() for x in exercise.solved.splitlines() if x not in exercise.stub.splitlines()
+            x.strip() for x in exercise.solution.splitlines() if x not in exercise.stub.splitlines()
         ]
         longest = max(body, key=len)
         assert longest not in shown, "feedback shows a solution"

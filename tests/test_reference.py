@@ -321,7 +321,7 @@ def test_interview_answers_are_whole():
 
 def test_instructors_know_every_verdict_and_tier():
     from grader.judge.confine import TIERS
-    from grader.judge.outcome import VERDICTS
+    from grader.judge.decision import VERDICTS
     from grader.judge.sandbox import PROBES
 
     for word in (*VERDICTS, *(f"`{tier}`" for tier in TIERS)):

@@ -8,7 +8,7 @@ from course_lib.lab.reviews import answers, arithmetic
 from course_lib.lab.reviews.answers import Unreadable, accept
 from course_lib.lab.reviews.items import items
 from grader import review_items
-from grader.lesson import Lesson, LessonError, lessons
+from grader.lesson import LessonError, LessonSource, lessons
 from grader.views import book_view
 from tests import course
 from tests.test_views import GOOD
@@ -30,8 +30,8 @@ ITEM = """
 """
 
 
-def lesson(item: str = ITEM) -> Lesson:
-    return Lesson(Path("07_x.md"), GOOD + item)
+def lesson(item: str = ITEM) -> LessonSource:
+    return LessonSource(Path("07_x.md"), GOOD + item)
 
 
 def test_an_item_is_read_and_computed():
@@ -45,7 +45,7 @@ def test_an_item_is_read_and_computed():
 
 
 def test_the_page_shows_the_first_variant_and_keeps_its_lines():
-    shown = lesson().shown
+    shown = lesson().page_text
     assert "{n}" not in shown and "How many bytes do 3 numbers of 2 bytes take?" in shown
     assert "\n6: 3 times 2, in bfloat16.\n:::" in shown
     assert shown.count("\n") == (GOOD + ITEM).count("\n")

@@ -10,7 +10,7 @@ import pytest
 
 from grader import cli, views
 from grader.course import ROOT
-from grader.lesson import BEGIN, STUB, Lesson, LessonError, lessons
+from grader.lesson import BEGIN, STUB, LessonError, LessonSource, lessons
 from grader.plain import plain_markdown
 from tests import course
 from tests.course_copy import BESIDE, copy_course
@@ -46,8 +46,8 @@ HEAD = (
 GOOD = HEAD + CELL.format(target="rotate_half", blank="rotate_half")
 
 
-def lesson(target: str = "rotate_half", blank: str = "rotate_half") -> Lesson:
-    return Lesson(Path("07_x.md"), HEAD + CELL.format(target=target, blank=blank))
+def lesson(target: str = "rotate_half", blank: str = "rotate_half") -> LessonSource:
+    return LessonSource(Path("07_x.md"), HEAD + CELL.format(target=target, blank=blank))
 
 
 def test_nothing_is_stale(capsys):
@@ -89,7 +89,7 @@ def test_a_changed_solution_changes_every_view_that_shows_it(view, monkeypatch):
 
 
 @pytest.mark.parametrize("found", LESSONS, ids=lambda x: x.name)
-def test_views_of_each_lesson(found: Lesson):
+def test_views_of_each_lesson(found: LessonSource):
     student, solved, source = (views.notebook(found, v) for v in views.VIEWS)
     for nb in (student, solved, source):
         ids = [c.id for c in nb.cells]
@@ -111,7 +111,7 @@ def test_views_of_each_lesson(found: Lesson):
 
 
 @pytest.mark.parametrize("found", LESSONS, ids=lambda x: x.name)
-def test_a_lesson_is_complete(found: Lesson):
+def test_a_lesson_is_complete(found: LessonSource):
     lines = found.text.count("\n")
     page = f"book/{found.path.name}"
     assert lines <= 800, f"{page} has {lines} lines, expected at most 800: split it"

@@ -1,7 +1,7 @@
 """`course grade PATH...`: a class through as many judges as there are cores.
 
 The parent reads files, hands them out and is the only one who writes results; each worker is a
-`Hand` with a judge of its own. What is already in the results file is not graded again.
+`JudgeProcess` with a judge of its own. What is already in the results file is not graded again.
 """
 
 import argparse
@@ -19,16 +19,16 @@ from tqdm import tqdm
 
 from grader.judge import notebook
 from grader.judge.cluster import grade_on_cluster
-from grader.judge.grade import UNGRADABLE, Result, of_json
-from grader.judge.hand import STUCK_S, Hand, HandDied, Options
-from grader.judge.job import TRIES, Job, given_up
-from grader.judge.prose import one_line
-from grader.judge.store import Store, key
+from grader.judge.grade import UNGRADABLE, Result, result_from_json
+from grader.judge.job import TRIES, Job, make_failed_result
+from grader.judge.judge_process import STUCK_S, JudgeDied, JudgeProcess, Options
+from grader.judge.prose import make_one_line
+from grader.judge.store import Store, cache_key
 
 
 def run(args: argparse.Namespace) -> int:
     """The subcommand: 0 when every notebook was graded, 2 when one could not be."""
-    paths = find(args.path)
+    paths = find_notebooks(args.path)
     if not 0.1 <= args.budget <= STUCK_S / 10:
         raise ValueError(f"--budget is {args.budget:g}, must be 0.1 to {STUCK_S / 10:g} seconds")
     options = Options(unsafe=args.unsafe, budget_s=args.budget)
@@ -41,21 +41,21 @@ def run(args: argparse.Namespace) -> int:
     with Store(args.out, seed=args.seed) as store:
         bar = tqdm(total=len(paths), unit="notebook", disable=None, file=sys.stderr)
         with bar:
-            jobs = waiting(paths, store, options, done=bar.update)
-            for result in _graded(jobs, store, options, args):
+            jobs = find_jobs(paths, store, options, done=bar.update)
+            for result in _grade_jobs(jobs, store, options, args):
                 bar.update()
-                bar.set_postfix_str(one_line(Path(result.notebook).name[:30]))
+                bar.set_postfix_str(make_one_line(Path(result.notebook).name[:30]))
         results = (store.get(str(path)) for path in paths)
-        return _tell(results, store, as_json=args.json)
+        return _print_results(results, store, as_json=args.json)
 
 
-def _graded(jobs, store: Store, options: Options, args) -> Iterator[Result]:
+def _grade_jobs(jobs, store: Store, options: Options, args) -> Iterator[Result]:
     if args.dask or args.scheduler:
         return grade_on_cluster(jobs, store, options, args.scheduler, args.workers)
-    return grade_all(jobs, store, options, workers=args.workers or os.cpu_count() or 1)
+    return grade_in_processes(jobs, store, options, workers=args.workers or os.cpu_count() or 1)
 
 
-def find(paths: Iterable[Path]) -> list[Path]:
+def find_notebooks(paths: Iterable[Path]) -> list[Path]:
     """The notebooks in these files and folders, each once, in a stable order.
 
     Folders are searched through, hidden ones and links left out. ValueError for what is not there.
@@ -69,7 +69,7 @@ def find(paths: Iterable[Path]) -> list[Path]:
                 Path(folder) / file
                 for folder, folders, files in os.walk(path)
                 for file in files
-                if file.endswith(".ipynb") and not _hidden(Path(folder).relative_to(path) / file)
+                if file.endswith(".ipynb") and not _is_hidden(Path(folder).relative_to(path) / file)
             ]
             if not inside:
                 raise ValueError(f"no notebook (*.ipynb) in {path}")
@@ -79,27 +79,27 @@ def find(paths: Iterable[Path]) -> list[Path]:
     return list(found)
 
 
-def _hidden(path: Path) -> bool:
+def _is_hidden(path: Path) -> bool:
     return any(part.startswith(".") for part in path.parts)
 
 
-def waiting(paths: Iterable[Path], store: Store, options: Options, *, done=lambda: None):
+def find_jobs(paths: Iterable[Path], store: Store, options: Options, *, done=lambda: None):
     """A job for each notebook whose result is not stored; read only when it is its turn."""
     for path in paths:
         name = str(path)
         try:
-            data = notebook.load(path)
+            data = notebook.read_file(path)
             if len(data) > notebook.MAX_BYTES:
-                notebook.cells(data)  # says so
-        except notebook.Unreadable as problem:
+                notebook.parse_cells(data)  # says so
+        except notebook.NotebookError as problem:
             result = Result(name, UNGRADABLE, reason=str(problem), seed=store.seed)
-            given = key(str(problem).encode(), lesson=None, seed=store.seed, options=options)
+            given = cache_key(str(problem).encode(), lesson=None, seed=store.seed, options=options)
             if not store.has(name, given):
                 store.add(given, result)
             done()
             continue
         # The name takes part: it can decide which lesson the notebook is
-        given = key(
+        given = cache_key(
             path.stem.encode() + b"\0" + data, lesson=None, seed=store.seed, options=options
         )
         if store.has(name, given):
@@ -108,76 +108,76 @@ def waiting(paths: Iterable[Path], store: Store, options: Options, *, done=lambd
             yield Job(name, data, given)
 
 
-def grade_all(
+def grade_in_processes(
     jobs: Iterable[Job], store: Store, options: Options, *, workers: int
 ) -> Iterator[Result]:
     """Grade `jobs` in `workers` processes; each result is stored before it is given back."""
-    with _Crew(options, workers) as crew:
-        for job, values in crew.work(iter(jobs), store.seed):
-            result = of_json(values) if values else given_up(job, store.seed)
+    with _JudgePool(options, workers) as crew:
+        for job, values in crew.grade_jobs(iter(jobs), store.seed):
+            result = result_from_json(values) if values else make_failed_result(job, store.seed)
             store.add(job.key, result)
             yield result
 
 
-class _Crew:
-    """The hands, what each is doing, and since when."""
+class _JudgePool:
+    """The judges, what each is doing, and since when."""
 
     def __init__(self, options: Options, size: int):
         if size < 1:
             raise ValueError(f"--workers is {size}, must be at least 1")
         self.options, self.size = options, size
         self.selector = selectors.DefaultSelector()
-        self.jobs: dict[Hand, Job | None] = {}
+        self.jobs: dict[JudgeProcess, Job | None] = {}
         """None: has not said yet that it is ready."""
-        self.since: dict[Hand, float] = {}
+        self.since: dict[JudgeProcess, float] = {}
         self.started = False
 
-    def work(self, jobs: Iterator[Job], seed: int) -> Iterator[tuple[Job, dict | None]]:
+    def grade_jobs(self, jobs: Iterator[Job], seed: int) -> Iterator[tuple[Job, dict | None]]:
         """Pairs of a job and `Result.json`, as they are finished; None for one given up."""
         queue: deque[Job] = deque()
         self.seed = seed
         while True:
-            self._hire(jobs, queue)
+            self._start_judges(jobs, queue)
             if not self.jobs:
                 return
-            for hand in self._ready():
-                yield from self._hear(hand, jobs, queue)
+            for judge in self._wait_for_judges():
+                yield from self._take_reply(judge, jobs, queue)
 
-    def _hire(self, jobs: Iterator[Job], queue: deque[Job]) -> None:
-        """New hands while there is work for them: none at all when everything is in the cache."""
+    def _start_judges(self, jobs: Iterator[Job], queue: deque[Job]) -> None:
+        """New judges while there is work for them: none at all when everything is in the cache."""
         while len(self.jobs) < self.size:
             if len(queue) <= sum(job is None for job in self.jobs.values()):
                 if (job := next(jobs, None)) is None:
                     return
                 queue.append(job)
-            hand = Hand(self.options)
-            self.selector.register(hand.reader, selectors.EVENT_READ, hand)
-            self.jobs[hand], self.since[hand] = None, time.monotonic()
+            judge = JudgeProcess(self.options)
+            self.selector.register(judge.reader, selectors.EVENT_READ, judge)
+            self.jobs[judge], self.since[judge] = None, time.monotonic()
 
-    def _ready(self) -> list[Hand]:
+    def _wait_for_judges(self) -> list[JudgeProcess]:
         """Hands that have said something or died; those that hang are among them, killed."""
         found = [event.data for event, _ in self.selector.select(timeout=STUCK_S / 10)]
         late = time.monotonic() - STUCK_S
         return found + [h for h, since in self.since.items() if since < late and h not in found]
 
-    def _hear(
-        self, hand: Hand, jobs: Iterator[Job], queue: deque[Job]
+    def _take_reply(
+        self, judge: JudgeProcess, jobs: Iterator[Job], queue: deque[Job]
     ) -> Iterator[tuple[Job, dict | None]]:
-        job = self.jobs[hand]
-        stuck = time.monotonic() - self.since[hand] > STUCK_S
+        job = self.jobs[judge]
+        stuck = time.monotonic() - self.since[judge] > STUCK_S
         try:
             if stuck:
-                hand.close(patience_s=0)
-                raise HandDied("no answer in time")
+                judge.close(patience_s=0)
+                raise JudgeDied("no answer in time")
             if job is None:
-                hand.ready()
+                judge.wait_until_ready()
                 self.started = True
             else:
-                yield job, hand.answer()
-            self._give(hand, jobs, queue)
-        except HandDied as death:
-            job = self.jobs.get(hand)
-            self._dismiss(hand)
+                yield job, judge.read_result()
+            self._send_job(judge, jobs, queue)
+        except JudgeDied as death:
+            job = self.jobs.get(judge)
+            self._end_judge(judge)
             if not self.started:
                 raise ValueError(f"no judge can be started: {death}") from None
             if job is not None and job.tries + 1 < TRIES:
@@ -185,36 +185,36 @@ class _Crew:
             elif job is not None:
                 yield job, None
 
-    def _give(self, hand: Hand, jobs: Iterator[Job], queue: deque[Job]) -> None:
+    def _send_job(self, judge: JudgeProcess, jobs: Iterator[Job], queue: deque[Job]) -> None:
         job = queue.popleft() if queue else next(jobs, None)
         if job is None:
-            self._dismiss(hand)
+            self._end_judge(judge)
             return
-        self.jobs[hand], self.since[hand] = job, time.monotonic()
-        hand.ask(job.data, name=job.name, seed=self.seed, lesson=job.lesson)
+        self.jobs[judge], self.since[judge] = job, time.monotonic()
+        judge.send_notebook(job.data, name=job.name, seed=self.seed, lesson=job.lesson)
 
-    def _dismiss(self, hand: Hand, patience_s: float = 5) -> None:
-        self.selector.unregister(hand.reader)
-        del self.jobs[hand], self.since[hand]
-        hand.close(patience_s)
+    def _end_judge(self, judge: JudgeProcess, patience_s: float = 5) -> None:
+        self.selector.unregister(judge.reader)
+        del self.jobs[judge], self.since[judge]
+        judge.close(patience_s)
 
-    def __enter__(self) -> "_Crew":
+    def __enter__(self) -> "_JudgePool":
         return self
 
     def __exit__(self, kind, *_) -> None:
-        for hand in list(self.jobs):
-            self._dismiss(hand, patience_s=0.2 if kind else 5)  # Ctrl-C ends it now
+        for judge in list(self.jobs):
+            self._end_judge(judge, patience_s=0.2 if kind else 5)  # Ctrl-C ends it now
         self.selector.close()
 
 
-def _tell(results: Iterable[Result], store: Store, *, as_json: bool) -> int:
+def _print_results(results: Iterable[Result], store: Store, *, as_json: bool) -> int:
     """Print the results; the exit status."""
     count, bad, people, tiers = 0, 0, 0, set()
     for result in results:
         count, bad = count + 1, bad + (result.status == UNGRADABLE)
         people += any(row.person for row in result.exercises.values()) or bool(result.texts)
         tiers |= {result.tier} - {""}
-        print(json.dumps(result.json()) if as_json else _line(result))
+        print(json.dumps(result.json()) if as_json else _format_result(result))
     if not as_json:
         print(
             f"{count} notebooks, {bad} ungradable, {people} with something for a person to read; "
@@ -223,8 +223,8 @@ def _tell(results: Iterable[Result], store: Store, *, as_json: bool) -> int:
     return 2 if bad else 0
 
 
-def _line(result: Result) -> str:
-    name = one_line(result.notebook.encode(errors="backslashreplace").decode())
+def _format_result(result: Result) -> str:
+    name = make_one_line(result.notebook.encode(errors="backslashreplace").decode())
     if result.status == UNGRADABLE:
         return f"{name:<44} ungradable: {result.reason}"
     lost = [

@@ -12,7 +12,7 @@ ANSWER, CONTEXT, IMPORTS = "<answer>", "<notebook>", "<imports>"
 MAGIC = re.compile(r"^(\s*)[%!?].*$", re.M)
 
 
-def prepare(card: dict, context: str) -> dict[str, Any]:
+def prepare_scope(card: dict, context: str) -> dict[str, Any]:
     """The scope in which the answer will run: imports, earlier exercises, the context.
 
     They count statement by statement: one that fails is left out.
@@ -20,18 +20,18 @@ def prepare(card: dict, context: str) -> dict[str, Any]:
     home = ModuleType("__main__")
     scope = home.__dict__
     sys.modules["__main__"] = home  # what classes defined here say of where they come from
-    _leniently(card["setup"], IMPORTS, scope)
+    _run_statements(card["setup"], IMPORTS, scope)
     for target in card["needs"]:  # defined in an earlier cell of the lesson
         module, _, name = target.partition("::")
         defined = getattr(importlib.import_module(module), name, None)
         if defined is not None:
             scope.setdefault(name, defined)
-    _leniently(context, CONTEXT, scope)
+    _run_statements(context, CONTEXT, scope)
     scope.pop(card["name"], None)
     return scope
 
 
-def run(scope: dict[str, Any], source: str, kind: str) -> BaseException | None:
+def run_answer(scope: dict[str, Any], source: str, kind: str) -> BaseException | None:
     """Run the answer; what its code raised at its top, if it did.
 
     What it defined before that stands: a trial call below a good definition may fail.
@@ -39,15 +39,15 @@ def run(scope: dict[str, Any], source: str, kind: str) -> BaseException | None:
     if kind == "script":
         scope["__name__"] = "script"  # its main part is not the answer
     try:
-        exec(_compiled(source, ANSWER), scope)  # noqa: S102
+        exec(_compile_text(source, ANSWER), scope)  # noqa: S102
     except BaseException as error:
         return error
     return None
 
 
-def _leniently(text: str, where: str, scope: dict[str, Any]) -> None:
+def _run_statements(text: str, where: str, scope: dict[str, Any]) -> None:
     try:
-        body = ast.parse(plain(text)).body
+        body = ast.parse(blank_magics(text)).body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return
     linecache.cache[where] = (len(text), None, text.splitlines(keepends=True), where)
@@ -59,17 +59,17 @@ def _leniently(text: str, where: str, scope: dict[str, Any]) -> None:
             continue
 
 
-def _compiled(text: str, where: str):
+def _compile_text(text: str, where: str):
     linecache.cache[where] = (len(text), None, text.splitlines(keepends=True), where)
     try:
         return compile(text, where, "exec")
     except SyntaxError:
-        if plain(text) == text:
+        if blank_magics(text) == text:
             raise
-        return compile(plain(text), where, "exec")
+        return compile(blank_magics(text), where, "exec")
 
 
-def plain(text: str) -> str:
+def blank_magics(text: str) -> str:
     """`text` without IPython's own lines (`%time`, `!ls`), line numbers kept."""
     try:
         ast.parse(text)

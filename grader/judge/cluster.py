@@ -1,7 +1,7 @@
 """`course grade --dask` and `--scheduler A`: the same judges, on the workers of a Dask cluster.
 
 Dask moves notebooks and results and knows nothing of grading: each of its workers keeps judges in
-processes of their own (`Hand`), as a run on one machine does. Every worker must hold the very same
+processes of their own (`JudgeProcess`), as a run on one machine does. Every worker must hold the very same
 course; one that does not refuses, so a verdict never depends on where it was reached.
 """
 
@@ -10,12 +10,13 @@ import os
 import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
+from itertools import chain, islice
 from typing import Any
 
-from grader.judge.grade import Result, of_json
-from grader.judge.hand import Hand, HandDied, Options
-from grader.judge.job import given_up
-from grader.judge.store import Store, environment
+from grader.judge.grade import Result, result_from_json
+from grader.judge.job import make_failed_result
+from grader.judge.judge_process import JudgeDied, JudgeProcess, Options
+from grader.judge.store import Store, environment_digest
 
 AHEAD = 2  # notebooks in flight for each thread of the cluster: enough to keep it busy
 STARTUP_S = 60
@@ -33,25 +34,27 @@ def grade_on_cluster(
     first = next(jobs, None)
     if first is None:  # everything is in the results file: no cluster is needed
         return
-    dask = _distributed()
-    with _client(dask, address, workers) as client:
+    dask = _import_dask()
+    with _connect_client(dask, address, workers) as client:
         try:
-            yield from _stream(dask, client, _chain(first, jobs), store, options)
+            yield from _stream_results(dask, client, chain([first], jobs), store, options)
         finally:
-            with contextlib.suppress(Exception):  # the cluster may be gone, its hands with it
-                client.run(dismiss)
+            with contextlib.suppress(Exception):  # the cluster may be gone, its judges with it
+                client.run(end_judges)
 
 
-def _stream(dask, client, jobs: Iterator, store: Store, options: Options) -> Iterator[Result]:
-    def send(job):
+def _stream_results(
+    dask, client, jobs: Iterator, store: Store, options: Options
+) -> Iterator[Result]:
+    def submit_job(job):
         future = client.submit(
-            judge_there,
+            judge_on_worker,
             job.data,
             job.name,
             job.lesson,
             store.seed,
             asdict(options),
-            environment(),
+            environment_digest(),
             pure=False,
             retries=1,
         )
@@ -60,34 +63,25 @@ def _stream(dask, client, jobs: Iterator, store: Store, options: Options) -> Ite
 
     pending: dict[str, Any] = {}
     threads = sum(client.nthreads().values())
-    flying = dask.as_completed([send(job) for job in _first(jobs, AHEAD * max(threads, 1))])
+    flying = dask.as_completed([submit_job(job) for job in islice(jobs, AHEAD * max(threads, 1))])
     for future in flying:
         job = pending.pop(future.key)
-        result = _result(dask, future) or given_up(job, store.seed)
+        result = _take_result(dask, future) or make_failed_result(job, store.seed)
         store.add(job.key, result)
-        for following in _first(jobs, 1):
-            flying.add(send(following))
+        for following in islice(jobs, 1):
+            flying.add(submit_job(following))
         yield result
 
 
-def _result(dask, future) -> Result | None:
+def _take_result(dask, future) -> Result | None:
     """None when the worker, or the judge on it, died of it."""
     try:
-        return of_json(future.result())
-    except (HandDied, dask.KilledWorker, dask.CancelledError):
+        return result_from_json(future.result())
+    except (JudgeDied, dask.KilledWorker, dask.CancelledError):
         return None
 
 
-def _first(jobs: Iterator, count: int) -> list:
-    return [job for _, job in zip(range(count), jobs, strict=False)]
-
-
-def _chain(first, rest: Iterator) -> Iterator:
-    yield first
-    yield from rest
-
-
-def _distributed():
+def _import_dask():
     try:
         import distributed
     except ImportError:
@@ -99,7 +93,7 @@ def _distributed():
 
 
 @contextlib.contextmanager
-def _client(dask, address: str | None, workers: int | None):
+def _connect_client(dask, address: str | None, workers: int | None):
     with contextlib.ExitStack() as stack:
         if address is None:
             # threads_per_worker=1: a judge takes a core; dashboard_address: no port is opened
@@ -122,36 +116,36 @@ def _client(dask, address: str | None, workers: int | None):
 # What follows runs on the workers.
 
 _LOCK = threading.Lock()
-_IDLE: list[Hand] = []
+_IDLE: list[JudgeProcess] = []
 """A worker's judges that have nothing to do; at most as many as it has threads."""
 
 
-def judge_there(
+def judge_on_worker(
     data: bytes, name: str, lesson: str | None, seed: int, options: dict, expected: str
 ) -> dict:
     """`Result.json` of one notebook, from a judge of this worker."""
-    if environment() != expected:
+    if environment_digest() != expected:
         raise ValueError(
             "a worker of the cluster has another version of the course, of Python or "
             "of torch: install the same on all machines"
         )
     with _LOCK:
-        hand = _IDLE.pop() if _IDLE else None
-    if hand is None:
-        hand = Hand(Options(**options))
+        judge = _IDLE.pop() if _IDLE else None
+    if judge is None:
+        judge = JudgeProcess(Options(**options))
     try:
-        if not hand.tier:
-            hand.ready()
-        values = hand.grade(data, name=name, lesson=lesson, seed=seed)
+        if not judge.tier:
+            judge.wait_until_ready()
+        values = judge.grade(data, name=name, lesson=lesson, seed=seed)
     except BaseException:
-        hand.close(patience_s=0)
+        judge.close(patience_s=0)
         raise
     with _LOCK:
-        _IDLE.append(hand)
+        _IDLE.append(judge)
     return values
 
 
-def dismiss() -> None:
+def end_judges() -> None:
     """End this worker's judges."""
     with _LOCK:
         while _IDLE:

@@ -47,7 +47,7 @@ class Limits:
     """More than one only in the tier "namespaces", for exercises with several ranks."""
 
 
-def enter(
+def confine_process(
     tier: str,
     limits: Limits,
     readable: list[tuple[str, int]],
@@ -71,27 +71,27 @@ def enter(
     if tier != "none" and "uid" not in without:
         _become_nobody()
     if tier == "namespaces" and "namespaces" not in without:
-        _separate(announce)
+        _enter_namespaces(announce)
         _follow_parent(adopted)
-        scratch = _scratch_folder(readable)
+        scratch = _mount_scratch_folder(readable)
         if limits.processes > 1:
-            _loopback_up()
+            _start_loopback()
     else:
         announce(os.getpid())
         _follow_parent(adopted)
     if "files" not in without:
-        _only(keep)
+        _close_descriptors(keep)
     _clear_environment(scratch)
     if "limits" not in without:
-        _limit(limits, tier)
+        _set_limits(limits, tier)
     if tier == "none":
         return
     if "landlock" not in without:
         write = [(scratch, landlock.READ | landlock.WRITE)] if scratch else []
-        landlock.restrict([*readable, *write], network=limits.processes > 1)
+        landlock.restrict_process([*readable, *write], network=limits.processes > 1)
     _drop_capabilities()
     if "seccomp" not in without:
-        seccomp.install(processes=limits.processes > 1)
+        seccomp.install_filter(processes=limits.processes > 1)
 
 
 def _become_nobody() -> None:
@@ -100,14 +100,15 @@ def _become_nobody() -> None:
         os.setgroups([])
         os.setresgid(NOBODY, NOBODY, NOBODY)
         os.setresuid(NOBODY, NOBODY, NOBODY)
-        _call("be dumpable", libc.prctl, 4, 1, 0, 0, 0)  # or its own /proc files belong to root
+        # a process that is not dumpable finds its own /proc files owned by root
+        _call_kernel("be dumpable", libc.prctl, 4, 1, 0, 0, 0)
 
 
-def _separate(announce: Callable[[int], None]) -> None:
+def _enter_namespaces(announce: Callable[[int], None]) -> None:
     """New namespaces. Only a child is inside a new process namespace, as its pid 1: that goes on,
     and when it is killed the kernel kills everything else in there, whatever it did to hide."""
     uid, gid = os.getuid(), os.getgid()
-    _call("unshare", libc.unshare, SPACES)
+    _call_kernel("unshare", libc.unshare, SPACES)
     for name, text in (
         ("setgroups", "deny"),
         ("uid_map", f"{NOBODY} {uid} 1"),
@@ -124,17 +125,17 @@ def _separate(announce: Callable[[int], None]) -> None:
 def _follow_parent(adopted: Callable[[], None]) -> None:
     """Die when the parent dies; the parent of before is gone, and its death must not count."""
     adopted()
-    _call("follow the parent", libc.prctl, 1, int(signal.SIGKILL), 0, 0, 0)
+    _call_kernel("follow the parent", libc.prctl, 1, int(signal.SIGKILL), 0, 0, 0)
 
 
-def _scratch_folder(readable: list[tuple[str, int]]) -> str:
+def _mount_scratch_folder(readable: list[tuple[str, int]]) -> str:
     """A small folder in memory over one that holds nothing the worker must read."""
-    _call("make mounts private", libc.mount, None, b"/", None, PRIVATE, None)
+    _call_kernel("make mounts private", libc.mount, None, b"/", None, PRIVATE, None)
     needed = [path for path, _ in readable]
     for folder in SCRATCH:
         if os.path.isdir(folder) and not any(p.startswith(folder + "/") for p in needed):
             options = f"size={SCRATCH_BYTES},nr_inodes={SCRATCH_FILES},mode=700".encode()
-            _call(
+            _call_kernel(
                 "mount a scratch folder",
                 libc.mount,
                 b"tmpfs",
@@ -148,7 +149,7 @@ def _scratch_folder(readable: list[tuple[str, int]]) -> str:
     raise OSError(f"none of {', '.join(SCRATCH)} can be a worker's scratch folder")
 
 
-def _loopback_up() -> None:
+def _start_loopback() -> None:
     """Ranks talk over 127.0.0.1 of their own network namespace."""
     import fcntl
 
@@ -157,7 +158,7 @@ def _loopback_up() -> None:
         fcntl.ioctl(any_socket, 0x8914, request)  # SIOCSIFFLAGS: up, running
 
 
-def _only(keep: int) -> None:
+def _close_descriptors(keep: int) -> None:
     """Every other descriptor is closed; standard input and output are nowhere."""
     nowhere = os.open(os.devnull, os.O_RDWR)
     for standard in (0, 1, 2):
@@ -169,14 +170,14 @@ def _only(keep: int) -> None:
 def _clear_environment(scratch: str | None) -> None:
     home = scratch or "/nonexistent"
     if scratch:
-        tempfile.tempdir = scratch  # the nest's own may be remembered, and be out of reach
+        tempfile.tempdir = scratch  # the zygote's own may be remembered, and be out of reach
     os.environ.clear()
     os.environ.update(
         HOME=home, TMPDIR=home, PATH="", LANG="C.UTF-8", OMP_NUM_THREADS="1", MPLBACKEND="agg"
     )
 
 
-def _limit(limits: Limits, tier: str) -> None:
+def _set_limits(limits: Limits, tier: str) -> None:
     with open("/proc/self/statm") as file:
         now = int(file.read().split()[0]) * resource.getpagesize()
     wanted = {
@@ -198,10 +199,10 @@ def _limit(limits: Limits, tier: str) -> None:
 
 def _drop_capabilities() -> None:
     header = (ctypes.c_uint32 * 2)(0x20080522, 0)
-    _call("drop capabilities", libc.capset, header, (ctypes.c_uint32 * 6)())
+    _call_kernel("drop capabilities", libc.capset, header, (ctypes.c_uint32 * 6)())
 
 
-def _call(what: str, function: Callable, *args) -> None:
+def _call_kernel(what: str, function: Callable, *args) -> None:
     if function(*args) < 0:
         error = ctypes.get_errno()
         raise OSError(error, f"cannot {what}: {os.strerror(error)}")

@@ -30,7 +30,7 @@ class Statement(NamedTuple):
     source: str
 
 
-def parse(text: str) -> ast.Module | None:
+def parse_text(text: str) -> ast.Module | None:
     """The syntax tree, or None for what Python would refuse."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # "invalid escape sequence" is the learner's, not ours
@@ -41,23 +41,23 @@ def parse(text: str) -> ast.Module | None:
             return None
 
 
-def plain(text: str) -> str:
+def remove_magics(text: str) -> str:
     """`text` without IPython's magics, when it is not Python with them and is without."""
-    if len(text) > MAX_SOURCE or parse(text) is not None:
+    if len(text) > MAX_SOURCE or parse_text(text) is not None:
         return text
     bare = MAGIC.sub("", text)
-    return bare if parse(bare) is not None else text
+    return bare if parse_text(bare) is not None else text
 
 
-def context(answer: str, others: list[str]) -> str:
+def find_context(answer: str, others: list[str]) -> str:
     """The statements of the cells `others`, in order, on which `answer` depends."""
-    statements = _statements(others)
+    statements = _find_statements(others)
     binders: dict[str, list[int]] = {}
     for number, statement in enumerate(statements):
         for name in statement.binds:
             binders.setdefault(name, []).append(number)
     taken: set[int] = set()
-    queue, seen = ["*", *sorted(_reads(answer))], set()  # a star import may bind anything
+    queue, seen = ["*", *sorted(_read_names(answer))], set()  # a star import may bind anything
     while queue:
         name = queue.pop()
         if name in seen:
@@ -66,27 +66,29 @@ def context(answer: str, others: list[str]) -> str:
         for number in binders.get(name, ()):
             if number not in taken:
                 taken.add(number)
-                queue += _reads(statements[number].source)
+                queue += _read_names(statements[number].source)
     return "\n".join(found for i in sorted(taken) if (found := statements[i].source))
 
 
-def _statements(cells: list[str]) -> list[Statement]:
+def _find_statements(cells: list[str]) -> list[Statement]:
     found, total = [], 0
     for text in cells:
         total += len(text)
         if len(text) > MAX_SOURCE or total > MAX_TOTAL:
             continue
-        found += _of_cell(text) if len(text) <= KEPT_CHARS else _of_cell.__wrapped__(text)
+        parse = _cell_statements if len(text) <= KEPT_CHARS else _cell_statements.__wrapped__
+        found += parse(text)
     return found
 
 
 @functools.lru_cache(KEPT)
-def _of_cell(text: str) -> tuple[Statement, ...]:
-    tree = parse(plain(text))
-    return tuple(Statement(_binds(node), _source(node)) for node in tree.body) if tree else ()
+def _cell_statements(text: str) -> tuple[Statement, ...]:
+    tree = parse_text(remove_magics(text))
+    body = tree.body if tree else ()
+    return tuple(Statement(_bound_names(node), _statement_source(node)) for node in body)
 
 
-def _binds(node: ast.stmt) -> frozenset[str]:
+def _bound_names(node: ast.stmt) -> frozenset[str]:
     """Names that a top-level statement gives a value, or whose attributes or items it sets."""
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         return frozenset({node.name})
@@ -106,13 +108,13 @@ def _binds(node: ast.stmt) -> frozenset[str]:
     return frozenset(names)
 
 
-def _reads(text: str) -> frozenset[str]:
+def _read_names(text: str) -> frozenset[str]:
     """Names from outside; also those that `text` itself binds and reads: `class A(A)`, `n += 1`."""
-    return _reads_of(text) if len(text) <= KEPT_CHARS else _reads_of.__wrapped__(text)
+    return _find_read_names(text) if len(text) <= KEPT_CHARS else _find_read_names.__wrapped__(text)
 
 
 @functools.lru_cache(2 * KEPT)
-def _reads_of(text: str) -> frozenset[str]:
+def _find_read_names(text: str) -> frozenset[str]:
     try:
         top = symtable.symtable(text, "answer", "exec").get_symbols()
         own = {s.get_name() for s in top if s.is_referenced() and s.is_assigned()}
@@ -121,7 +123,7 @@ def _reads_of(text: str) -> frozenset[str]:
         return frozenset()
 
 
-def _source(node: ast.stmt) -> str:
+def _statement_source(node: ast.stmt) -> str:
     try:
         return ast.unparse(node)
     except (RecursionError, ValueError, MemoryError):

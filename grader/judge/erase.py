@@ -15,17 +15,17 @@ LIBRARY: list[ModuleType] = []
 """Modules of the course, as `remember` found them."""
 
 
-class StillThere(Exception):
+class ErasureError(Exception):
     """The definition can still be reached: grading would be unfair. A fault of the course."""
 
 
-def remember() -> None:
-    """Note the library's modules once, in the nest. To look through all loaded modules is to count
+def remember_modules() -> None:
+    """Note the library's modules once, in the zygote. To look through all loaded modules is to count
     references to each, and a worker that writes to a page copies it: thousands, every time."""
     LIBRARY[:] = [m for name, m in sys.modules.items() if name.split(".")[0] == "course_lib"]
 
 
-def erase(target: str, blank: list[str]) -> None:
+def erase_definition(target: str, blank: list[str]) -> None:
     """Remove "module:Name" or "module:Class.method" from the library as loaded in this process.
 
     A name at the top of a module goes from every module of the course that has it. A class loses
@@ -37,20 +37,20 @@ def erase(target: str, blank: list[str]) -> None:
     found = getattr(module, name)
     methods = [method] if method else blank if isinstance(found, type) else []
     doomed = [found.__dict__[m] for m in methods] or [found]
-    traces = [weakref.ref(code) for thing in doomed for code in _functions(thing)]
+    traces = [weakref.ref(code) for thing in doomed for code in _plain_functions(thing)]
     for m in methods:
         delattr(found, m)
     if not method:
-        _forget(name, found)
+        _delete_aliases(name, found)
     del doomed, found, module
     if any(trace() is not None for trace in traces):
         gc.unfreeze()
         gc.collect()
     if any(trace() is not None for trace in traces):
-        raise StillThere(f"{target} could not be removed from the library")
+        raise ErasureError(f"{target} could not be removed from the library")
 
 
-def _functions(thing: Any) -> list[FunctionType]:
+def _plain_functions(thing: Any) -> list[FunctionType]:
     """The plain functions behind a definition, decorated or not."""
     found = []
     while thing is not None:
@@ -61,7 +61,7 @@ def _functions(thing: Any) -> list[FunctionType]:
     return found
 
 
-def _forget(name: str, found: Any) -> None:
+def _delete_aliases(name: str, found: Any) -> None:
     for module in LIBRARY:
         for alias in [k for k, v in vars(module).items() if v is found]:
             delattr(module, alias)

@@ -26,10 +26,10 @@ def readable_paths() -> list[tuple[str, int]]:
         rule
         for path in SYSTEM
         if (found := Path(path).resolve()).exists()
-        for rule in landlock.cover(found, ours)
+        for rule in landlock.cover_folder(found, ours)
     ]
     for folder in _import_folders():
-        rules += landlock.cover(folder, ours)
+        rules += landlock.cover_folder(folder, ours)
     data = Path(find_spec("course_lib").origin).resolve().parent / "data/assets"
     rules += [(str(path), landlock.READ) for path in data.glob("*.[jt]*")]  # the tokenizer's files
     # gloo lists the PCI devices and reads the class of each, even to use the loopback
@@ -49,7 +49,7 @@ def _import_folders() -> list[Path]:
     return list(dict.fromkeys(folder for folder in found if folder.is_dir()))
 
 
-def reach_interpreter() -> list[str]:
+def expose_interpreter() -> list[str]:
     """As root: make the interpreter readable to the user that workers become.
 
     An interpreter under a home folder that only its owner may enter would be out of their reach,
@@ -57,7 +57,7 @@ def reach_interpreter() -> list[str]:
     that home with an empty folder that holds the interpreter alone. Returns what could not be done.
     """
     needed = {Path(p).resolve() for p in (sys.base_prefix, sys.prefix, *_import_folders())}
-    closed = {path: top for path in needed if (top := _closed_above(path))}
+    closed = {path: top for path in needed if (top := _closed_parent(path))}
     if os.getuid() != 0 or not closed:
         return []
     try:
@@ -70,7 +70,7 @@ def reach_interpreter() -> list[str]:
     return []
 
 
-def _closed_above(path: Path) -> Path | None:
+def _closed_parent(path: Path) -> Path | None:
     """The topmost folder above `path` that others may not enter."""
     for parent in reversed(path.parents):
         if not os.stat(parent).st_mode & 0o001:

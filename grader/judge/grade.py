@@ -3,25 +3,20 @@
 import dataclasses
 import time
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from course_lib.lab.registry import exercise
-from grader.judge.outcome import Outcome
+from grader.judge.decision import Decision
 from grader.judge.submission import Answer, Submission, Text
+
+if TYPE_CHECKING:  # the process that only keeps results needs no torch
+    from grader.judge.judge import Judge
 
 GRADED, UNGRADABLE = "graded", "ungradable"
 
 
-class Judge(Protocol):
-    """What is asked of a judge; `grader.judge.judge.Judge` is the one that is meant."""
-
-    tier: str
-
-    def grade(self, exercise: str, answer: Answer, *, seed: int) -> Outcome: ...
-
-
 @dataclass(frozen=True)
-class Row:
+class ExerciseResult:
     """The verdict on one exercise."""
 
     verdict: str
@@ -44,7 +39,7 @@ class Result:
     lesson: str = ""
     reason: str = ""
     """Why the notebook is ungradable."""
-    exercises: dict[str, Row] = field(default_factory=dict)
+    exercises: dict[str, ExerciseResult] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     """What was found changed in the notebook, one sentence each; nothing of it costs points."""
     texts: tuple[Text, ...] = ()
@@ -64,22 +59,23 @@ class Result:
         return sum(row.max_points for row in self.exercises.values())
 
     def json(self) -> dict:
-        """Plain values, the score included; `of_json` is its inverse."""
+        """Plain values, the score included; `result_from_json` is its inverse."""
         return dataclasses.asdict(self) | {"score": self.score, "max_score": self.max_score}
 
 
-def of_json(values: dict) -> Result:
+def result_from_json(values: dict) -> Result:
     """The result that `json` wrote; KeyError or TypeError when it is not one."""
     known = {f.name for f in dataclasses.fields(Result)}
     made = {key: value for key, value in values.items() if key in known}
     rows = {
-        i: Row(**{**row, "flags": tuple(row["flags"])}) for i, row in values["exercises"].items()
+        i: ExerciseResult(**{**row, "flags": tuple(row["flags"])})
+        for i, row in values["exercises"].items()
     }
     texts = tuple(Text(**text) for text in values["texts"])
     return Result(**(made | {"exercises": rows, "texts": texts, "notes": tuple(values["notes"])}))
 
 
-def grade(submission: Submission, judge: Judge, seed: int) -> Result:
+def grade_submission(submission: Submission, judge: "Judge", seed: int) -> Result:
     """The judge's verdicts on every exercise of the lesson; never raises for a bad submission."""
     began = time.perf_counter()
     if submission.problem:
@@ -94,18 +90,19 @@ def grade(submission: Submission, judge: Judge, seed: int) -> Result:
     failed, rows = False, {}
     for name in submission.flags:  # in the lesson's order
         if name in submission.missing:
-            outcome = Outcome(
+            decision = Decision(
                 "UNGRADABLE",
                 "NO-ANSWER",
                 f"No answer found: {submission.missing[name]}.",
                 person=submission.missing[name],
             )
         else:
-            outcome, broke = _ask(judge, name, submission.answers[name], seed)
-            if outcome.verdict != "PASS" and name in submission.alone:
-                outcome = _better(outcome, _ask(judge, name, submission.alone[name], seed)[0])
+            decision, broke = _ask_judge(judge, name, submission.answers[name], seed)
+            if decision.verdict != "PASS" and name in submission.alone:
+                alone, _ = _ask_judge(judge, name, submission.alone[name], seed)
+                decision = _choose_decision(decision, alone)
             failed = failed or broke
-        rows[name] = _row(name, outcome, submission.flags[name])
+        rows[name] = _make_exercise_result(name, decision, submission.flags[name])
     return Result(
         submission.name,
         GRADED,
@@ -120,12 +117,12 @@ def grade(submission: Submission, judge: Judge, seed: int) -> Result:
     )
 
 
-def _ask(judge: Judge, name: str, answer: Answer, seed: int) -> tuple[Outcome, bool]:
+def _ask_judge(judge: "Judge", name: str, answer: Answer, seed: int) -> tuple[Decision, bool]:
     try:
         return judge.grade(name, answer, seed=seed), False
     except Exception as error:  # ours: one broken exercise must not take the class along
         text = f"the judge failed with {type(error).__name__}: {str(error)[:200]}"
-        return Outcome(
+        return Decision(
             "UNGRADABLE",
             "JUDGE-FAILED",
             "The judge could not decide; this is not the answer's fault.",
@@ -133,7 +130,7 @@ def _ask(judge: Judge, name: str, answer: Answer, seed: int) -> tuple[Outcome, b
         ), True
 
 
-def _better(together: Outcome, alone: Outcome) -> Outcome:
+def _choose_decision(together: Decision, alone: Decision) -> Decision:
     """What is said of an answer that fails with the learner's earlier answers in place.
 
     Alone it is run with the course's own; then what it says is about this answer and no other.
@@ -143,15 +140,15 @@ def _better(together: Outcome, alone: Outcome) -> Outcome:
     return together if alone.verdict in ("ERROR", "UNGRADABLE") else alone
 
 
-def _row(name: str, outcome: Outcome, flags: tuple[str, ...]) -> Row:
+def _make_exercise_result(name: str, decision: Decision, flags: tuple[str, ...]) -> ExerciseResult:
     points = exercise(name).points
-    return Row(
-        verdict=outcome.verdict,
-        points=points if outcome.verdict == "PASS" else 0,
+    return ExerciseResult(
+        verdict=decision.verdict,
+        points=points if decision.verdict == "PASS" else 0,
         max_points=points,
-        code=outcome.code,
-        message=outcome.message,
-        flags=tuple(sorted({*flags, *outcome.flags})),
-        person=outcome.person,
-        seconds=round(outcome.seconds, 4),
+        code=decision.code,
+        message=decision.message,
+        flags=tuple(sorted({*flags, *decision.flags})),
+        person=decision.person,
+        seconds=round(decision.seconds, 4),
     )

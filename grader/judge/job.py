@@ -18,7 +18,7 @@ class Job:
     tries: int = 0
 
 
-def given_up(job: Job, seed: int) -> Result:
+def make_failed_result(job: Job, seed: int) -> Result:
     """The row of a notebook on which judges died."""
     reason = f"the judge's process died {TRIES} times on it; a person must look"
     return Result(job.name, UNGRADABLE, reason=reason, seed=seed, failed=True)

@@ -38,7 +38,7 @@ def version() -> int:
     return max(libc.syscall(CREATE, None, 0, VERSION_QUERY), 0)
 
 
-def restrict(rules: Iterable[tuple[str, int]], *, network: bool) -> None:
+def restrict_process(rules: Iterable[tuple[str, int]], *, network: bool) -> None:
     """Allow what `rules` say, (path, rights) each, and nothing else; paths that are gone are left out.
 
     Without `network` no TCP either, and nothing outside of this process' own domain can be
@@ -50,17 +50,19 @@ def restrict(rules: Iterable[tuple[str, int]], *, network: bool) -> None:
     handled = (1 << FS_RIGHTS.get(abi, 16)) - 1
     attributes = _Ruleset(handled, 3 if abi >= 4 and not network else 0, 3 if abi >= 6 else 0)
     size = 24 if abi >= 6 else 16 if abi >= 4 else 8
-    ruleset = _checked(libc.syscall(CREATE, ctypes.byref(attributes), size, 0), "create a ruleset")
+    ruleset = _check_result(
+        libc.syscall(CREATE, ctypes.byref(attributes), size, 0), "create a ruleset"
+    )
     try:
         for path, rights in rules:
-            _allow(ruleset, path, rights & handled)
-        _checked(libc.prctl(38, 1, 0, 0, 0), "set no_new_privs")
-        _checked(libc.syscall(RESTRICT, ruleset, 0), "restrict itself")
+            _allow_path(ruleset, path, rights & handled)
+        _check_result(libc.prctl(38, 1, 0, 0, 0), "set no_new_privs")
+        _check_result(libc.syscall(RESTRICT, ruleset, 0), "restrict itself")
     finally:
         os.close(ruleset)
 
 
-def _allow(ruleset: int, path: str, rights: int) -> None:
+def _allow_path(ruleset: int, path: str, rights: int) -> None:
     try:
         fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except OSError:
@@ -68,19 +70,19 @@ def _allow(ruleset: int, path: str, rights: int) -> None:
     try:
         rights &= rights if os.path.isdir(path) else ON_FILES
         rule = _Beneath(rights, fd)
-        _checked(libc.syscall(ADD_RULE, ruleset, PATH_BENEATH, ctypes.byref(rule), 0), path)
+        _check_result(libc.syscall(ADD_RULE, ruleset, PATH_BENEATH, ctypes.byref(rule), 0), path)
     finally:
         os.close(fd)
 
 
-def _checked(result: int, what: str) -> int:
+def _check_result(result: int, what: str) -> int:
     if result < 0:
         error = ctypes.get_errno()
         raise OSError(error, f"Landlock: {what}: {os.strerror(error)}")
     return result
 
 
-def cover(folder: Path, forbidden: Iterable[Path]) -> list[tuple[str, int]]:
+def cover_folder(folder: Path, forbidden: Iterable[Path]) -> list[tuple[str, int]]:
     """Rules under which all of `folder` is readable but for the `forbidden` parts of it."""
     inside = [f for f in forbidden if f.is_relative_to(folder)]
     if not inside:
@@ -89,5 +91,5 @@ def cover(folder: Path, forbidden: Iterable[Path]) -> list[tuple[str, int]]:
         return []
     rules = [(str(folder), READ_DIR)]  # Python's importer lists the folders it searches
     for child in folder.iterdir():
-        rules += cover(child, inside)
+        rules += cover_folder(child, inside)
     return rules

@@ -1,7 +1,7 @@
 """A submitted notebook as plain cells; everything in it was written by someone who may be hostile.
 
 Nothing is validated against the notebook format and nothing is believed: what is not a cell is
-passed over, what is not a notebook is `Unreadable` with a sentence that says why. nbformat is not
+passed over, what is not a notebook is `NotebookError` with a sentence that says why. nbformat is not
 used: it upgrades, repairs and raises in ways that differ by version.
 """
 
@@ -17,7 +17,7 @@ MAX_CELLS = 2_000
 MAX_SOURCE = 100_000  # characters of one cell
 
 
-class Unreadable(ValueError):
+class NotebookError(ValueError):
     """Not a notebook that can be graded; the message finishes "cannot be graded: ..."."""
 
 
@@ -38,69 +38,69 @@ class Cell:
         return found if isinstance(found, str) else ""
 
 
-def load(path: Path) -> bytes:
+def read_file(path: Path) -> bytes:
     """The file's bytes. Links are refused: one may point at another learner's work, or at ours."""
     try:
         # NONBLOCK, so that a named pipe does not hold up the class until someone writes into it
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
         link = error.errno == errno.ELOOP
-        raise Unreadable("it is a link to another file" if link else error.strerror) from None
+        raise NotebookError("it is a link to another file" if link else error.strerror) from None
     try:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
-            raise Unreadable("it is not an ordinary file")
+            raise NotebookError("it is not an ordinary file")
         with os.fdopen(handle, "rb", closefd=False) as file:
             return file.read(MAX_BYTES + 1)
     except OSError as error:
-        raise Unreadable(error.strerror) from None
+        raise NotebookError(error.strerror) from None
     finally:
         os.close(handle)
 
 
-def cells(data: bytes) -> list[Cell]:
-    """The cells of a notebook of format 4, in order; Unreadable for anything else."""
-    book = _book(data)
+def parse_cells(data: bytes) -> list[Cell]:
+    """The cells of a notebook of format 4, in order; NotebookError for anything else."""
+    book = _parse_notebook(data)
     found = book.get("cells")
     if not isinstance(found, list):
-        raise Unreadable("it has no list of cells")
+        raise NotebookError("it has no list of cells")
     if len(found) > MAX_CELLS:
-        raise Unreadable(f"it has {len(found):,} cells, more than {MAX_CELLS:,}")
-    return [_cell(raw) for raw in found if isinstance(raw, dict)]
+        raise NotebookError(f"it has {len(found):,} cells, more than {MAX_CELLS:,}")
+    return [_make_cell(raw) for raw in found if isinstance(raw, dict)]
 
 
-def _book(data: bytes) -> dict:
+def _parse_notebook(data: bytes) -> dict:
     if len(data) > MAX_BYTES:
-        raise Unreadable(f"it is larger than {MAX_BYTES >> 20} MB; clear its outputs")
+        raise NotebookError(f"it is larger than {MAX_BYTES >> 20} MB; clear its outputs")
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise Unreadable(f"its text is not UTF-8 (byte {error.start})") from None
+        raise NotebookError(f"its text is not UTF-8 (byte {error.start})") from None
     try:
         book = json.loads(text)
     except (ValueError, RecursionError):
-        raise Unreadable("its text is not JSON") from None
+        raise NotebookError("its text is not JSON") from None
     if not isinstance(book, dict) or not isinstance(book.get("nbformat"), int):
-        raise Unreadable("it is not a notebook: no format number in it")
+        raise NotebookError("it is not a notebook: no format number in it")
     if book["nbformat"] != 4:
         number = book["nbformat"] if abs(book["nbformat"]) < 100 else "unknown"
-        raise Unreadable(f"its format is {number}, not 4; open it in JupyterLab and save it")
+        raise NotebookError(f"its format is {number}, not 4; open it in JupyterLab and save it")
     return book
 
 
-def _cell(raw: dict) -> Cell:
+def _make_cell(raw: dict) -> Cell:
     meta = raw.get("metadata") if isinstance(raw.get("metadata"), dict) else {}
     grading, tags = meta.get("nbgrader"), meta.get("tags")
     kind = raw.get("cell_type")
     return Cell(
         kind=kind if kind in ("code", "markdown", "raw") else "raw",
-        source=_text(raw.get("source")),
+        source=_join_source(raw.get("source")),
         id=raw["id"] if isinstance(raw.get("id"), str) else "",
         tags=tuple(t for t in tags if isinstance(t, str)) if isinstance(tags, list) else (),
         grading=grading if isinstance(grading, dict) else {},
     )
 
 
-def _text(source) -> str:
+def _join_source(source) -> str:
     """The format allows a string or a list of lines. Half a surrogate pair cannot be encoded."""
     if isinstance(source, list):
         source = "".join(line for line in source if isinstance(line, str))

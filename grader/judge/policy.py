@@ -17,7 +17,7 @@ READY_MADE = {
 """By exercise, the names that do its work: as attributes (`F.rms_norm`) or imported."""
 
 
-def flags(exercise: str, source: str) -> tuple[str, ...]:
+def find_flags(exercise: str, source: str) -> tuple[str, ...]:
     """("POLICY",) when the source uses what does the exercise's work; text in comments does not."""
     names = READY_MADE.get(exercise, set())
     try:

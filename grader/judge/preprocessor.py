@@ -26,11 +26,11 @@ from nbgrader.preprocessors import NbGraderPreprocessor, SaveAutoGrades
 
 from course_lib.lab.registry import exercises
 from grader.judge import notebook
-from grader.judge.grade import Result, Row, of_json
-from grader.judge.hand import Hand, HandDied, Options
-from grader.judge.prose import harmless, one_line
+from grader.judge.grade import ExerciseResult, Result, result_from_json
+from grader.judge.judge_process import JudgeDied, JudgeProcess, Options
+from grader.judge.prose import make_harmless, make_one_line
 from grader.judge.release import Release
-from grader.judge.submission import take
+from grader.judge.submission import take_answers
 
 NOTE = "judged"
 """Where the first pass leaves, in the notebook's metadata, what the second must know."""
@@ -44,7 +44,7 @@ class SubmissionReader(NotebookExporter):
     def __init__(self, **kw):
         super().__init__(**kw)
         if course := getattr(self.parent, "coursedir", None):
-            course.get_existing_timestamp = _forgiving(course.get_existing_timestamp, self.log)
+            course.get_existing_timestamp = _make_forgiving(course.get_existing_timestamp, self.log)
 
     def from_filename(self, filename, resources=None, **kw):
         """As NotebookExporter's; the cells of a submission are in `resources`, not in the notebook."""
@@ -52,31 +52,33 @@ class SubmissionReader(NotebookExporter):
             return super().from_filename(filename, resources, **kw)
         about = resources["nbgrader"]
         copied = self.parent._format_dest(about["assignment"], about["student"])
-        _forget_links(Path(filename).parent, Path(copied))
+        _remove_links(Path(filename).parent, Path(copied))
         problem, cells = "", []
         try:
-            cells = notebook.cells(notebook.load(Path(filename)))
-        except notebook.Unreadable as found:
+            cells = notebook.parse_cells(notebook.read_file(Path(filename)))
+        except notebook.NotebookError as found:
             problem = str(found)
         resources = {**resources, NOTE: {"cells": cells, "problem": problem}}
         return self.from_notebook_node(new_notebook(), resources, **kw)
 
 
-def _forgiving(read, log):
+def _make_forgiving(read, log):
     """`read`, the time in a folder's timestamp.txt, but None for one that holds no time: nbgrader
     fails on it, and the student would have no row."""
 
-    def timestamp(folder):
+    def read_timestamp(folder):
         try:
             return read(folder)
         except (AttributeError, ValueError, OverflowError, OSError):  # 0.9.6 calls what it lacks
-            log.warning("%s: its timestamp.txt holds no time and is not used", one_line(folder))
+            log.warning(
+                "%s: its timestamp.txt holds no time and is not used", make_one_line(folder)
+            )
             return None
 
-    return timestamp
+    return read_timestamp
 
 
-def _forget_links(submitted: Path, copied: Path) -> None:
+def _remove_links(submitted: Path, copied: Path) -> None:
     """nbgrader copies what lies beside a notebook, what a link points at included: `feedback` would
     hand it to the learner."""
     for folder, _, files in os.walk(submitted):
@@ -93,17 +95,17 @@ class TakeAnswers(NbGraderPreprocessor):
         about, read = resources["nbgrader"], resources.pop(NOTE)
         with Gradebook(about["db_url"]) as book:
             release = Release(book, about["notebook"], about["assignment"])
-        found = take(read["cells"], lesson(about["notebook"]))
+        found = take_answers(read["cells"], check_lesson(about["notebook"]))
         nb.cells = release.cells(read["cells"], found)
         if read["problem"]:
-            text = f"**This submission cannot be graded: {harmless(read['problem'])}.**"
+            text = f"**This submission cannot be graded: {make_harmless(read['problem'])}.**"
             nb.cells.insert(0, new_markdown_cell(text))
         note = {"problem": read["problem"], "missing": found.missing, "flags": found.flags,
                 "notes": found.notes}  # fmt: skip
         nb.metadata[NOTE] = json.loads(json.dumps(note))
         for line in (read["problem"], *found.notes):
             if line:
-                self.log.warning("%s: %s", about["student"], one_line(line))
+                self.log.warning("%s: %s", about["student"], make_one_line(line))
         return nb, resources
 
 
@@ -113,12 +115,12 @@ class AskJudge(NbGraderPreprocessor):
     def preprocess(self, nb: NotebookNode, resources: dict) -> tuple[NotebookNode, dict]:
         """The same notebook with the verdicts in it."""
         note = nb.metadata.get(NOTE, {})
-        rows = {} if note.get("problem") else _rows(nb, resources["nbgrader"], note)
+        rows = {} if note.get("problem") else _judge_notebook(nb, resources["nbgrader"], note)
         for cell in nb.cells:
             meta = cell.metadata.get("nbgrader", {})
             if cell.cell_type == "code" and meta.get("grade") and not meta.get("solution"):
                 row = rows.get(meta["grade_id"].removesuffix("-check"))
-                cell.outputs = [_output(row, note.get("problem", ""))]
+                cell.outputs = [_make_output(row, note.get("problem", ""))]
         return nb, resources
 
 
@@ -141,7 +143,7 @@ class SaveVerdicts(SaveAutoGrades):
         self.gradebook.db.commit()
 
 
-def lesson(name: str) -> str:
+def check_lesson(name: str) -> str:
     """The lesson that a notebook of an assignment is; ValueError when it is none of the course's."""
     known = sorted({card.lesson for card in exercises().values()})
     if name not in known:
@@ -152,11 +154,13 @@ def lesson(name: str) -> str:
     return name
 
 
-def _rows(nb: NotebookNode, about: dict, note: dict) -> dict[str, Row]:
+def _judge_notebook(nb: NotebookNode, about: dict, note: dict) -> dict[str, ExerciseResult]:
     """The judge's verdicts on a notebook of ours, with the flags of the one that was submitted."""
     book = {"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": nb.cells}
     name = f"{about['student']}/{about['assignment']}/{about['notebook']}"
-    result = _judged(json.dumps(book).encode(), name=name, lesson=lesson(about["notebook"]))
+    result = _ask_judge(
+        json.dumps(book).encode(), name=name, lesson=check_lesson(about["notebook"])
+    )
     rows = {}
     for exercise, row in result.exercises.items():
         flags = {*note["flags"].get(exercise, ()), *(set(row.flags) - TAKEN)}
@@ -173,57 +177,59 @@ def _rows(nb: NotebookNode, about: dict, note: dict) -> dict[str, Row]:
     return rows
 
 
-_HANDS: list[Hand] = []
+_JUDGES: list[JudgeProcess] = []
 _REFUSED: list[str] = []  # said once by the judge: the rest of the class need not wait for it
 
 
-def _judged(data: bytes, *, name: str, lesson: str) -> Result:
+def _ask_judge(data: bytes, *, name: str, lesson: str) -> Result:
     """Through the one judge of this process; a second one is tried when the first has died."""
     for _ in range(2):
-        if not _HANDS:
-            _start()
+        if not _JUDGES:
+            _start_judge()
         try:
-            return of_json(_HANDS[0].grade(data, name=name, lesson=lesson, seed=_seed()))
-        except HandDied:
-            _end()
+            return result_from_json(
+                _JUDGES[0].grade(data, name=name, lesson=lesson, seed=_draw_seed())
+            )
+        except JudgeDied:
+            _end_judge()
     return Result(name, "ungradable", failed=True)
 
 
-def _start() -> None:
+def _start_judge() -> None:
     """ValueError where the judge refuses to work: no student is graded then."""
     if _REFUSED:
         raise ValueError(_REFUSED[0])
-    _HANDS.append(Hand(OPTIONS))
-    atexit.register(_end)
+    _JUDGES.append(JudgeProcess(OPTIONS))
+    atexit.register(_end_judge)
     try:
-        _HANDS[0].ready()
+        _JUDGES[0].wait_until_ready()
     except ValueError as refusal:
-        _end()
+        _end_judge()
         _REFUSED.append(str(refusal))
         raise
-    except HandDied as death:
-        _end()
+    except JudgeDied as death:
+        _end_judge()
         raise ValueError(f"the judge cannot be started: {death}") from None
 
 
-def _end() -> None:
-    while _HANDS:
-        _HANDS.pop().close()
+def _end_judge() -> None:
+    while _JUDGES:
+        _JUDGES.pop().close()
 
 
-def _seed() -> int:
+def _draw_seed() -> int:
     return secrets.randbelow(2**31 - 1) + 1
 
 
-def _output(row: Row | None, problem: str) -> NotebookNode:
+def _make_output(row: ExerciseResult | None, problem: str) -> NotebookNode:
     """A verdict as nbgrader reads it: an error output is 0 points, ordinary text all of them."""
     if row is None:
         reason = problem or "the judge has no verdict on this cell; a person must grade it"
-        return new_output("error", ename="UNGRADABLE", evalue="", traceback=[one_line(reason)])
+        return new_output("error", ename="UNGRADABLE", evalue="", traceback=[make_one_line(reason)])
     lines = [f"{row.verdict} [{row.code}]", *row.message.splitlines()]
     if row.flags:
         lines.append(f"Noted, costs nothing: {', '.join(row.flags)}")
-    text = "\n".join(one_line(line) for line in lines)
+    text = "\n".join(make_one_line(line) for line in lines)
     if row.verdict == "PASS":
         return new_output("stream", name="stdout", text=text + "\n")
     name = "UNGRADABLE" if row.person else row.verdict

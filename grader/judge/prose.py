@@ -14,7 +14,7 @@ COMMAND = re.compile(r"\\(href|url|require|class|cssId|style|def|newcommand|let|
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
-def harmless(markdown: str) -> str:
+def make_harmless(markdown: str) -> str:
     """The same Markdown without HTML that acts, scripts in links, images, or active mathematics."""
     text = CONTROL.sub("", markdown)
     text = re.sub(r"&(?=#|colon|Tab|NewLine|lt)", "&amp;", text)  # entities that spell a scheme
@@ -24,11 +24,11 @@ def harmless(markdown: str) -> str:
     return COMMAND.sub(r"\\text{\1}", text)
 
 
-def quoted(text: str) -> str:
+def quote_as_code(text: str) -> str:
     """`text` as a block of code in Markdown."""
     return "\n".join("    " + line for line in CONTROL.sub("", text).splitlines())
 
 
-def one_line(text: str) -> str:
+def make_one_line(text: str) -> str:
     """`text` for a terminal or a traceback: no colours, no cursor, no line breaks."""
     return CONTROL.sub("", text).replace("\n", " ")

@@ -7,7 +7,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell
 from nbgrader.api import Gradebook
 
 from grader.judge.notebook import Cell
-from grader.judge.prose import harmless, quoted
+from grader.judge.prose import make_harmless, quote_as_code
 from grader.judge.submission import Submission
 
 
@@ -20,16 +20,16 @@ class _Slot:
     meta: dict
 
     @property
-    def ours(self) -> bool:
+    def is_ours(self) -> bool:
         """Whether the text is the course's: a check, or anything locked."""
         return self.meta["locked"] or self.meta["task"] or not self.meta["solution"]
 
-    def node(self, text: str) -> NotebookNode:
+    def make_cell(self, text: str) -> NotebookNode:
         """The cell with the course's text, or with the learner's where that is asked for."""
-        source, meta = self.source if self.ours else text, {"nbgrader": dict(self.meta)}
+        source, meta = self.source if self.is_ours else text, {"nbgrader": dict(self.meta)}
         if self.kind == "code":
             return new_code_cell(source, metadata=meta)
-        return new_markdown_cell(source if self.ours else harmless(source), metadata=meta)
+        return new_markdown_cell(source if self.is_ours else make_harmless(source), metadata=meta)
 
 
 class Release:
@@ -64,18 +64,18 @@ class Release:
         """The submitted cells in their order, each graded one once and as the gradebook has it."""
         first = {parts[0]: name for name, parts in found.places.items()}
         joined = {i for parts in found.places.values() for i in parts[1:]}
-        texts, nodes = self._texts(submitted), {}
+        texts, nodes = self._join_texts(submitted), {}
         for i, cell in enumerate(submitted):
             name = first.get(i) or (cell.grade_id if cell.grade_id not in found.flags else "")
             if name in self.slots:
                 answer = found.answers.get(name)
-                text = _whole(answer) if answer else texts.get(name, cell.source)
-                nodes.setdefault(name, self.slots[name].node(text))
+                text = _answer_text(answer) if answer else texts.get(name, cell.source)
+                nodes.setdefault(name, self.slots[name].make_cell(text))
             elif i not in joined and cell.grade_id not in found.flags:
-                nodes[i] = _own(cell)
-        return self._completed(nodes)
+                nodes[i] = _make_own_cell(cell)
+        return self._restore_missing(nodes)
 
-    def _texts(self, submitted: list[Cell]) -> dict[str, str]:
+    def _join_texts(self, submitted: list[Cell]) -> dict[str, str]:
         """What was written into each cell, the parts of a split one joined."""
         texts: dict[str, str] = {}
         for cell in submitted:
@@ -84,28 +84,28 @@ class Release:
                 texts[cell.grade_id] = cell.source if before is None else f"{before}\n{cell.source}"
         return texts
 
-    def _completed(self, nodes: dict) -> list[NotebookNode]:
+    def _restore_missing(self, nodes: dict) -> list[NotebookNode]:
         """Cells that were removed come back: a check below its exercise, others at the end."""
         order = list(nodes)
         for name, slot in self.slots.items():
             if name in nodes:
                 continue
-            nodes[name] = slot.node(slot.source)
+            nodes[name] = slot.make_cell(slot.source)
             exercise = name.removesuffix("-check")
             place = order.index(exercise) + 1 if exercise in order else len(order)
             order.insert(place, name)
         return [nodes[name] for name in order]
 
 
-def _whole(answer) -> str:
+def _answer_text(answer) -> str:
     """The answer as a cell again."""
     return answer.source if answer.kind == "cell" else f"%%writefile answer.py\n{answer.source}"
 
 
-def _own(cell: Cell) -> NotebookNode:
+def _make_own_cell(cell: Cell) -> NotebookNode:
     """A cell of the learner's own: shown, not graded, and no part of it active."""
     if cell.kind == "code":
         return new_code_cell(cell.source)
     return new_markdown_cell(
-        harmless(cell.source) if cell.kind == "markdown" else quoted(cell.source)
+        make_harmless(cell.source) if cell.kind == "markdown" else quote_as_code(cell.source)
     )

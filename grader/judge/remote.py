@@ -18,10 +18,10 @@ from course_lib.checks import subject
 from course_lib.checks.subject import AnswerError, OutOfTime, _refuse_changed, ranks_stuck
 from course_lib.ranks.local_ranks import Rank
 from grader.judge import wire
-from grader.judge.nursery import Worker
+from grader.judge.zygote_client import Worker
 
 
-class Lost(Exception):
+class WorkerLost(Exception):
     """There is no worker to ask any more; `RemoteSubject.lost` says why."""
 
 
@@ -50,21 +50,21 @@ class RemoteSubject:
         """Have the worker run the answer's cell; see `worker.Answer.do_start` for what it says."""
         said = self.ask("start", source=source, kind=kind)
         if not isinstance(said, dict):
-            self._lose("protocol", "no word about the start")
+            self._give_up("protocol", "no word about the start")
         if said.get("error"):
-            said["error"] = _checked_error(said["error"])
+            said["error"] = _check_error(said["error"])
         return said
 
     def call(self, *args, **kwargs) -> Any:
         return self.ask("call", *args, kwargs=kwargs)
 
     def vjp(self, *args, upstream: Tensor) -> list[Tensor | None]:
-        return self._gradients(self.ask("vjp", *args, upstream=upstream), args)
+        return self._check_gradients(self.ask("vjp", *args, upstream=upstream), args)
 
     def module(self, *args, seed: int = 0, **kwargs) -> "RemoteModule":
         number = self.ask("module", *args, seed=seed, kwargs=kwargs)
         if type(number) is not int:
-            self._lose("protocol", "a module without a number")
+            self._give_up("protocol", "a module without a number")
         return RemoteModule(self, number)
 
     def run_ranks(self, args_by_rank: Sequence[tuple], *, probe: str | None = None) -> list[Rank]:
@@ -73,49 +73,49 @@ class RemoteSubject:
         if isinstance(said, str):
             raise ranks_stuck(len(args_by_rank), said[:200])
         if not isinstance(said, list) or len(said) != len(args_by_rank):
-            self._lose("protocol", "results of ranks that are none")
-        return [self._rank(found) for found in said]
+            self._give_up("protocol", "results of ranks that are none")
+        return [self._check_rank(found) for found in said]
 
     def probe(self, name: str, *args) -> Any:
         """As `LocalSubject.probe`; the worker is another process already."""
         return self.ask("probe", *args, probe=name)
 
-    def _rank(self, found: Any) -> Rank:
+    def _check_rank(self, found: Any) -> Rank:
         value, seen, held = found if isinstance(found, tuple) and len(found) == 3 else (0, 0, 0)
         good = isinstance(seen, list) and all(
             isinstance(e, tuple) and [*map(type, e)] == [str, int] for e in seen
         )
         if not good or type(held) is not int:
-            self._lose("protocol", "a rank's result that is none")
+            self._give_up("protocol", "a rank's result that is none")
         return Rank(value, seen, held)
 
     def ask(self, what: str, *args, **fields) -> Any:
         """The worker's result; AnswerError when the answer raised, OutOfTime, or `Lost`."""
         if self.lost:
-            raise Lost(self.lost)
+            raise WorkerLost(self.lost)
         self.number += 1
         began = time.monotonic()
         deadline = min(self.deadline, began + self.call_s)
         try:
-            reply = self._exchange(
+            reply = self._exchange_messages(
                 {"id": self.number, "do": what, "args": args, **fields}, deadline
             )
         except TimeoutError:
             self.lost = "timeout"
             raise OutOfTime from None
-        except wire.Closed as problem:
-            self._lose("crashed", str(problem))
+        except wire.ConnectionClosed as problem:
+            self._give_up("crashed", str(problem))
         except wire.ProtocolError as problem:
-            self._lose("protocol", str(problem))
+            self._give_up("protocol", str(problem))
         finally:
             self.seconds += time.monotonic() - began
         if "error" in reply:
-            self._raise(_checked_error(reply["error"]))
+            self._raise_error(_check_error(reply["error"]))
         if what not in ("vjp", "module_vjp"):
-            self._compare(args, reply.get("args"))
+            self._compare_inputs(args, reply.get("args"))
         return reply.get("out")
 
-    def _exchange(self, request: dict, deadline: float) -> dict:
+    def _exchange_messages(self, request: dict, deadline: float) -> dict:
         sock = self.worker.sock
         if select.select([sock], [], [], 0)[0]:
             # either it died, or it answers what was not asked yet
@@ -127,17 +127,17 @@ class RemoteSubject:
             raise wire.ProtocolError("a reply to another question")
         return reply
 
-    def _compare(self, args: tuple, after: Any) -> None:
+    def _compare_inputs(self, args: tuple, after: Any) -> None:
         """INPLACE is found here, from what the inputs have become over there."""
         if not isinstance(after, list) or len(after) != len(args):
-            self._lose("protocol", "the inputs did not come back")
+            self._give_up("protocol", "the inputs did not come back")
         for before, now in zip(args, after, strict=True):
             kind = next((k for k in (Tensor, np.ndarray) if isinstance(before, k)), object)
             if not isinstance(now, kind):
-                self._lose("protocol", "an input did not come back")
+                self._give_up("protocol", "an input did not come back")
         _refuse_changed(args, tuple(after))
 
-    def _raise(self, error: dict) -> None:
+    def _raise_error(self, error: dict) -> None:
         kind = getattr(builtins, error["kind"], None)
         known = isinstance(kind, type) and issubclass(kind, BaseException)
         kind = kind if known else Exception
@@ -156,21 +156,21 @@ class RemoteSubject:
             raise raised
         raise Exception(error["text"])
 
-    def _gradients(self, found: Any, args: tuple) -> list[Tensor | None]:
+    def _check_gradients(self, found: Any, args: tuple) -> list[Tensor | None]:
         wanted = sum(isinstance(a, Tensor) and a.is_floating_point() for a in args)
         good = isinstance(found, list) and len(found) == wanted
         if not good or not all(g is None or isinstance(g, Tensor) for g in found):
-            self._lose("protocol", "gradients that are none")
+            self._give_up("protocol", "gradients that are none")
         return found
 
-    def _tensors(self, found: Any) -> dict[str, Tensor]:
+    def _check_tensors(self, found: Any) -> dict[str, Tensor]:
         if not isinstance(found, dict) or not all(isinstance(v, Tensor) for v in found.values()):
-            self._lose("protocol", "tensors by name that are none")
+            self._give_up("protocol", "tensors by name that are none")
         return found
 
-    def _lose(self, lost: str, why: str) -> None:
+    def _give_up(self, lost: str, why: str) -> None:
         self.lost, self.why = lost, why
-        raise Lost(f"{lost}: {why}")
+        raise WorkerLost(f"{lost}: {why}")
 
 
 class RemoteModule:
@@ -211,7 +211,7 @@ class RemoteModule:
         self._ask("load", state=state)
 
 
-def _checked_error(error: Any) -> dict:
+def _check_error(error: Any) -> dict:
     """The worker's word about an exception, with every field of the right type."""
     error = error if isinstance(error, dict) else {}
 

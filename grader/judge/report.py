@@ -14,8 +14,8 @@ from statistics import median
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from course_lib.lab.registry import Exercise, exercises
-from grader.judge.grade import UNGRADABLE, Result, Row
-from grader.judge.store import results
+from grader.judge.grade import UNGRADABLE, ExerciseResult, Result
+from grader.judge.store import read_results
 
 UNTRIED = {"STUB", "NO-ANSWER"}  # nothing to learn about a misconception from
 
@@ -59,14 +59,14 @@ class ExercisePart:
         return self.verdicts.total()
 
     @property
-    def passed(self) -> int:
+    def pass_count(self) -> int:
         return self.verdicts["PASS"]
 
     @property
     def rate(self) -> float:
-        return 100 * self.passed / self.count
+        return 100 * self.pass_count / self.count
 
-    def add(self, row: Row) -> None:
+    def add(self, row: ExerciseResult) -> None:
         """Count one verdict."""
         self.verdicts[row.verdict] += 1
         if row.code in UNTRIED:
@@ -84,7 +84,7 @@ class ExercisePart:
 
 
 @dataclass
-class Class:
+class ClassResults:
     """Everything the page says."""
 
     count: int = 0
@@ -123,30 +123,30 @@ class Class:
             self.flags.append((result.notebook, "; ".join(flagged), "; ".join(result.notes)))
         self.texts += [(result.notebook, text.id, text.text) for text in result.texts]
 
-    def in_order(self) -> list[ExercisePart]:
+    def ordered_exercises(self) -> list[ExercisePart]:
         """The exercises as the course has them."""
         return [self.exercises[name] for name in exercises() if name in self.exercises]
 
 
 def run(args: argparse.Namespace) -> int:
     """The subcommand: reads `args.results`, writes `args.html`."""
-    found = collect(results(args.results))
+    found = collect_results(read_results(args.results))
     if not found.count:
         raise ValueError(f"{args.results} holds no results yet; run `course grade PATH...` first")
-    args.html.write_text(page(found, str(args.results)), encoding="utf-8")
+    args.html.write_text(render_page(found, str(args.results)), encoding="utf-8")
     print(f"{args.html}: {found.count} notebooks, {len(found.ungradable)} ungradable")
     return 0
 
 
-def collect(found: Iterable[Result]) -> Class:
+def collect_results(found: Iterable[Result]) -> ClassResults:
     """The figures of a class; goes through the results once."""
-    total = Class()
+    total = ClassResults()
     for result in found:
         total.add(result)
     return total
 
 
-def page(found: Class, source: str) -> str:
+def render_page(found: ClassResults, source: str) -> str:
     """The page as HTML."""
     pages = Environment(
         loader=FileSystemLoader(Path(__file__).parent),

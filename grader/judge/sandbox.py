@@ -15,9 +15,9 @@ from pathlib import Path
 
 from course_lib.checks.subject import AnswerError, OutOfTime
 from course_lib.lab.registry import exercises
-from grader.judge.judge import _card
-from grader.judge.nursery import Nursery, NurseryError
-from grader.judge.remote import Lost, RemoteSubject
+from grader.judge.judge import worker_card
+from grader.judge.remote import RemoteSubject, WorkerLost
+from grader.judge.zygote_client import ZygoteClient, ZygoteError
 
 # name: (what it tries, code that gets there or raises)
 PROBES = {
@@ -47,22 +47,22 @@ MEANS = {
 
 def run(args) -> int:
     """Print the tier and what each probe met; exit status 1 when something is open."""
-    report = examine()
+    report = examine_machine()
     if getattr(args, "json", False):
         print(json.dumps(report, indent=1))
     else:
-        print(text(report))
+        print(format_report(report))
     return 0 if report["tier"] and all(p["held"] for p in report["probes"]) else 1
 
 
-def examine() -> dict:
+def examine_machine() -> dict:
     """The tier, why a better one could not be had, and the probes' results."""
     try:
-        workers = Nursery(spares=False)
-    except NurseryError as problem:
+        workers = ZygoteClient(spares=False)
+    except ZygoteError as problem:
         return {"tier": "", "refused": {"all": str(problem)}, "notes": [], "probes": []}
     try:
-        found = attack(workers)
+        found = attack_workers(workers)
     finally:
         workers.close()
     return {
@@ -73,16 +73,17 @@ def examine() -> dict:
     }
 
 
-def attack(workers: Nursery) -> list[dict]:
+def attack_workers(workers: ZygoteClient) -> list[dict]:
     """Each probe's name, what it tries, whether it was held, and what it met."""
-    with _prey() as prey:
+    with _make_targets() as prey:
         return [
-            _try(workers, name, what, code.format(**prey)) for name, (what, code) in PROBES.items()
+            _try_probe(workers, name, what, code.format(**prey))
+            for name, (what, code) in PROBES.items()
         ]
 
 
 @contextmanager
-def _prey() -> Iterator[dict]:
+def _make_targets() -> Iterator[dict]:
     """Things of this process that no worker may reach."""
     card = next(e for e in exercises().values() if "." not in e.path)
     library = Path(sys.modules[__package__].__file__).parents[2] / "course_lib"
@@ -110,26 +111,26 @@ def _prey() -> Iterator[dict]:
         os.environ.pop(variable)
 
 
-def _try(workers: Nursery, name: str, what: str, code: str) -> dict:
+def _try_probe(workers: ZygoteClient, name: str, what: str, code: str) -> dict:
     card = next(e for e in exercises().values() if "." not in e.path)
     source = "import ctypes, mmap, os, socket\ndef " + card.name + "():\n"
     source += textwrap.indent(code + "\nreturn 'reached'", "    ")
-    worker = workers.spawn()
+    worker = workers.spawn_worker()
     try:
         subject = RemoteSubject(worker, budget_s=10, call_s=10)
-        subject.prepare(_card(card), "")
+        subject.prepare(worker_card(card), "")
         subject.start(source)
         met = subject.call()
     except AnswerError as refused:
         met = str(refused)
-    except (Lost, OutOfTime) as gone:
+    except (WorkerLost, OutOfTime) as gone:
         met = f"{type(gone).__name__}: {gone}"
     finally:
         worker.close()
     return {"name": name, "tries": f"to {what}", "held": met != "reached", "met": str(met)[:100]}
 
 
-def text(report: dict) -> str:
+def format_report(report: dict) -> str:
     """The report as lines, in the manner of `course doctor`."""
     tier = report["tier"]
     lines = [f"tier    {tier or 'none'}: {MEANS.get(tier, 'answers cannot be confined here')}"]

@@ -67,7 +67,7 @@ class _Program(ctypes.Structure):
     _fields_ = [("length", ctypes.c_ushort), ("filter", ctypes.c_char_p)]
 
 
-def program(*, processes: bool) -> bytes:
+def make_filter(*, processes: bool) -> bytes:
     """The filter. With `processes`, forks, sockets and signals to others are allowed: that is for
     a worker with a process and a network namespace of its own."""
     machine = platform.machine()
@@ -75,35 +75,35 @@ def program(*, processes: bool) -> bytes:
         raise OSError(f"no list of system calls for {machine}")
     column, arch = ARCHITECTURES[machine]
     code = [
-        _op(LOAD, ARCH_AT), _op(EQUAL, arch, 1, 0), _op(RETURN, KILL),
-        _op(LOAD, NUMBER_AT), _op(GREATER, NEWEST, 0, 1), _refuse(errno.ENOSYS),
+        _instruction(LOAD, ARCH_AT), _instruction(EQUAL, arch, 1, 0), _instruction(RETURN, KILL),
+        _instruction(LOAD, NUMBER_AT), _instruction(GREATER, NEWEST, 0, 1), _refusal(errno.ENOSYS),
     ]  # fmt: skip
     number = {name: n[column] for name, n in (CALLS | PROCESSES | SPECIAL).items()}
     refused = dict.fromkeys(CALLS, errno.EPERM)
     # glibc falls back to clone, whose flags a filter can read; those of clone3 are in memory
     refused["clone3"] = errno.ENOSYS
-    code += _argument(number["clone"], ANY_BIT, (NEW_NAMESPACES,), errno.EPERM)
-    code += _argument(number["prctl"], EQUAL, (PR_SET_PDEATHSIG,), errno.EPERM)
+    code += _test_argument(number["clone"], ANY_BIT, (NEW_NAMESPACES,), errno.EPERM)
+    code += _test_argument(number["prctl"], EQUAL, (PR_SET_PDEATHSIG,), errno.EPERM)
     for call in ("prlimit64", "sched_setaffinity"):  # 0 is oneself; others of this user are not
-        code += _argument(number[call], EQUAL, (0,), errno.EPERM, unless=True)
+        code += _test_argument(number[call], EQUAL, (0,), errno.EPERM, unless=True)
     for call, commands in SIGNAL_BY_FILE.items():
-        code += _argument(number[call], EQUAL, commands, errno.EPERM, index=1)
+        code += _test_argument(number[call], EQUAL, commands, errno.EPERM, index=1)
     if processes:  # a named AF_UNIX socket belongs to the file system, where Landlock ignores it
-        code += _argument(number["socket"], EQUAL, FAMILIES, errno.EACCES, unless=True)
+        code += _test_argument(number["socket"], EQUAL, FAMILIES, errno.EACCES, unless=True)
     else:
         refused |= dict.fromkeys(PROCESSES, errno.EAGAIN) | {"socket": errno.EACCES}
-        code += _argument(number["clone"], ANY_BIT, (CLONE_THREAD,), errno.EAGAIN, unless=True)
+        code += _test_argument(number["clone"], ANY_BIT, (CLONE_THREAD,), errno.EAGAIN, unless=True)
         for call in ("kill", "tgkill", "tkill"):
-            code += _argument(number[call], EQUAL, (os.getpid(),), errno.EPERM, unless=True)
+            code += _test_argument(number[call], EQUAL, (os.getpid(),), errno.EPERM, unless=True)
     for call, code_number in refused.items():
         if number[call] is not None:
-            code += [_op(EQUAL, number[call], 0, 1), _refuse(code_number)]
-    return b"".join([*code, _op(RETURN, ALLOW)])
+            code += [_instruction(EQUAL, number[call], 0, 1), _refusal(code_number)]
+    return b"".join([*code, _instruction(RETURN, ALLOW)])
 
 
-def install(*, processes: bool = False) -> None:
+def install_filter(*, processes: bool = False) -> None:
     """Put the filter on this process, for good; its pid is the only one it may signal."""
-    raw = program(processes=processes)
+    raw = make_filter(processes=processes)
     compiled = _Program(len(raw) // 8, raw)
     for what, args in (
         ("no_new_privs", (38, 1, 0, 0, 0)),
@@ -113,15 +113,15 @@ def install(*, processes: bool = False) -> None:
             raise OSError(ctypes.get_errno(), f"seccomp: {what} was refused")
 
 
-def _op(code: int, value: int, yes: int = 0, no: int = 0) -> bytes:
+def _instruction(code: int, value: int, yes: int = 0, no: int = 0) -> bytes:
     return struct.pack("=HBBI", code, yes, no, value)
 
 
-def _refuse(number: int) -> bytes:
-    return _op(RETURN, ERRNO | number)
+def _refusal(number: int) -> bytes:
+    return _instruction(RETURN, ERRNO | number)
 
 
-def _argument(
+def _test_argument(
     call: int,
     test: int,
     values: tuple[int, ...],
@@ -134,13 +134,13 @@ def _argument(
     `unless`, when it passes with none of them."""
     n = len(values)
     # a hit jumps over the remaining tests to the refusal, or over that too
-    tests = [_op(test, value, n - i - (not unless), 0) for i, value in enumerate(values)]
+    tests = [_instruction(test, value, n - i - (not unless), 0) for i, value in enumerate(values)]
     if not unless:
-        tests[-1] = _op(test, values[-1], 0, 1)
+        tests[-1] = _instruction(test, values[-1], 0, 1)
     return [
-        _op(EQUAL, call, 0, n + 3),
-        _op(LOAD, FIRST_ARGUMENT_AT + 8 * index),
+        _instruction(EQUAL, call, 0, n + 3),
+        _instruction(LOAD, FIRST_ARGUMENT_AT + 8 * index),
         *tests,
-        _refuse(number),
-        _op(LOAD, NUMBER_AT),
+        _refusal(number),
+        _instruction(LOAD, NUMBER_AT),
     ]

@@ -20,8 +20,8 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 import course_lib
-from grader.judge.grade import Result, of_json
-from grader.judge.hand import Options
+from grader.judge.grade import Result, result_from_json
+from grader.judge.judge_process import Options
 
 VERSION = 1
 HEADER = b'{"course_grades"'
@@ -29,7 +29,7 @@ NOT_OURS = "is no results file of `course grade`; give another with --out"
 
 
 @functools.cache
-def environment() -> str:
+def environment_digest() -> str:
     """Digest of all that decides a verdict beside the answer: suites, library, judge, versions."""
     found = hashlib.sha256()
     versions = [platform.python_version(), platform.machine(), importlib.metadata.version("torch")]
@@ -41,13 +41,13 @@ def environment() -> str:
     return found.hexdigest()
 
 
-def key(data: bytes, *, lesson: str | None, seed: int, options: Options) -> str:
+def cache_key(data: bytes, *, lesson: str | None, seed: int, options: Options) -> str:
     """Under which the result of a notebook with these bytes is stored."""
-    made_with = json.dumps([VERSION, lesson, seed, asdict(options), environment()])
+    made_with = json.dumps([VERSION, lesson, seed, asdict(options), environment_digest()])
     return hashlib.sha256(made_with.encode() + b"\0" + data).hexdigest()
 
 
-def results(path: Path) -> Iterator[Result]:
+def read_results(path: Path) -> Iterator[Result]:
     """The last result of every notebook in a results file, by name; reads only, takes no lock.
 
     ValueError when there is no such file or it is another kind of file.
@@ -59,7 +59,7 @@ def results(path: Path) -> Iterator[Result]:
         for line in file:
             if not line.endswith(b"\n"):
                 break  # cut short by a kill, or being written
-            record = _record(line, path)
+            record = _parse_record(line, path)
             if "result" in record:
                 places[record["result"]["notebook"]] = offset
             offset += len(line)
@@ -67,7 +67,7 @@ def results(path: Path) -> Iterator[Result]:
             raise ValueError(f"{path} {NOT_OURS}")
         for notebook in sorted(places):
             file.seek(places[notebook])
-            yield of_json(json.loads(file.readline())["result"])
+            yield result_from_json(json.loads(file.readline())["result"])
 
 
 class Store:
@@ -85,12 +85,12 @@ class Store:
                 "this run another file with --out"
             ) from None
         try:
-            self._load(seed)
+            self._read_lines(seed)
         except BaseException:
             self._file.close()
             raise
 
-    def _load(self, seed: int | None) -> None:
+    def _read_lines(self, seed: int | None) -> None:
         self._places: dict[str, tuple[str, int]] = {}
         """By notebook: the key of its last result and where its line begins."""
         self._known: dict[str, int] = {}
@@ -102,21 +102,21 @@ class Store:
                 if header is None and not line.startswith(HEADER[: len(line)]):
                     raise ValueError(f"{self.path} {NOT_OURS}")  # never truncate another's file
                 break  # cut short by a kill
-            record = _record(line, self.path)
+            record = _parse_record(line, self.path)
             if header is None:
                 header = record
             else:
-                self._remember(record["key"], record["result"], offset)
+                self._remember_result(record["key"], record["result"], offset)
             offset += len(line)
         self._file.truncate(offset)
         if header is None:
             header = {"course_grades": VERSION, "seed": secrets.randbelow(2**31 - 1) + 1}
-            self._append(header)
+            self._append_line(header)
         if header.get("course_grades") != VERSION or not isinstance(header.get("seed"), int):
             raise ValueError(f"{self.path} {NOT_OURS}")
         self.seed = header["seed"] if seed is None else seed
 
-    def _remember(self, name: str, result: dict, offset: int) -> None:
+    def _remember_result(self, name: str, result: dict, offset: int) -> None:
         self._places[result["notebook"]] = (name, offset)
         if not result["failed"]:
             self._known[name] = offset
@@ -126,20 +126,20 @@ class Store:
         if name not in self._known:
             return False
         if self._places.get(notebook, ("", 0))[0] != name:
-            self.add(name, replace(self._at(self._known[name]), notebook=notebook))
+            self.add(name, replace(self._read_at(self._known[name]), notebook=notebook))
         return True
 
     def add(self, name: str, result: Result) -> None:
         """Store a result; on the disk when this returns."""
         values = result.json()
-        offset = self._append({"key": name, "result": values})
-        self._remember(name, values, offset)
+        offset = self._append_line({"key": name, "result": values})
+        self._remember_result(name, values, offset)
 
     def get(self, notebook: str) -> Result:
         """The last result of that notebook; KeyError without one."""
-        return self._at(self._places[notebook][1])
+        return self._read_at(self._places[notebook][1])
 
-    def _append(self, values: dict) -> int:
+    def _append_line(self, values: dict) -> int:
         line = json.dumps(values).encode() + b"\n"
         offset = self._file.seek(0, os.SEEK_END)
         self._file.write(line)
@@ -147,9 +147,9 @@ class Store:
         os.fsync(self._file.fileno())
         return offset
 
-    def _at(self, offset: int) -> Result:
+    def _read_at(self, offset: int) -> Result:
         self._file.seek(offset)
-        return of_json(json.loads(self._file.readline())["result"])
+        return result_from_json(json.loads(self._file.readline())["result"])
 
     def close(self) -> None:
         """Give the file free for others."""
@@ -162,7 +162,7 @@ class Store:
         self.close()
 
 
-def _record(line: bytes, path: Path) -> dict:
+def _parse_record(line: bytes, path: Path) -> dict:
     try:
         record = json.loads(line)
         if "course_grades" in record or isinstance(record["result"]["notebook"], str):

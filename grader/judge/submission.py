@@ -22,10 +22,10 @@ from pathlib import Path
 
 from course_lib.lab.moved import rewrite, rewrite_all
 from course_lib.lab.registry import Exercise, exercises
-from grader.carry import digest
+from grader.carry import answer_digest
 from grader.judge import notebook
-from grader.judge.context import MAX_TOTAL, context, parse, plain
-from grader.judge.notebook import Cell, Unreadable
+from grader.judge.context import MAX_TOTAL, find_context, parse_text, remove_magics
+from grader.judge.notebook import Cell, NotebookError
 
 SCRIPT = re.compile(r"\s*%%writefile\s+\S+[^\n]*\n")
 HEADING = re.compile(r"^## +(.*)$", re.M)
@@ -73,28 +73,30 @@ class Submission:
     problem: str = ""
 
 
-def read(source: Path | bytes, lesson_name: str | None = None, *, name: str = "") -> Submission:
+def read_submission(
+    source: Path | bytes, lesson_name: str | None = None, *, name: str = ""
+) -> Submission:
     """The submission in a file or in its bytes. Never raises for anything that is in it.
 
     `lesson_name` ("01_rmsnorm") is taken from the file's name and its content when not given;
     ValueError when it names no lesson.
     """
     name = name or (str(source) if isinstance(source, Path) else "notebook")
-    if lesson_name is not None and lesson_name not in _lessons():
-        known = ", ".join(_lessons())
+    if lesson_name is not None and lesson_name not in _cards_by_lesson():
+        known = ", ".join(_cards_by_lesson())
         raise ValueError(f"no lesson is called {lesson_name!r}; the lessons are {known}")
     try:
-        data = notebook.load(source) if isinstance(source, Path) else source
-        cells = notebook.cells(data)
-        return take(cells, lesson_name or _lesson_of(cells, Path(name).stem), name=name)
-    except Unreadable as problem:
+        data = notebook.read_file(source) if isinstance(source, Path) else source
+        cells = notebook.parse_cells(data)
+        return take_answers(cells, lesson_name or _find_lesson(cells, Path(name).stem), name=name)
+    except NotebookError as problem:
         return Submission(name, lesson_name or "", problem=str(problem))
 
 
-def take(cells: list[Cell], lesson: str, *, name: str = "notebook") -> Submission:
+def take_answers(cells: list[Cell], lesson: str, *, name: str = "notebook") -> Submission:
     """The answers among `cells` to the exercises of `lesson`."""
-    taker = _Taker(cells, _lessons()[lesson])
-    answers = {card.id: taker.answer(card) for card in taker.cards}
+    taker = _Taker(cells, _cards_by_lesson()[lesson])
+    answers = {card.id: taker.take_answer(card) for card in taker.cards}
     return Submission(
         name=name,
         lesson=lesson,
@@ -103,7 +105,7 @@ def take(cells: list[Cell], lesson: str, *, name: str = "notebook") -> Submissio
         missing={i: found for i, found in answers.items() if isinstance(found, str)},
         flags={i: tuple(sorted(flags)) for i, flags in taker.flags.items()},
         notes=tuple(taker.notes),
-        texts=tuple(_texts(cells, set(answers)))[:MAX_TEXTS],
+        texts=tuple(_find_texts(cells, set(answers)))[:MAX_TEXTS],
         places=taker.places,
     )
 
@@ -124,18 +126,18 @@ class _Taker:
         self.texts = [cell.source for cell in self.cells]
         total, places = 0, []
         for i, cell in enumerate(self.cells):
-            total += len(cell.source) if _readable(cell) else 0
-            if _readable(cell) and total <= MAX_TOTAL:
+            total += len(cell.source) if _is_readable(cell) else 0
+            if _is_readable(cell) and total <= MAX_TOTAL:
                 places.append(i)
         sources = [self.texts[i] for i in places]
         for i, text in zip(places, rewrite_all(sources), strict=True):
             self.texts[i] = text
 
-    def answer(self, card: Exercise) -> Answer | str:
+    def take_answer(self, card: Exercise) -> Answer | str:
         """The answer, or the reason why there is none."""
         self.flags[card.id] = set()
-        check = self._check(card)
-        parts = self._parts(card, check)
+        check = self._find_check(card)
+        parts = self._answer_parts(card, check)
         if not parts:
             return f"no cell has its grading id and none defines {card.path}"
         self.places[card.id] = parts
@@ -147,82 +149,89 @@ class _Taker:
         flags = tuple(sorted(self.flags[card.id]))
         if script := SCRIPT.match(source):
             return Answer(source[script.end() :], kind="script", flags=flags)
-        source = plain(source)
+        source = remove_magics(source)
         if len(parts) > 1:  # neither half need be Python by itself
-            source = rewrite(source, [cell.source for cell in self.cells if _readable(cell)])
-        needed = context(source, self._others(parts, check))
-        if _defines(needed, card):  # `class RMSNorm(RMSNorm)`: its first half is part of the answer
+            source = rewrite(source, [cell.source for cell in self.cells if _is_readable(cell)])
+        needed = find_context(source, self._other_sources(parts, check))
+        if _defines_answer(
+            needed, card
+        ):  # `class RMSNorm(RMSNorm)`: its first half is part of the answer
             source, needed = f"{needed}\n\n\n{source}", ""
         answer = Answer(source, needed, flags=flags)
         answers = {i for places in self.places.values() for i in places}
-        without = context(source, self._others(parts, check, without=answers))
+        without = find_context(source, self._other_sources(parts, check, without=answers))
         if answer.context and without != answer.context:
             self.alone[card.id] = replace(answer, context=without)
         return answer
 
-    def _parts(self, card: Exercise, check: int | None) -> tuple[int, ...]:
+    def _answer_parts(self, card: Exercise, check: int | None) -> tuple[int, ...]:
         """Positions of the cells that make up the answer."""
         found = [i for i, cell in enumerate(self.cells) if cell.grade_id == card.id]
         for i in found:
-            self._compare(card, self.cells[i], f"the cell of {card.id}", solution=True)
+            self._compare_settings(card, self.cells[i], f"the cell of {card.id}", solution=True)
         if not found:
             found = [
                 i
                 for i, cell in enumerate(self.cells)
                 if cell.id == card.id and cell.kind == "code" and not cell.grade_id
             ]
-            self._flag(card, "MATCHED", f"{card.id}: its grading id is lost", found)
-        written = [i for i in found if not _untouched(self.cells[i].source, card)]
-        if not written and (moved := self._defining(card, check)):
-            self._flag(card, "MATCHED", f"{card.id}: found in another cell, by its name")
+            self._add_flag(card, "MATCHED", f"{card.id}: its grading id is lost", found)
+        written = [i for i in found if not _is_untouched(self.cells[i].source, card)]
+        if not written and (moved := self._defining_cell(card, check)):
+            self._add_flag(card, "MATCHED", f"{card.id}: found in another cell, by its name")
             return moved
-        written += self._torn(card, written)
-        self._flag(
+        written += self._torn_part(card, written)
+        self._add_flag(
             card, "DUP", f"{card.id}: its cell was split or copied", found[1:] or written[1:]
         )
         texts = {self.texts[i]: i for i in written}  # of equal copies the last
         return tuple(sorted(texts.values())) or tuple(found[:1])
 
-    def _torn(self, card: Exercise, written: list[int]) -> list[int]:
+    def _torn_part(self, card: Exercise, written: list[int]) -> list[int]:
         """The next cell, when only with it the answer is whole: a split that lost the second id."""
         if not written or written[-1] + 1 >= len(self.cells):
             return []
         after = self.cells[written[-1] + 1]
         text = "\n".join(self.cells[i].source for i in written)
-        if after.kind != "code" or after.grade_id or parse(plain(after.source)) is not None:
+        if after.kind != "code" or after.grade_id:
             return []
-        whole = parse(f"{text}\n{after.source}") is not None
-        return [written[-1] + 1] if whole and _defines(f"{text}\n{after.source}", card) else []
+        whole = f"{text}\n{after.source}"
+        torn = parse_text(remove_magics(after.source)) is None and parse_text(whole) is not None
+        return [written[-1] + 1] if torn and _defines_answer(whole, card) else []
 
-    def _defining(self, card: Exercise, check: int | None) -> tuple[int, ...]:
+    def _defining_cell(self, card: Exercise, check: int | None) -> tuple[int, ...]:
         """The last cell of the learner's own before the check that defines what is asked for."""
         known = {id for other in self.cards for id in (other.id, f"{other.id}-check")}
         before = self.cells[:check] if check is not None else self.cells
         for i in reversed(range(len(before))):
             cell = before[i]
-            own = cell.kind == "code" and cell.grade_id not in known and not _released(cell)
-            if own and not _untouched(cell.source, card) and _defines(plain(self.texts[i]), card):
+            own = cell.kind == "code" and cell.grade_id not in known and not _is_released(cell)
+            if (
+                own
+                and not _is_untouched(cell.source, card)
+                and _defines_answer(remove_magics(self.texts[i]), card)
+            ):
                 return (i,)
         return ()
 
-    def _check(self, card: Exercise) -> int | None:
+    def _find_check(self, card: Exercise) -> int | None:
         """Position of the check's cell; flags what was done to it."""
         found = [i for i, c in enumerate(self.cells) if c.grade_id == f"{card.id}-check"]
         call = re.compile(rf"""check\(\s*["']{re.escape(card.id)}["']\s*\)""")
         if not found:
             alike = [i for i, c in enumerate(self.cells) if call.fullmatch(c.source.strip())]
             found = [i for i in alike if self.cells[i].kind == "code"]
-            self._flag(card, "TAMPERED", f"the check of {card.id} was removed", not found)
+            self._add_flag(card, "TAMPERED", f"the check of {card.id} was removed", not found)
             return found[0] if found else None
         cell = self.cells[found[0]]
         edited = not call.fullmatch(cell.source.strip())
-        self._flag(card, "TAMPERED", f"the check of {card.id} was edited", edited)
-        self._compare(
+        self._add_flag(card, "TAMPERED", f"the check of {card.id} was edited", edited)
+        self._compare_settings(
             card, cell, f"the check of {card.id}", grade=True, locked=True, points=card.points
         )
         return found[0]
 
-    def _compare(
+    def _compare_settings(
         self, card: Exercise, cell: Cell, what: str, *, points: float | None = None, **set_
     ):
         wanted = {"grade": False, "solution": False, "locked": False} | set_
@@ -230,14 +239,16 @@ class _Taker:
         changed += ["points"] if points is not None and cell.grading.get("points") != points else []
         changed += ["type"] if cell.kind != "code" else []
         changed += sorted(SKIPPING & set(cell.tags))
-        self._flag(card, "TAMPERED", f"{what}: changed {', '.join(changed)}", changed)
+        self._add_flag(card, "TAMPERED", f"{what}: changed {', '.join(changed)}", changed)
 
-    def _flag(self, card: Exercise, flag: str, note: str, when=True) -> None:
+    def _add_flag(self, card: Exercise, flag: str, note: str, when=True) -> None:
         if when:
             self.flags[card.id].add(flag)
             self.notes.append(note)
 
-    def _others(self, parts, check: int | None, *, without: Container[int] = ()) -> list[str]:
+    def _other_sources(
+        self, parts, check: int | None, *, without: Container[int] = ()
+    ) -> list[str]:
         """Code of the cells that have run before the answer is checked."""
         end = len(self.cells) if check is None or check < max(parts) else check
         return [
@@ -250,48 +261,52 @@ class _Taker:
         ]
 
 
-def _lessons() -> dict[str, list[Exercise]]:
+def _cards_by_lesson() -> dict[str, list[Exercise]]:
     found: dict[str, list[Exercise]] = {}
     for card in exercises().values():
         found.setdefault(card.lesson, []).append(card)
     return found
 
 
-def _lesson_of(cells: list[Cell], stem: str) -> str:
+def _find_lesson(cells: list[Cell], stem: str) -> str:
     """The lesson that the file's name says, or the one that most of the exercises are from."""
     hits: Counter[str] = Counter()
     ids = {cell.grade_id or cell.id for cell in cells}
-    for lesson, cards in _lessons().items():
+    for lesson, cards in _cards_by_lesson().items():
         hits[lesson] = sum(card.id in ids for card in cards)
     if not any(hits.values()):
-        own = [plain(rewrite(c.source)) for c in cells if _readable(c) and not _released(c)]
-        for lesson, cards in _lessons().items():
-            hits[lesson] = sum(any(_defines(text, card) for text in own) for card in cards)
+        own = [
+            remove_magics(rewrite(c.source))
+            for c in cells
+            if _is_readable(c) and not _is_released(c)
+        ]
+        for lesson, cards in _cards_by_lesson().items():
+            hits[lesson] = sum(any(_defines_answer(text, card) for text in own) for card in cards)
     named = [lesson for lesson in hits if lesson in stem]
     if named and (hits[named[0]] or not any(hits.values())):
         return named[0]
     best, count = hits.most_common(1)[0]
     if not count:
-        raise Unreadable("it has no exercise of this course in it, and no lesson's name")
+        raise NotebookError("it has no exercise of this course in it, and no lesson's name")
     return best
 
 
-def _readable(cell: Cell) -> bool:
+def _is_readable(cell: Cell) -> bool:
     return cell.kind == "code" and len(cell.source) <= notebook.MAX_SOURCE
 
 
-def _untouched(source: str, card: Exercise) -> bool:
-    return not source.strip() or digest(source) == digest(card.stub)
+def _is_untouched(source: str, card: Exercise) -> bool:
+    return not source.strip() or answer_digest(source) == answer_digest(card.stub)
 
 
-def _released(cell: Cell) -> bool:
+def _is_released(cell: Cell) -> bool:
     """Whether the text is the one the release gave the cell its id for, so not the learner's."""
     return hashlib.sha256(cell.source.encode()).hexdigest()[:12] == cell.id[:12]
 
 
-def _defines(text: str, card: Exercise) -> bool:
+def _defines_answer(text: str, card: Exercise) -> bool:
     """Whether `text` defines the exercise's function, or its class with the methods asked for."""
-    tree = parse(text) if len(text) <= notebook.MAX_SOURCE else None
+    tree = parse_text(text) if len(text) <= notebook.MAX_SOURCE else None
     if tree is None:  # an answer broken off in the middle of a line is still one
         inner = set(re.findall(r"^\s+def\s+(\w+)", text, re.M)) | {card.name}
         outer = re.search(rf"^(?:class|def)\s+{re.escape(card.name)}\b", text, re.M)
@@ -308,7 +323,7 @@ def _defines(text: str, card: Exercise) -> bool:
     return False
 
 
-def _texts(cells: list[Cell], answered: set[str]) -> Iterator[Text]:
+def _find_texts(cells: list[Cell], answered: set[str]) -> Iterator[Text]:
     """Cells for a person: graded by hand in nbgrader, or what was written under the journal."""
     journal = False
     for number, cell in enumerate(cells):
@@ -319,6 +334,6 @@ def _texts(cells: list[Cell], answered: set[str]) -> Iterator[Text]:
         journal = headings[-1][1].startswith("Journal") if headings else journal
         if by_hand and cell.grade_id not in answered:
             yield Text(cell.grade_id or f"cell {number + 1}", cell.source[:MAX_TEXT])
-        elif journal and cell.kind == "markdown" and not _released(cell):
+        elif journal and cell.kind == "markdown" and not _is_released(cell):
             written = cell.source[headings[-1].end() if headings else 0 :].strip()
             yield Text("journal", written[:MAX_TEXT])

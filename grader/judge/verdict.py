@@ -1,4 +1,4 @@
-"""From a suite's verdict, or from the lack of one, to an `Outcome`.
+"""From a suite's verdict, or from the lack of one, to a `Decision`.
 
 A learner's message says what was found and where to look. It never repeats what the answer's code
 says of itself, nor the numbers of this run: the inputs are hidden, and an exception's text or a
@@ -12,7 +12,7 @@ import signal
 
 from course_lib.checks.report import Verdict
 from course_lib.lab.registry import Exercise
-from grader.judge.outcome import Outcome
+from grader.judge.decision import Decision
 from grader.judge.remote import RemoteSubject
 
 SAFE_ROWS = ("Fits", "Hides", "Look at")
@@ -24,50 +24,50 @@ FULL = {errno.ENOMEM: "memory", errno.EAGAIN: "processes", errno.ENOSPC: "disk",
         errno.EFBIG: "disk", errno.EMFILE: "open files"}  # fmt: skip
 
 
-def of_verdict(verdict: Verdict, subject: RemoteSubject, answer) -> Outcome:
-    """The outcome of a suite that ran to its end or to its first failure."""
+def decide_by_verdict(verdict: Verdict, subject: RemoteSubject, answer) -> Decision:
+    """The decision of a suite that ran to its end or to its first failure."""
     if verdict.passed:
-        return Outcome("PASS", "PASS", f"all {verdict.total} checks passed")
+        return Decision("PASS", "PASS", f"all {verdict.total} checks passed")
     if verdict.status == "broken":
-        return broken(f"{verdict.rows[0][1]} ({verdict.rows[1][1]})")
+        return report_broken_check(f"{verdict.rows[0][1]} ({verdict.rows[1][1]})")
     if verdict.code == "STUB":
-        return Outcome("ERROR", "STUB", "not attempted: the code still raises NotImplementedError")
+        return Decision("ERROR", "STUB", "not attempted: the code still raises NotImplementedError")
     if verdict.code == "RAISED":
-        return raised(subject.error, answer)
+        return decide_by_error(subject.error, answer)
     if verdict.code == "TIMEOUT":
-        return Outcome("TIMEOUT", "TIMEOUT", _too_long(verdict.seconds))
-    return Outcome("WRONG", verdict.code, _message(verdict))
+        return Decision("TIMEOUT", "TIMEOUT", _timeout_message(verdict.seconds))
+    return Decision("WRONG", verdict.code, _verdict_message(verdict))
 
 
-def _message(verdict: Verdict) -> str:
+def _verdict_message(verdict: Verdict) -> str:
     head = f"check {verdict.reached} of {verdict.total}: {verdict.finding} [{verdict.code}]"
     rows = [f"{label}: {text}" for label, text in verdict.rows if label in SAFE_ROWS and text]
     return "\n".join([head, *rows])
 
 
-def raised(error: dict, answer) -> Outcome:
+def decide_by_error(error: dict, answer) -> Decision:
     """The answer's own code raised: an ERROR, or the confinement's doing."""
     kind, text = error.get("kind", "Exception"), error.get("text", "")
     if kind == "NotImplementedError":
-        return Outcome("ERROR", "STUB", "not attempted: the code still raises NotImplementedError")
-    if allowance := _used_up(kind, text, error.get("errno")):
-        return Outcome(
+        return Decision("ERROR", "STUB", "not attempted: the code still raises NotImplementedError")
+    if allowance := _exhausted_allowance(kind, text, error.get("errno")):
+        return Decision(
             "LIMIT",
             f"LIMIT-{allowance.upper().replace(' ', '-')}",
             f"the code used more {allowance} than an answer may",
         )
     if kind == "PermissionError":
-        return Outcome(
+        return Decision(
             "DENIED",
             "DENIED",
             "the code asked for files, the network, other programs "
             "or other processes, which answers do not get",
         )
     kind = kind if hasattr(builtins, kind) else "an exception"
-    return Outcome("ERROR", "RAISED", f"the code raised {kind}{_line(error, answer)}")
+    return Decision("ERROR", "RAISED", f"the code raised {kind}{_quote_line(error, answer)}")
 
 
-def _used_up(kind: str, text: str, number: int | None) -> str:
+def _exhausted_allowance(kind: str, text: str, number: int | None) -> str:
     """ "" or the name of the allowance that an exception says is used up."""
     if kind == "MemoryError" or NO_MEMORY.search(text):
         return "memory"
@@ -76,7 +76,7 @@ def _used_up(kind: str, text: str, number: int | None) -> str:
     return "processes" if kind == "RuntimeError" and "start new thread" in text else ""
 
 
-def _line(error: dict, answer) -> str:
+def _quote_line(error: dict, answer) -> str:
     """The learner's own line, quoted from the submission, not from the worker."""
     lines = answer.source.splitlines()
     number = error.get("line")
@@ -85,41 +85,41 @@ def _line(error: dict, answer) -> str:
     return f"\nLook at: line {number} of the cell: {lines[number - 1].strip()[:120]}"
 
 
-def lost(subject: RemoteSubject, status: int, budget_s: float) -> Outcome:
+def decide_by_loss(subject: RemoteSubject, status: int, budget_s: float) -> Decision:
     """The worker is gone, or cannot be believed any more."""
     spent = status == -signal.SIGKILL and subject.seconds >= budget_s  # the processor time it had
     if subject.lost == "timeout" or status == -signal.SIGXCPU or spent:
-        return Outcome("TIMEOUT", "TIMEOUT", _too_long(budget_s))
+        return Decision("TIMEOUT", "TIMEOUT", _timeout_message(budget_s))
     if subject.lost == "protocol":
-        return Outcome(
+        return Decision(
             "CRASHED",
             "PROTOCOL",
             "the code disturbed the process it ran in",
             person=f"the worker broke the protocol: {subject.why}",
         )
     how = f"by {signal.Signals(-status).name}" if -status in list(signal.Signals) else "by itself"
-    return Outcome("CRASHED", "CRASHED", f"the process that ran the code ended {how}")
+    return Decision("CRASHED", "CRASHED", f"the process that ran the code ended {how}")
 
 
-def _too_long(seconds: float) -> str:
+def _timeout_message(seconds: float) -> str:
     return (
         f"stopped after {seconds:.3g} seconds; these inputs need well under one\n"
         "Fits: a loop whose end is never reached, or Python loops over every element."
     )
 
 
-def refused(card: Exercise, code: str) -> Outcome:
+def refuse_answer(card: Exercise, code: str) -> Decision:
     """There is nothing to check."""
     text = {
         "UNDEFINED": f"nothing called {card.name} is defined in the answer",
         "REFERENCE": f"{card.path} is the library's own code, not an answer",
     }[code]
-    return Outcome("ERROR", code, text)
+    return Decision("ERROR", code, text)
 
 
-def broken(why: str) -> Outcome:
+def report_broken_check(why: str) -> Decision:
     """A check failed by itself: the course's fault until a person has looked."""
-    return Outcome(
+    return Decision(
         "ERROR",
         "CHECK-BROKE",
         "the check itself failed; a person will look at it",

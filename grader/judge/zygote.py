@@ -1,6 +1,6 @@
 """The process that workers are forked from: torch and the library are loaded once, here.
 
-Started by `nursery.Nursery` in a fresh interpreter, it imports what answers use, runs none of it,
+Started by `zygote_client.ZygoteClient` in a fresh interpreter, it imports what answers use, runs none of it,
 and stays single-threaded: a fork copies the thread that forks and no other, so a thread pool of
 torch would be missing in the child and the first large product would wait for it for ever.
 
@@ -22,7 +22,7 @@ import sys
 from types import ModuleType
 
 from grader.judge import confine, erase, worker
-from grader.judge.expose import reach_interpreter, readable_paths
+from grader.judge.expose import expose_interpreter, readable_paths
 
 ANSWERS_USE = (
     "torch", "torch.func", "torch.nn.attention", "torch.utils.checkpoint",
@@ -33,7 +33,7 @@ NEVER = ("course_lib.lab", "course_lib.checks")
 PR_SET_CHILD_SUBREAPER = 36
 
 
-class Inert(ModuleType):
+class InertModule(ModuleType):
     """Stands for `course_lib.lab` in a worker: whatever is taken from it can be called, for
     nothing. A lesson's import cell then runs, and neither checks nor hints are in reach."""
 
@@ -43,14 +43,14 @@ class Inert(ModuleType):
         return lambda *args, **kwargs: None
 
 
-def load() -> None:
+def load_library() -> None:
     """Import what most answers use; parts that are missing here are missing in their workers too."""
     for name in NEVER:
-        sys.modules[name] = Inert(name)
+        sys.modules[name] = InertModule(name)
     lab = sys.modules["course_lib.lab"]
     lab.__path__ = []
     for part in ("checking", "registry", "events", "mine"):
-        sys.modules[f"course_lib.lab.{part}"] = Inert(f"course_lib.lab.{part}")
+        sys.modules[f"course_lib.lab.{part}"] = InertModule(f"course_lib.lab.{part}")
     for name in ANSWERS_USE:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
@@ -59,12 +59,12 @@ def load() -> None:
         if not found.name.startswith(NEVER) and not found.name.endswith("__main__"):
             with contextlib.suppress(Exception):
                 importlib.import_module(found.name)
-    erase.remember()
+    erase.remember_modules()
     gc.collect()
     gc.freeze()  # or the first collection in each worker would copy every page it shares
 
 
-class Nest:
+class Zygote:
     """The loop that obeys the judge."""
 
     def __init__(self, control: socket.socket, readable: list[tuple[str, int]]):
@@ -85,24 +85,24 @@ class Nest:
                 break
             *lines, pending = (pending + part).split(b"\n")
             for line in lines:
-                self.obey(json.loads(line))
+                self.obey_order(json.loads(line))
         for pid in list(self.alive):
-            self.kill(pid)
+            self.kill_worker(pid)
 
-    def obey(self, order: dict) -> None:
+    def obey_order(self, order: dict) -> None:
         if order["do"] == "kill":
-            self.reply({"status": self.kill(order["pid"])})
+            self.send_reply({"status": self.kill_worker(order["pid"])})
             return
-        self.load(order["modules"])
+        self.load_modules(order["modules"])
         wanted = order["worker"]
-        said, sock = self.take(wanted)
-        self.reply(said, sock)
+        said, sock = self.take_worker(wanted)
+        self.send_reply(said, sock)
         if sock is not None:
             sock.close()
             if order["again"]:  # confined while the judge is busy with the one before
-                self.spare = (wanted, *self.fork(wanted))
+                self.spare = (wanted, *self.fork_worker(wanted))
 
-    def load(self, modules: list[str]) -> None:
+    def load_modules(self, modules: list[str]) -> None:
         """Import what the next answer uses: once here, not in every worker. The library is here."""
         new = [m for m in modules if m not in self.tried and not m.startswith("course_lib")]
         if not new:
@@ -114,26 +114,26 @@ class Nest:
         self.drop_spare()  # it has been forked without them
         gc.freeze()
 
-    def take(self, wanted: dict) -> tuple[dict, socket.socket | None]:
+    def take_worker(self, wanted: dict) -> tuple[dict, socket.socket | None]:
         """The spare worker when it is of the wanted kind, else a new one."""
         spare, self.spare = self.spare, None
         if spare and spare[0] == wanted and spare[2] is not None:
             return spare[1:]
         self.spare = spare
         self.drop_spare()
-        return self.fork(wanted)
+        return self.fork_worker(wanted)
 
     def drop_spare(self) -> None:
         spare, self.spare = self.spare, None
         if spare and "pid" in spare[1]:
             spare[2].close()
-            self.kill(spare[1]["pid"])
+            self.kill_worker(spare[1]["pid"])
 
-    def fork(self, wanted: dict) -> tuple[dict, socket.socket | None]:
+    def fork_worker(self, wanted: dict) -> tuple[dict, socket.socket | None]:
         """A confined worker: its pid and the judge's end of its socket; or why there is none."""
         threads = len(os.listdir("/proc/self/task"))
         if threads != 1:
-            return {"error": f"{threads} threads in the nest: a fork would hang"}, None
+            return {"error": f"{threads} threads in the zygote: a fork would hang"}, None
         ours, theirs = socket.socketpair()
         up_read, up_write = os.pipe()
         go_read, go_write = os.pipe()
@@ -158,7 +158,7 @@ class Nest:
         os.close(go_write)
         return said, ours
 
-    def kill(self, pid: int) -> int:
+    def kill_worker(self, pid: int) -> int:
         """End the worker and all it started; its exit status, negative for a signal."""
         if pid not in self.alive:
             return 0
@@ -168,19 +168,19 @@ class Nest:
                 end(pid, signal.SIGKILL)
         status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
         self.alive.discard(pid)
-        self.sweep()
+        self.kill_orphans()
         return status
 
-    def sweep(self) -> None:
+    def kill_orphans(self) -> None:
         """Orphans of workers become children of this process; none of them lives on."""
-        while strangers := _children() - self.alive:
+        while strangers := _child_pids() - self.alive:
             for pid in strangers:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
                 with contextlib.suppress(ChildProcessError):
                     os.waitpid(pid, 0)
 
-    def reply(self, said: dict, sock: socket.socket | None = None) -> None:
+    def send_reply(self, said: dict, sock: socket.socket | None = None) -> None:
         line = json.dumps(said).encode() + b"\n"
         if sock is None:
             self.control.sendall(line)
@@ -198,7 +198,7 @@ def _become_worker(sock: socket.socket, wanted: dict, readable: list, up: int, g
     try:
         limits = confine.Limits(**wanted["limits"])
         without = frozenset(wanted["without"])
-        confine.enter(
+        confine.confine_process(
             wanted["tier"],
             limits,
             readable,
@@ -212,12 +212,12 @@ def _become_worker(sock: socket.socket, wanted: dict, readable: list, up: int, g
         with contextlib.suppress(OSError):
             os.write(up, json.dumps({"error": said}).encode())
         with contextlib.suppress(Exception):
-            worker.say(sock, {"failed": said})
+            worker.send_value(sock, {"failed": said})
         os._exit(3)
-    worker.run(sock, without)
+    worker.run_worker(sock, without)
 
 
-def _children() -> set[int]:
+def _child_pids() -> set[int]:
     with open(f"/proc/self/task/{os.getpid()}/children") as file:
         return {int(pid) for pid in file.read().split()}
 
@@ -226,15 +226,15 @@ def main() -> None:
     control = socket.socket(fileno=int(sys.argv[1]))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    load()
-    notes = reach_interpreter()
-    nest = Nest(control, readable_paths())
-    nest.reply({"up": True, "notes": notes})
-    nest.run()
+    load_library()
+    notes = expose_interpreter()
+    zygote = Zygote(control, readable_paths())
+    zygote.send_reply({"up": True, "notes": notes})
+    zygote.run()
 
 
 if __name__ == "__main__":
     # `python -m` runs this file as __main__; workers must not find a second copy of its classes
-    from grader.judge import nest
+    from grader.judge import zygote
 
-    nest.main()
+    zygote.main()

@@ -1,6 +1,6 @@
-"""The judge's handle on its nest: starts it, asks it for confined workers, ends them all.
+"""The judge's handle on its zygote: starts it, asks it for confined workers, ends them all.
 
-The nest is a fresh interpreter, not a fork of the judge, so nothing the judge has in memory (the
+The zygote is a fresh interpreter, not a fork of the judge, so nothing the judge has in memory (the
 suites, the other submissions, the gradebook's path) is in a worker's.
 """
 
@@ -20,26 +20,26 @@ PATIENCE = 120.0  # seconds for a first import from a cold disk: torch, or what 
 SPAWN_S = 15.0
 
 
-class NurseryError(RuntimeError):
-    """The nest is gone, or makes no worker of the wanted tier."""
+class ZygoteError(RuntimeError):
+    """The zygote is gone, or makes no worker of the wanted tier."""
 
 
 class Worker:
     """One confined worker, alive until `close`."""
 
-    def __init__(self, nursery: "Nursery", pid: int, sock: socket.socket):
-        self.nursery, self.pid, self.sock = nursery, pid, sock
+    def __init__(self, client: "ZygoteClient", pid: int, sock: socket.socket):
+        self.client, self.pid, self.sock = client, pid, sock
         self.status: int | None = None
 
     def close(self) -> int:
         """End it and everything it started; its exit status, negative for a signal."""
         if self.status is None:
             self.sock.close()
-            self.status = self.nursery._kill(self.pid)
+            self.status = self.client._kill_worker(self.pid)
         return self.status
 
 
-class Nursery:
+class ZygoteClient:
     """Confined workers of the best tier this machine has, or of none with `unsafe`.
 
     `without` names defences to leave out; it exists for the tests that show what each is for, and
@@ -60,125 +60,125 @@ class Nursery:
         self.refused: dict[str, str] = {}
         """Why a tier could not be had, by tier."""
         self.notes: list[str] = []
-        self._start()
+        self._start_zygote()
         try:
-            self.tier = self._probe((*tiers, "none") if unsafe else tiers)
+            self.tier = self._find_tier((*tiers, "none") if unsafe else tiers)
         except BaseException:
             self.close()
             raise
 
-    def _start(self) -> None:
+    def _start_zygote(self) -> None:
         ours, theirs = socket.socketpair()
         self.control, self.pending = ours, b""
-        command = [sys.executable, "-P", "-m", "grader.judge.nest", str(theirs.fileno())]
+        command = [sys.executable, "-P", "-m", "grader.judge.zygote", str(theirs.fileno())]
         self.process = subprocess.Popen(
             command,
             pass_fds=[theirs.fileno()],
-            env=_environment(),
+            env=_zygote_environment(),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             start_new_session=True,
         )
         theirs.close()
         try:
-            said, _ = self._hear(time.monotonic() + PATIENCE)
+            said, _ = self._read_reply(time.monotonic() + PATIENCE)
         except BaseException:
             self.close()
             raise
         self.notes = said["notes"]
 
-    def _probe(self, tiers: tuple[str, ...]) -> str:
+    def _find_tier(self, tiers: tuple[str, ...]) -> str:
         """The first of `tiers` in which a worker really starts."""
         for tier in tiers:
             try:
-                self._spawn(tier, again=False).close()
-            except NurseryError as problem:
+                self._spawn_in_tier(tier, again=False).close()
+            except ZygoteError as problem:
                 self.refused[tier] = str(problem)
                 continue
             return tier
         why = "; ".join(f"{tier}: {reason}" for tier, reason in self.refused.items())
-        raise NurseryError(
+        raise ZygoteError(
             f"answers cannot be confined on this machine ({why}). Run `course doctor --sandbox`; "
             "to run them unconfined, with your own rights, on a machine you can lose: --unsafe"
         )
 
-    def spawn(self, *, ranks: int = 1, modules: Sequence[str] = ()) -> Worker:
-        """A fresh worker, ready. One failure is forgiven: a nest or a spare may have been killed.
+    def spawn_worker(self, *, ranks: int = 1, modules: Sequence[str] = ()) -> Worker:
+        """A fresh worker, ready. One failure is forgiven: a zygote or a spare may have been killed.
 
-        `modules` are loaded in it; the nest imports them, if it has not yet.
+        `modules` are loaded in it; the zygote imports them, if it has not yet.
         With `ranks` above 1 it may start that many processes beside itself, and talk to them over
-        a loopback that nobody else is on; NurseryError where the tier has none.
+        a loopback that nobody else is on; ZygoteError where the tier has none.
         """
         again = self.spares and ranks == 1
         try:
-            return self._spawn(self.tier, again=again, ranks=ranks, modules=modules)
-        except NurseryError:
+            return self._spawn_in_tier(self.tier, again=again, ranks=ranks, modules=modules)
+        except ZygoteError:
             if self.process.poll() is not None:
                 self.close()
-                self._start()
-        return self._spawn(self.tier, again=again, ranks=ranks, modules=modules)
+                self._start_zygote()
+        return self._spawn_in_tier(self.tier, again=again, ranks=ranks, modules=modules)
 
-    def _spawn(
+    def _spawn_in_tier(
         self, tier: str, *, again: bool, ranks: int = 1, modules: Sequence[str] = ()
     ) -> Worker:
         processes = 1 if ranks == 1 else 1 + ranks
         limits = asdict(replace(self.limits, processes=max(self.limits.processes, processes)))
         wanted = {"tier": tier, "limits": limits, "without": sorted(self.without)}
-        # the nest imports them first, once; torch._dynamo takes many seconds on a busy machine
+        # the zygote imports them first, once; torch._dynamo takes many seconds on a busy machine
         deadline = time.monotonic() + (PATIENCE if modules else SPAWN_S)
         order = {"do": "spawn", "worker": wanted, "again": again, "modules": list(modules)}
-        said, sock = self._ask(order, deadline)
+        said, sock = self._send_order(order, deadline)
         if sock is None:
-            raise NurseryError(said.get("error", "no worker"))
+            raise ZygoteError(said.get("error", "no worker"))
         worker = Worker(self, said["pid"], sock)
         try:
             first = wire.receive(sock, deadline)
-        except (wire.Closed, wire.ProtocolError, TimeoutError) as problem:
+        except (wire.ConnectionClosed, wire.ProtocolError, TimeoutError) as problem:
             first = {"failed": f"the worker did not start: {problem!r}"}
         if first != {"ready": True}:
             worker.close()
-            raise NurseryError(str(first.get("failed") if isinstance(first, dict) else first))
+            raise ZygoteError(str(first.get("failed") if isinstance(first, dict) else first))
         return worker
 
-    def _kill(self, pid: int) -> int:
+    def _kill_worker(self, pid: int) -> int:
         try:
-            said, _ = self._ask({"do": "kill", "pid": pid}, time.monotonic() + SPAWN_S)
-        except NurseryError:
-            return 0  # the nest is gone, and its workers with it
+            said, _ = self._send_order({"do": "kill", "pid": pid}, time.monotonic() + SPAWN_S)
+        except ZygoteError:
+            return 0  # the zygote is gone, and its workers with it
         return said["status"]
 
-    def _ask(self, order: dict, deadline: float) -> tuple[dict, socket.socket | None]:
+    def _send_order(self, order: dict, deadline: float) -> tuple[dict, socket.socket | None]:
         try:
             self.control.sendall(json.dumps(order).encode() + b"\n")
-            return self._hear(deadline)
+            return self._read_reply(deadline)
         except BaseException as problem:
             # an order without its reply, for one by Ctrl-C: the next reply would be this one's
             self.process.kill()
             self.process.wait()
             if isinstance(problem, OSError):
-                raise NurseryError("the nest is gone") from None
+                raise ZygoteError("the zygote is gone") from None
             raise
 
-    def _hear(self, deadline: float) -> tuple[dict, socket.socket | None]:
-        """The nest's next line, and the socket that came with it."""
+    def _read_reply(self, deadline: float) -> tuple[dict, socket.socket | None]:
+        """The zygote's next line, and the socket that came with it."""
         fds: list[int] = []
         while b"\n" not in self.pending:
             self.control.settimeout(max(deadline - time.monotonic(), 0.01))
             try:
                 part, came, _, _ = socket.recv_fds(self.control, 1 << 16, 1)
             except TimeoutError:
-                raise NurseryError("the nest does not answer") from None
+                raise ZygoteError("the zygote does not answer") from None
             except OSError as problem:
-                raise NurseryError(f"the nest is gone: {problem}") from None
+                raise ZygoteError(f"the zygote is gone: {problem}") from None
             if not part:
-                raise NurseryError("the nest ended; its complaint is above")
+                raise ZygoteError("the zygote ended; its complaint is above")
             self.pending += part
             fds += came
         line, _, self.pending = self.pending.partition(b"\n")
         return json.loads(line), socket.socket(fileno=fds[0]) if fds else None
 
     def close(self) -> None:
-        """End the nest; it ends its workers when it sees this end of its socket closed."""
+        """End the zygote; it ends its workers when it sees this end of its socket closed."""
         self.control.close()
         try:
             self.process.wait(timeout=5)
@@ -187,7 +187,7 @@ class Nursery:
             self.process.wait()
 
 
-def _environment() -> dict[str, str]:
+def _zygote_environment() -> dict[str, str]:
     """Of the judge's environment what an interpreter needs to start, and nothing else."""
     keep = {k: os.environ[k] for k in ("PATH", "HOME", "LD_LIBRARY_PATH") if k in os.environ}
     # one thread: forks are safe only then

@@ -1,6 +1,6 @@
 """A process that holds one judge and grades notebooks one after the other, and how to reach it.
 
-    python -P -m grader.judge.hand OPTIONS     requests on stdin, replies on stdout
+    python -P -m grader.judge.judge_process OPTIONS     requests on stdin, replies on stdout
 
 A request is a line of JSON and then the notebook's bytes; a reply is a line of JSON, and the first
 line says that the judge is ready. The process
@@ -24,7 +24,7 @@ STUCK_S = 600.0  # far beyond the judge's own budgets: then it is the judge that
 LINE = 4 << 20  # bytes of a reply: verdicts are short, free text is capped
 
 
-class HandDied(RuntimeError):
+class JudgeDied(RuntimeError):
     """The process ended instead of answering."""
 
 
@@ -37,7 +37,7 @@ class Options:
     budget_s: float = 10.0
 
 
-class Hand:
+class JudgeProcess:
     """A judge in another process. Not thread-safe: one request at a time.
 
     It is usable after `ready`, which waits for torch to be imported there.
@@ -45,8 +45,9 @@ class Hand:
 
     def __init__(self, options: Options = Options()):
         # -P: the current folder may hold a torch.py that was submitted beside a notebook
-        command = [sys.executable, "-P", "-m", "grader.judge.hand", json.dumps(asdict(options))]
-        env = {**os.environ, "OMP_NUM_THREADS": "1"}  # one core each; there are as many hands
+        module = "grader.judge.judge_process"
+        command = [sys.executable, "-P", "-m", module, json.dumps(asdict(options))]
+        env = {**os.environ, "OMP_NUM_THREADS": "1"}  # one core each; there are as many judges
         self._process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
@@ -58,38 +59,40 @@ class Hand:
         """Readable when there is a reply, or when the process has died."""
         self.tier = ""
 
-    def ready(self) -> str:
+    def wait_until_ready(self) -> str:
         """The sandbox tier. ValueError when the judge refuses to start on this machine."""
-        self.tier = self._reply()["tier"]
+        self.tier = self._read_reply()["tier"]
         return self.tier
 
-    def ask(self, data: bytes, *, name: str, seed: int, lesson: str | None = None) -> None:
-        """Send one notebook. HandDied when nobody is there."""
+    def send_notebook(
+        self, data: bytes, *, name: str, seed: int, lesson: str | None = None
+    ) -> None:
+        """Send one notebook. JudgeDied when nobody is there."""
         request = {"name": name, "seed": seed, "lesson": lesson, "size": len(data)}
         try:
             self._process.stdin.write(json.dumps(request).encode() + b"\n" + data)
             self._process.stdin.flush()
         except OSError:
-            raise HandDied("the judge's process is gone") from None
+            raise JudgeDied("the judge's process is gone") from None
 
-    def answer(self) -> dict:
-        """`Result.json` of the notebook sent last; HandDied when the process ended."""
-        return self._reply()
+    def read_result(self) -> dict:
+        """`Result.json` of the notebook sent last; JudgeDied when the process ended."""
+        return self._read_reply()
 
     def grade(self, data: bytes, *, name: str, seed: int, lesson: str | None = None) -> dict:
         """`ask`, then `answer`."""
-        self.ask(data, name=name, seed=seed, lesson=lesson)
-        return self.answer()
+        self.send_notebook(data, name=name, seed=seed, lesson=lesson)
+        return self.read_result()
 
-    def _reply(self) -> dict:
+    def _read_reply(self) -> dict:
         waiting = select.poll()
         waiting.register(self.reader, select.POLLIN)
         if not waiting.poll(STUCK_S * 1000):
             self.close(patience_s=0)
-            raise HandDied("no answer in time")
+            raise JudgeDied("no answer in time")
         line = self.reader.readline(LINE)
         if not line.endswith(b"\n"):
-            raise HandDied("the judge's process ended without an answer")
+            raise JudgeDied("the judge's process ended without an answer")
         reply = json.loads(line)
         if "error" in reply:
             raise ValueError(reply["error"])
@@ -106,17 +109,17 @@ class Hand:
             self._process.wait()
         self.reader.close()
 
-    def __enter__(self) -> "Hand":
+    def __enter__(self) -> "JudgeProcess":
         return self
 
     def __exit__(self, *_) -> None:
         self.close()
 
 
-def serve(options: Options, requests: IO[bytes], replies: IO[bytes]) -> int:
+def serve_requests(options: Options, requests: IO[bytes], replies: IO[bytes]) -> int:
     """Answer until `requests` ends."""
-    from grader.judge.grade import grade
-    from grader.judge.submission import read
+    from grader.judge.grade import grade_submission
+    from grader.judge.submission import read_submission
 
     module, _, name = options.judge.partition(":")
     with contextlib.ExitStack() as stack:
@@ -125,18 +128,18 @@ def serve(options: Options, requests: IO[bytes], replies: IO[bytes]) -> int:
             judge = make(unsafe=options.unsafe, budget_s=options.budget_s)
             judge = stack.enter_context(judge)
         except (ValueError, OSError, RuntimeError, ImportError, AttributeError) as problem:
-            _send(replies, {"error": str(problem) or type(problem).__name__})
+            _send_reply(replies, {"error": str(problem) or type(problem).__name__})
             return 2
-        _send(replies, {"tier": judge.tier})
+        _send_reply(replies, {"tier": judge.tier})
         while line := requests.readline():
             request = json.loads(line)
             data = requests.read(request["size"])
-            submission = read(data, request["lesson"], name=request["name"])
-            _send(replies, grade(submission, judge, request["seed"]).json())
+            submission = read_submission(data, request["lesson"], name=request["name"])
+            _send_reply(replies, grade_submission(submission, judge, request["seed"]).json())
     return 0
 
 
-def _send(replies: IO[bytes], values: dict) -> None:
+def _send_reply(replies: IO[bytes], values: dict) -> None:
     replies.write(json.dumps(values).encode() + b"\n")
     replies.flush()
 
@@ -146,7 +149,7 @@ def main() -> int:
     replies = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     try:
-        return serve(Options(**json.loads(sys.argv[1])), sys.stdin.buffer, replies)
+        return serve_requests(Options(**json.loads(sys.argv[1])), sys.stdin.buffer, replies)
     except BrokenPipeError:  # the one who started us was killed: nobody is left to tell
         os._exit(1)
 

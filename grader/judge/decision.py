@@ -9,7 +9,7 @@ MESSAGE_CHARS = 1200
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Decision:
     """The judge's decision on one exercise. Only PASS earns points.
 
     WRONG: the answer ran and a check refused it. ERROR: its own code raised, or it is not written.
