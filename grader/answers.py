@@ -189,7 +189,7 @@ def _find_notebooks(source: Path) -> Path:
 
 
 def _bring_own_notebooks(folder: Path, here: Path) -> None:
-    """Notebooks that were never a lesson are copied whole, under a free name."""
+    """Copy notebooks that were never a lesson, under a free name."""
     for path in sorted(folder.glob("*.ipynb")):
         try:
             if _is_of_course(path, read_notebook(path)):
@@ -207,7 +207,7 @@ def _bring_own_notebooks(folder: Path, here: Path) -> None:
 
 
 def _replace_notebooks(books: dict[str, NotebookNode], here: Path) -> None:
-    """First a copy of every notebook that will change, then the new ones, each in one step."""
+    """Keep a copy of every notebook that will change, then write the new ones."""
     for book in books.values():
         book.nbformat_minor = 5
     texts = {here / f"{name}.ipynb": views.dumps(book) for name, book in books.items()}

@@ -143,7 +143,7 @@ def run_jupyter_book(root: Path, *, strict: bool, options: Sequence[str] = ()) -
 
 
 def run_builder(command: list[str], root: Path, env: dict[str, str]) -> tuple[int, list[str]]:
-    """Its exit status and last lines; what readers of the terminal need of it is printed."""
+    """Run the builder: its exit status and last lines. Prints the lines that people need."""
     builder = subprocess.Popen(
         command,
         cwd=root,
@@ -163,7 +163,7 @@ def run_builder(command: list[str], root: Path, env: dict[str, str]) -> tuple[in
 
 
 def plain_line(line: str, root: Path) -> str:
-    """What the reader of the terminal needs of a builder's line; empty for the rest."""
+    """A builder's line as a person should see it; empty for lines that nobody needs."""
     line = line.replace(str(root) + os.sep, "")
     if "Executing notebook using" in line:
         return f"  running {line.partition(':')[0]}"

@@ -63,7 +63,7 @@ class CarriedNotebooks:
 def carry(
     release: dict[str, NotebookNode], olds: list[OldNotebook], loose: NotebookNode | None = None
 ) -> CarriedNotebooks:
-    """The release's notebooks with the learner's work in them; `loose` is the LOOSE of before.
+    """The release's notebooks with the learner's work in them; `loose` is the LOOSE that exists.
 
     Own notebooks win over copies where both answer an exercise; the other answer is set aside.
     """
@@ -154,7 +154,7 @@ class _Mover:
         return not cell.source.strip() or answer_digest(cell.source) in known
 
     def move_work(self, old: OldNotebook) -> None:
-        """Everything of one notebook that is the learner's and no answer in its slot."""
+        """Move what the learner wrote in one notebook, except the answers that are in place."""
         if old.lesson not in self.books:
             self._move_orphans(old)
             return
@@ -174,7 +174,7 @@ class _Mover:
                 self.rows[old.lesson].carried += bool(cell.source.strip())
 
     def _slot_key(self, cell: NotebookNode, texts: dict[str, str]) -> str | None:
-        """The slot the cell stands for. Without its id, the one the release gave that text."""
+        """The key of the released cell that this one is; without an id, that of the same text."""
         key = self.ids.get(id(cell)) or grade_id(cell) or cell.get("id")
         if key in texts or not cell.source.strip():
             return key
@@ -202,7 +202,7 @@ class _Mover:
 
     @staticmethod
     def _fill_slot(slot: NotebookNode, cell: NotebookNode) -> None:
-        """The learner's text and outputs in the release's cell."""
+        """Put the learner's text and outputs into the release's cell."""
         slot.source = cell.source
         slot.metadata = NotebookNode({**cell.metadata, **slot.metadata})
         for name in ("outputs", "execution_count", "attachments"):
@@ -222,7 +222,7 @@ class _Mover:
             self.rows[old.lesson].aside += 1
 
     def _move_orphans(self, old: OldNotebook) -> None:
-        """The lesson is gone: what is the learner's goes into one notebook, file by file."""
+        """Move the learner's work of a lesson that is no more into the notebook `LOOSE`."""
         mine = [cell for cell in old.book.cells if not self._needs_no_cell(cell, None, old)]
         known = self.loose.cells if self.loose else []
         mine = [cell for cell in mine if cell.source.strip() and not _has_text(known, cell.source)]
@@ -261,7 +261,7 @@ def _stub_digest(cell: NotebookNode) -> str | None:
 
 
 def _is_pristine(cell: NotebookNode) -> bool:
-    """Whether the text is the one that the release gave the cell its id for."""
+    """Whether the cell's id is the hash of its text: then the release wrote it, not the learner."""
     match = RELEASE_ID.fullmatch(str(cell.get("id", "")))
     text = cell.source.encode("utf-8", "replace")
     return match is not None and hashlib.sha256(text).hexdigest().startswith(match[1])
@@ -297,7 +297,7 @@ def _copy_cell(cell: NotebookNode, cells: list[NotebookNode]) -> NotebookNode:
 
 
 def _free_id(text: str, cells: list[NotebookNode]) -> str:
-    """Never the bare hash: that would say the text is the release's."""
+    """An id that no cell has; never the bare hash, which would mark the text as the release's."""
     taken, stem = {c.get("id") for c in cells}, f"kept-{answer_digest(text)}"
     return next(
         i for n in range(len(cells) + 2) if (i := f"{stem}-{n}" if n else stem) not in taken

@@ -68,7 +68,8 @@ def _first_lessons(found: list[LessonSource], key: str) -> dict[str, str]:
 
 
 def _compare_concepts(source: dict, taught: dict[str, str], used: dict[str, str]) -> None:
-    """Everything taught or used is described, everything described is taught or assumed."""
+    """LessonError unless all that lessons teach or use is described, and all described is taught
+    or assumed."""
     for slug, concept in source.items():
         if not isinstance(concept, dict) or "title" not in concept or set(concept) - KEYS:
             raise LessonError(f"{NAME}: {slug} needs a title; known keys are {sorted(KEYS)}")
@@ -97,7 +98,7 @@ def _check_requirement(slug: str, needed: str, source: dict, taught: dict[str, s
 
 
 def refuse_circle(source: dict) -> None:
-    """LessonError with the way round, when concepts require each other in a circle."""
+    """LessonError when concepts require each other in a circle; its message shows the circle."""
     done: set[str] = set()
 
     def visit(slug: str, way: tuple[str, ...]) -> None:

@@ -37,7 +37,7 @@ def library_source(module: str) -> str:
 
 @dataclass(frozen=True)
 class ExerciseSource:
-    """One hole: the card from the lesson, the source from the library."""
+    """An exercise as its author wrote it: the card in the lesson, the code in the library."""
 
     id: str
     number: str
@@ -50,7 +50,7 @@ class ExerciseSource:
 
     @cached_property
     def _definition(self) -> str:
-        """Source of the named function, class or method, dedented, without its decorators' home."""
+        """Source of the named function, class or method with its decorators, dedented."""
         module_name, _, path = self.target.partition(":")
         source = library_source(module_name)
         node, lines = ast.parse(source), source.splitlines()
@@ -113,7 +113,7 @@ class ExerciseSource:
 
 @dataclass(frozen=True)
 class LessonSource:
-    """One source file, its cells and its exercises."""
+    """A lesson as its author wrote it: one source file, its cells and its exercises."""
 
     path: Path
     text: str = field(repr=False)

@@ -56,7 +56,7 @@ def words(html: str) -> str:
 def test_the_figures_are_those_of_the_results(html):
     found = collect_results(RESULTS)
     part = found.exercises["rmsnorm"]
-    assert (part.passed, part.count, part.untried, part.rate) == (6, 12, 1, 50)
+    assert (part.pass_count, part.count, part.untried, part.rate) == (6, 12, 1, 50)
     assert [(code, n) for _, code, n, _ in part.mistakes()] == [
         ("RMS-SUM", 3),
         ("PROTOCOL", 1),

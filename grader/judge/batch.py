@@ -84,7 +84,7 @@ def _is_hidden(path: Path) -> bool:
 
 
 def find_jobs(paths: Iterable[Path], store: Store, options: Options, *, done=lambda: None):
-    """A job for each notebook whose result is not stored; read only when it is its turn."""
+    """A job for each notebook that has no stored result; a file is read when its turn comes."""
     for path in paths:
         name = str(path)
         try:
@@ -111,16 +111,16 @@ def find_jobs(paths: Iterable[Path], store: Store, options: Options, *, done=lam
 def grade_in_processes(
     jobs: Iterable[Job], store: Store, options: Options, *, workers: int
 ) -> Iterator[Result]:
-    """Grade `jobs` in `workers` processes; each result is stored before it is given back."""
-    with _JudgePool(options, workers) as crew:
-        for job, values in crew.grade_jobs(iter(jobs), store.seed):
+    """Grade `jobs` in `workers` processes; each result is stored before it is yielded."""
+    with _JudgePool(options, workers) as pool:
+        for job, values in pool.grade_jobs(iter(jobs), store.seed):
             result = result_from_json(values) if values else make_failed_result(job, store.seed)
             store.add(job.key, result)
             yield result
 
 
 class _JudgePool:
-    """The judges, what each is doing, and since when."""
+    """Several judges in processes of their own, the job of each, and when it began."""
 
     def __init__(self, options: Options, size: int):
         if size < 1:
@@ -128,12 +128,12 @@ class _JudgePool:
         self.options, self.size = options, size
         self.selector = selectors.DefaultSelector()
         self.jobs: dict[JudgeProcess, Job | None] = {}
-        """None: has not said yet that it is ready."""
+        """The job of each judge; None while it has not yet said that it is ready."""
         self.since: dict[JudgeProcess, float] = {}
         self.started = False
 
     def grade_jobs(self, jobs: Iterator[Job], seed: int) -> Iterator[tuple[Job, dict | None]]:
-        """Pairs of a job and `Result.json`, as they are finished; None for one given up."""
+        """Pairs of a job and its `Result.json`, as they finish; None when judges died on the job."""
         queue: deque[Job] = deque()
         self.seed = seed
         while True:
@@ -144,7 +144,7 @@ class _JudgePool:
                 yield from self._take_reply(judge, jobs, queue)
 
     def _start_judges(self, jobs: Iterator[Job], queue: deque[Job]) -> None:
-        """New judges while there is work for them: none at all when everything is in the cache."""
+        """Start judges while there is work for them: none when every result is in the cache."""
         while len(self.jobs) < self.size:
             if len(queue) <= sum(job is None for job in self.jobs.values()):
                 if (job := next(jobs, None)) is None:
@@ -155,7 +155,7 @@ class _JudgePool:
             self.jobs[judge], self.since[judge] = None, time.monotonic()
 
     def _wait_for_judges(self) -> list[JudgeProcess]:
-        """Hands that have said something or died; those that hang are among them, killed."""
+        """The judges that have sent something, have died, or have been silent for too long."""
         found = [event.data for event, _ in self.selector.select(timeout=STUCK_S / 10)]
         late = time.monotonic() - STUCK_S
         return found + [h for h, since in self.since.items() if since < late and h not in found]
@@ -163,6 +163,7 @@ class _JudgePool:
     def _take_reply(
         self, judge: JudgeProcess, jobs: Iterator[Job], queue: deque[Job]
     ) -> Iterator[tuple[Job, dict | None]]:
+        """Read what a judge sent and send it the next job; yields the job that ended, if any."""
         job = self.jobs[judge]
         stuck = time.monotonic() - self.since[judge] > STUCK_S
         try:
@@ -186,6 +187,7 @@ class _JudgePool:
                 yield job, None
 
     def _send_job(self, judge: JudgeProcess, jobs: Iterator[Job], queue: deque[Job]) -> None:
+        """Send the next job to a judge, or end the judge when none is left."""
         job = queue.popleft() if queue else next(jobs, None)
         if job is None:
             self._end_judge(judge)
@@ -208,7 +210,7 @@ class _JudgePool:
 
 
 def _print_results(results: Iterable[Result], store: Store, *, as_json: bool) -> int:
-    """Print the results; the exit status."""
+    """Print the results and return the exit status."""
     count, bad, people, tiers = 0, 0, 0, set()
     for result in results:
         count, bad = count + 1, bad + (result.status == UNGRADABLE)

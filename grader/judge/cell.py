@@ -15,7 +15,7 @@ MAGIC = re.compile(r"^(\s*)[%!?].*$", re.M)
 def prepare_scope(card: dict, context: str) -> dict[str, Any]:
     """The scope in which the answer will run: imports, earlier exercises, the context.
 
-    They count statement by statement: one that fails is left out.
+    They run statement by statement; one that raises is left out.
     """
     home = ModuleType("__main__")
     scope = home.__dict__
@@ -32,9 +32,10 @@ def prepare_scope(card: dict, context: str) -> dict[str, Any]:
 
 
 def run_answer(scope: dict[str, Any], source: str, kind: str) -> BaseException | None:
-    """Run the answer; what its code raised at its top, if it did.
+    """Run the answer and return the exception that its top level raised, or None.
 
-    What it defined before that stands: a trial call below a good definition may fail.
+    What the answer defined before the exception stays: a trial call below a good definition may
+    fail.
     """
     if kind == "script":
         scope["__name__"] = "script"  # its main part is not the answer
@@ -46,6 +47,7 @@ def run_answer(scope: dict[str, Any], source: str, kind: str) -> BaseException |
 
 
 def _run_statements(text: str, where: str, scope: dict[str, Any]) -> None:
+    """Run each top-level statement; one that raises is passed over."""
     try:
         body = ast.parse(blank_magics(text)).body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -70,7 +72,7 @@ def _compile_text(text: str, where: str):
 
 
 def blank_magics(text: str) -> str:
-    """`text` without IPython's own lines (`%time`, `!ls`), line numbers kept."""
+    """`text` with `pass` in place of IPython's own lines (`%time`, `!ls`): line numbers stay."""
     try:
         ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):

@@ -74,7 +74,7 @@ def _stream_results(
 
 
 def _take_result(dask, future) -> Result | None:
-    """None when the worker, or the judge on it, died of it."""
+    """The result of a finished job; None when the cluster's worker or its judge died on it."""
     try:
         return result_from_json(future.result())
     except (JudgeDied, dask.KilledWorker, dask.CancelledError):

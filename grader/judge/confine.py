@@ -53,14 +53,14 @@ def confine_process(
     readable: list[tuple[str, int]],
     keep: int,
     announce: Callable[[int], None],
-    adopted: Callable[[], None],
+    wait_for_parent: Callable[[], None],
     without: frozenset[str] = frozenset(),
 ) -> None:
     """Confine this process; returns in the process that is confined, which may be a child.
 
     `keep` is the one file descriptor that stays open. `announce` is told the pid, as seen from
-    outside, of the process that goes on. `adopted` returns, in that one, when its parent is the
-    process that will reap it.
+    outside, of the process that goes on. `wait_for_parent` returns, in that process, when its
+    parent is the one that will reap it.
     """
     if tier not in TIERS:
         raise OSError(f"no tier is called {tier!r}")
@@ -72,13 +72,13 @@ def confine_process(
         _become_nobody()
     if tier == "namespaces" and "namespaces" not in without:
         _enter_namespaces(announce)
-        _follow_parent(adopted)
+        _follow_parent(wait_for_parent)
         scratch = _mount_scratch_folder(readable)
         if limits.processes > 1:
             _start_loopback()
     else:
         announce(os.getpid())
-        _follow_parent(adopted)
+        _follow_parent(wait_for_parent)
     if "files" not in without:
         _close_descriptors(keep)
     _clear_environment(scratch)
@@ -95,7 +95,7 @@ def confine_process(
 
 
 def _become_nobody() -> None:
-    """Root's files and processes are out of reach before anything else is."""
+    """Give up root's rights, so that root's files and processes are out of reach."""
     if os.getuid() == 0:
         os.setgroups([])
         os.setresgid(NOBODY, NOBODY, NOBODY)
@@ -105,8 +105,11 @@ def _become_nobody() -> None:
 
 
 def _enter_namespaces(announce: Callable[[int], None]) -> None:
-    """New namespaces. Only a child is inside a new process namespace, as its pid 1: that goes on,
-    and when it is killed the kernel kills everything else in there, whatever it did to hide."""
+    """Enter new namespaces; returns in a child, while this process announces its pid and exits.
+
+    The child is process 1 of the new process namespace: when it is killed, the kernel kills every
+    other process in there, whatever that did to hide.
+    """
     uid, gid = os.getuid(), os.getgid()
     _call_kernel("unshare", libc.unshare, SPACES)
     for name, text in (
@@ -122,14 +125,14 @@ def _enter_namespaces(announce: Callable[[int], None]) -> None:
         os._exit(0)
 
 
-def _follow_parent(adopted: Callable[[], None]) -> None:
-    """Die when the parent dies; the parent of before is gone, and its death must not count."""
-    adopted()
+def _follow_parent(wait_for_parent: Callable[[], None]) -> None:
+    """Die when the parent dies: the adopted one, since the first parent ends by intention."""
+    wait_for_parent()
     _call_kernel("follow the parent", libc.prctl, 1, int(signal.SIGKILL), 0, 0, 0)
 
 
 def _mount_scratch_folder(readable: list[tuple[str, int]]) -> str:
-    """A small folder in memory over one that holds nothing the worker must read."""
+    """Mount a small folder in memory over one that holds nothing the worker must read."""
     _call_kernel("make mounts private", libc.mount, None, b"/", None, PRIVATE, None)
     needed = [path for path, _ in readable]
     for folder in SCRATCH:
@@ -150,7 +153,7 @@ def _mount_scratch_folder(readable: list[tuple[str, int]]) -> str:
 
 
 def _start_loopback() -> None:
-    """Ranks talk over 127.0.0.1 of their own network namespace."""
+    """Switch on 127.0.0.1 in the worker's own network namespace, over which ranks talk."""
     import fcntl
 
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
@@ -159,7 +162,7 @@ def _start_loopback() -> None:
 
 
 def _close_descriptors(keep: int) -> None:
-    """Every other descriptor is closed; standard input and output are nowhere."""
+    """Close every file descriptor but `keep`; standard input and output lead nowhere."""
     nowhere = os.open(os.devnull, os.O_RDWR)
     for standard in (0, 1, 2):
         os.dup2(nowhere, standard)

@@ -42,7 +42,7 @@ def parse_text(text: str) -> ast.Module | None:
 
 
 def remove_magics(text: str) -> str:
-    """`text` without IPython's magics, when it is not Python with them and is without."""
+    """`text` without IPython's magics when only that makes it Python; else `text` itself."""
     if len(text) > MAX_SOURCE or parse_text(text) is not None:
         return text
     bare = MAGIC.sub("", text)
@@ -89,7 +89,7 @@ def _cell_statements(text: str) -> tuple[Statement, ...]:
 
 
 def _bound_names(node: ast.stmt) -> frozenset[str]:
-    """Names that a top-level statement gives a value, or whose attributes or items it sets."""
+    """Names to which a top-level statement gives a value, or whose attributes or items it sets."""
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         return frozenset({node.name})
     if isinstance(node, ast.Expr):  # a call is run for its effect; no name depends on it
@@ -109,7 +109,7 @@ def _bound_names(node: ast.stmt) -> frozenset[str]:
 
 
 def _read_names(text: str) -> frozenset[str]:
-    """Names from outside; also those that `text` itself binds and reads: `class A(A)`, `n += 1`."""
+    """Names that `text` reads from outside, and those it binds and reads (`class A(A)`, `n += 1`)."""
     return _find_read_names(text) if len(text) <= KEPT_CHARS else _find_read_names.__wrapped__(text)
 
 

@@ -16,12 +16,15 @@ LIBRARY: list[ModuleType] = []
 
 
 class ErasureError(Exception):
-    """The definition can still be reached: grading would be unfair. A fault of the course."""
+    """The definition can still be reached: a fault of the course, with which no answer is graded."""
 
 
 def remember_modules() -> None:
-    """Note the library's modules once, in the zygote. To look through all loaded modules is to count
-    references to each, and a worker that writes to a page copies it: thousands, every time."""
+    """Note the library's modules once, in the zygote.
+
+    A worker that looked through all loaded modules would change the reference count of each, and
+    so copy thousands of the memory pages that it shares with the zygote.
+    """
     LIBRARY[:] = [m for name, m in sys.modules.items() if name.split(".")[0] == "course_lib"]
 
 
@@ -29,7 +32,7 @@ def erase_definition(target: str, blank: list[str]) -> None:
     """Remove "module:Name" or "module:Class.method" from the library as loaded in this process.
 
     A name at the top of a module goes from every module of the course that has it. A class loses
-    its blanked methods too: subclasses of it, and `__subclasses__`, would lead to them.
+    its blanked methods too, since its subclasses and `__subclasses__` would lead to them.
     """
     module_name, _, path = target.partition(":")
     name, _, method = path.partition(".")

@@ -71,7 +71,7 @@ def expose_interpreter() -> list[str]:
 
 
 def _closed_parent(path: Path) -> Path | None:
-    """The topmost folder above `path` that others may not enter."""
+    """The topmost folder above `path` that other users may not enter; None when all are open."""
     for parent in reversed(path.parents):
         if not os.stat(parent).st_mode & 0o001:
             return parent

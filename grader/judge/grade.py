@@ -131,9 +131,10 @@ def _ask_judge(judge: "Judge", name: str, answer: Answer, seed: int) -> tuple[De
 
 
 def _choose_decision(together: Decision, alone: Decision) -> Decision:
-    """What is said of an answer that fails with the learner's earlier answers in place.
+    """The decision on an answer that fails when it runs with the learner's earlier answers.
 
-    Alone it is run with the course's own; then what it says is about this answer and no other.
+    `together` is that failure; `alone` is the decision with the course's own earlier solutions,
+    and so about this answer and no other.
     """
     if alone.verdict == "PASS":
         return replace(alone, flags=(*alone.flags, "ALONE"))

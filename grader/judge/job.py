@@ -19,6 +19,6 @@ class Job:
 
 
 def make_failed_result(job: Job, seed: int) -> Result:
-    """The row of a notebook on which judges died."""
+    """The result of a notebook on which `TRIES` judges died: ungradable, a person must look."""
     reason = f"the judge's process died {TRIES} times on it; a person must look"
     return Result(job.name, UNGRADABLE, reason=reason, seed=seed, failed=True)

@@ -40,7 +40,7 @@ SOURCE_CHARS = 500_000
 class Judge:
     """Grades one answer at a time. ValueError for an exercise that does not exist.
 
-    `ZygoteError` when answers cannot be confined here and `unsafe` does not allow to do without.
+    `ZygoteError` when this machine cannot confine answers and `unsafe` is not set.
     """
 
     def __init__(
@@ -62,8 +62,11 @@ class Judge:
         return judge
 
     def _use_one_thread(self) -> None:
-        """One thread here until `close`: inputs are small, and while the judge waits for a worker
-        idle threads of torch spin on the core that the worker needs (measured: twice as slow)."""
+        """Let torch use one thread in this process until `close`.
+
+        Inputs are small, and while the judge waits, idle threads of torch would spin on the core
+        that the worker needs (measured: twice as slow).
+        """
         self._threads = torch.get_num_threads()
         torch.set_num_threads(1)
 
@@ -129,10 +132,10 @@ class Judge:
     def _prepare_subject(
         self, card: Exercise, answer: Answer, budget_s: float, suite: Suite
     ) -> tuple:
-        """A subject whose worker waits for the answer, and what is wrong with the course if it is.
+        """A subject whose worker waits for the answer, and "" or what is wrong with the course.
 
-        Context that kills its worker, or has no end, is left out: it comes from other cells, and a
-        crash there must not cost this exercise.
+        When the context kills its worker or never ends, a second worker starts without it: it
+        comes from other cells, and a crash there must not cost this exercise.
         """
         modules = (*_imported_modules(card.setup), *suite.loads)
         for context in (answer.context, ""):
@@ -157,7 +160,7 @@ class Judge:
 def _run_suite(
     card: Exercise, suite: Suite, subject: RemoteSubject, answer: Answer, seed: int
 ) -> Decision | Verdict | None:
-    """The suite's verdict; a Decision when there is nothing to run it on; None when lost."""
+    """The suite's verdict; a Decision when there is no answer to run; None when the worker is lost."""
     if subject.lost:
         return None
     try:
@@ -186,7 +189,7 @@ def _imported_modules(setup: str) -> tuple[str, ...]:
 
 
 def worker_card(card: Exercise) -> dict:
-    """What a worker must know of an exercise: the lesson's imports and names, no solution."""
+    """What a worker must know of an exercise: names and the lesson's imports, no solution."""
     earlier = [e for e in (exercises().get(n) for n in card.needs) if e]
     return {
         "target": card.target,

@@ -3,10 +3,10 @@
     python -P -m grader.judge.judge_process OPTIONS     requests on stdin, replies on stdout
 
 A request is a line of JSON and then the notebook's bytes; a reply is a line of JSON, and the first
-line says that the judge is ready. The process
-ends when its stdin does, so it never outlives the one who started it, however that one ended. A
-judge in a process of its own has the main thread, which time limits need; when it dies, a class
-does not; and the one who grades a thousand notebooks holds no torch.
+line says that the judge is ready. The process ends when its stdin does, so it never outlives the
+process that started it, however that one ended. A judge in a process of its own has the main
+thread, which time limits need; when it dies, the run goes on with another; and the process that
+reads a thousand notebooks does not load torch.
 """
 
 import contextlib
@@ -40,7 +40,7 @@ class Options:
 class JudgeProcess:
     """A judge in another process. Not thread-safe: one request at a time.
 
-    It is usable after `ready`, which waits for torch to be imported there.
+    It is usable after `wait_until_ready`, which waits for torch to be imported there.
     """
 
     def __init__(self, options: Options = Options()):
@@ -53,21 +53,21 @@ class JudgeProcess:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=env,
-            start_new_session=True,  # Ctrl-C is for the one who started us; then stdin ends
+            start_new_session=True,  # Ctrl-C goes to the parent alone, which then closes stdin
         )
         self.reader = self._process.stdout
         """Readable when there is a reply, or when the process has died."""
         self.tier = ""
 
     def wait_until_ready(self) -> str:
-        """The sandbox tier. ValueError when the judge refuses to start on this machine."""
+        """Wait for the judge and return its tier. ValueError when it refuses to start here."""
         self.tier = self._read_reply()["tier"]
         return self.tier
 
     def send_notebook(
         self, data: bytes, *, name: str, seed: int, lesson: str | None = None
     ) -> None:
-        """Send one notebook. JudgeDied when nobody is there."""
+        """Send one notebook. JudgeDied when the process has ended."""
         request = {"name": name, "seed": seed, "lesson": lesson, "size": len(data)}
         try:
             self._process.stdin.write(json.dumps(request).encode() + b"\n" + data)
@@ -80,7 +80,7 @@ class JudgeProcess:
         return self._read_reply()
 
     def grade(self, data: bytes, *, name: str, seed: int, lesson: str | None = None) -> dict:
-        """`ask`, then `answer`."""
+        """`send_notebook`, then `read_result`."""
         self.send_notebook(data, name=name, seed=seed, lesson=lesson)
         return self.read_result()
 
@@ -117,7 +117,7 @@ class JudgeProcess:
 
 
 def serve_requests(options: Options, requests: IO[bytes], replies: IO[bytes]) -> int:
-    """Answer until `requests` ends."""
+    """Grade what comes in until `requests` ends; returns the exit status."""
     from grader.judge.grade import grade_submission
     from grader.judge.submission import read_submission
 

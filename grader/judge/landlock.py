@@ -39,10 +39,11 @@ def version() -> int:
 
 
 def restrict_process(rules: Iterable[tuple[str, int]], *, network: bool) -> None:
-    """Allow what `rules` say, (path, rights) each, and nothing else; paths that are gone are left out.
+    """Allow this process what `rules` say, pairs of path and rights, and nothing else.
 
-    Without `network` no TCP either, and nothing outside of this process' own domain can be
-    signalled or reached by an abstract socket, as far as the kernel's version knows these.
+    Rules for paths that do not exist are passed over. Without `network` there is no TCP either.
+    Where the kernel's version can do so, it also refuses signals and abstract sockets to processes
+    outside.
     """
     abi = version()
     if not abi:

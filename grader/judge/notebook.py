@@ -1,8 +1,8 @@
 """A submitted notebook as plain cells; everything in it was written by someone who may be hostile.
 
 Nothing is validated against the notebook format and nothing is believed: what is not a cell is
-passed over, what is not a notebook is `NotebookError` with a sentence that says why. nbformat is not
-used: it upgrades, repairs and raises in ways that differ by version.
+passed over, what is not a notebook raises `NotebookError` with a sentence that says why. nbformat
+is not used: it upgrades, repairs and raises in ways that differ by version.
 """
 
 import errno
@@ -101,7 +101,7 @@ def _make_cell(raw: dict) -> Cell:
 
 
 def _join_source(source) -> str:
-    """The format allows a string or a list of lines. Half a surrogate pair cannot be encoded."""
+    """The source as one string, from a string or a list of lines; half surrogate pairs go."""
     if isinstance(source, list):
         source = "".join(line for line in source if isinstance(line, str))
     if not isinstance(source, str):

@@ -1,6 +1,6 @@
 """Ready-made answers: a flag for a person's eyes, never a verdict.
 
-Whoever is asked to write the norm and calls torch's has a right result and has not written it. That
+An answer that calls torch's own norm, where the exercise is to write one, has the right result. That
 can be seen in the source, most of the time, and cannot be proven from it, so such an answer passes
 with the flag POLICY.
 """
@@ -18,7 +18,7 @@ READY_MADE = {
 
 
 def find_flags(exercise: str, source: str) -> tuple[str, ...]:
-    """("POLICY",) when the source uses what does the exercise's work; text in comments does not."""
+    """("POLICY",) when the code uses something that does the exercise's work, else ()."""
     names = READY_MADE.get(exercise, set())
     try:
         tree = ast.parse(source)

@@ -63,8 +63,10 @@ class SubmissionReader(NotebookExporter):
 
 
 def _make_forgiving(read, log):
-    """`read`, the time in a folder's timestamp.txt, but None for one that holds no time: nbgrader
-    fails on it, and the student would have no row."""
+    """`read`, which reads a folder's timestamp.txt, with None in place of an exception.
+
+    nbgrader's own reader fails on a file that holds no time, and the student would have no row.
+    """
 
     def read_timestamp(folder):
         try:
@@ -79,8 +81,11 @@ def _make_forgiving(read, log):
 
 
 def _remove_links(submitted: Path, copied: Path) -> None:
-    """nbgrader copies what lies beside a notebook, what a link points at included: `feedback` would
-    hand it to the learner."""
+    """Remove the copies that nbgrader made through links in a submission.
+
+    It copies what lies beside a notebook, and `feedback` would hand the learner whatever file the
+    link points at.
+    """
     for folder, _, files in os.walk(submitted):
         for path in (Path(folder) / file for file in files):
             if path.is_symlink():
@@ -178,11 +183,13 @@ def _judge_notebook(nb: NotebookNode, about: dict, note: dict) -> dict[str, Exer
 
 
 _JUDGES: list[JudgeProcess] = []
-_REFUSED: list[str] = []  # said once by the judge: the rest of the class need not wait for it
+_REFUSED: list[
+    str
+] = []  # why a judge refused to start: the next student need not wait for the same
 
 
 def _ask_judge(data: bytes, *, name: str, lesson: str) -> Result:
-    """Through the one judge of this process; a second one is tried when the first has died."""
+    """Grade with the one judge of this process; when it dies, once more with a second one."""
     for _ in range(2):
         if not _JUDGES:
             _start_judge()
@@ -196,7 +203,7 @@ def _ask_judge(data: bytes, *, name: str, lesson: str) -> Result:
 
 
 def _start_judge() -> None:
-    """ValueError where the judge refuses to work: no student is graded then."""
+    """Start the judge. ValueError where it refuses to work: then no student is graded."""
     if _REFUSED:
         raise ValueError(_REFUSED[0])
     _JUDGES.append(JudgeProcess(OPTIONS))

@@ -25,7 +25,7 @@ class _Slot:
         return self.meta["locked"] or self.meta["task"] or not self.meta["solution"]
 
     def make_cell(self, text: str) -> NotebookNode:
-        """The cell with the course's text, or with the learner's where that is asked for."""
+        """The cell with the course's text where that counts, else with the learner's `text`."""
         source, meta = self.source if self.is_ours else text, {"nbgrader": dict(self.meta)}
         if self.kind == "code":
             return new_code_cell(source, metadata=meta)
@@ -33,7 +33,7 @@ class _Slot:
 
 
 class Release:
-    """The cells that count. Reads the gradebook and keeps nothing of it open."""
+    """The released cells that count, read from the gradebook once; the gradebook is not kept."""
 
     def __init__(self, book: Gradebook, notebook: str, assignment: str):
         found = book.find_notebook(notebook, assignment)
@@ -76,7 +76,7 @@ class Release:
         return self._restore_missing(nodes)
 
     def _join_texts(self, submitted: list[Cell]) -> dict[str, str]:
-        """What was written into each cell, the parts of a split one joined."""
+        """What the learner wrote in each graded cell; the parts of a split cell are joined."""
         texts: dict[str, str] = {}
         for cell in submitted:
             if cell.grade_id in self.slots:
@@ -85,7 +85,7 @@ class Release:
         return texts
 
     def _restore_missing(self, nodes: dict) -> list[NotebookNode]:
-        """Cells that were removed come back: a check below its exercise, others at the end."""
+        """The cells with removed ones put back: a check below its exercise, others at the end."""
         order = list(nodes)
         for name, slot in self.slots.items():
             if name in nodes:

@@ -22,7 +22,7 @@ from grader.judge.zygote_client import Worker
 
 
 class WorkerLost(Exception):
-    """There is no worker to ask any more; `RemoteSubject.lost` says why."""
+    """The worker cannot be asked any more; `RemoteSubject.lost` says why."""
 
 
 class RemoteSubject:
@@ -47,7 +47,7 @@ class RemoteSubject:
         return said if isinstance(said, str) else ""
 
     def start(self, source: str, kind: str = "cell") -> dict:
-        """Have the worker run the answer's cell; see `worker.Answer.do_start` for what it says."""
+        """Have the worker run the answer's cell; returns what `worker.AnswerRunner.do_start` does."""
         said = self.ask("start", source=source, kind=kind)
         if not isinstance(said, dict):
             self._give_up("protocol", "no word about the start")
@@ -68,7 +68,7 @@ class RemoteSubject:
         return RemoteModule(self, number)
 
     def run_ranks(self, args_by_rank: Sequence[tuple], *, probe: str | None = None) -> list[Rank]:
-        """As `LocalSubject.run_ranks`; what the ranks say of themselves is the worker's word."""
+        """As `LocalSubject.run_ranks`; values and counts are the worker's own report."""
         said = self.ask("ranks", *args_by_rank, seconds=subject.RANKS_S, probe=probe)
         if isinstance(said, str):
             raise ranks_stuck(len(args_by_rank), said[:200])
@@ -90,7 +90,7 @@ class RemoteSubject:
         return Rank(value, seen, held)
 
     def ask(self, what: str, *args, **fields) -> Any:
-        """The worker's result; AnswerError when the answer raised, OutOfTime, or `Lost`."""
+        """The worker's result; AnswerError when the answer raised, OutOfTime, or `WorkerLost`."""
         if self.lost:
             raise WorkerLost(self.lost)
         self.number += 1
@@ -128,7 +128,7 @@ class RemoteSubject:
         return reply
 
     def _compare_inputs(self, args: tuple, after: Any) -> None:
-        """INPLACE is found here, from what the inputs have become over there."""
+        """Refuse an answer that changed its inputs: what came back is compared with what was sent."""
         if not isinstance(after, list) or len(after) != len(args):
             self._give_up("protocol", "the inputs did not come back")
         for before, now in zip(args, after, strict=True):
@@ -179,40 +179,40 @@ class RemoteModule:
     def __init__(self, subject: RemoteSubject, number: int):
         self._subject, self._number = subject, number
 
-    def _ask(self, what: str, *args, **fields) -> Any:
+    def _ask_subject(self, what: str, *args, **fields) -> Any:
         return self._subject.ask(what, *args, module=self._number, **fields)
 
     def forward(self, *args) -> Any:
-        return self._ask("forward", *args)
+        return self._ask_subject("forward", *args)
 
     def vjp(
         self, *args, upstream: Tensor, item: int | None = None
     ) -> tuple[list[Tensor | None], dict[str, Tensor]]:
-        out = self._ask("module_vjp", *args, upstream=upstream, item=item)
+        out = self._ask_subject("module_vjp", *args, upstream=upstream, item=item)
         inputs, named = out if isinstance(out, tuple) and len(out) == 2 else (None, None)
-        return self._subject._gradients(inputs, args), self._subject._tensors(named)
+        return self._subject._check_gradients(inputs, args), self._subject._check_tensors(named)
 
     def saved_bytes(self, *args, training: bool = True) -> int:
-        kept = self._ask("saved_bytes", *args, training=training)
+        kept = self._ask_subject("saved_bytes", *args, training=training)
         if type(kept) is not int or kept < 0:
-            self._subject._lose("protocol", "a number of bytes that is none")
+            self._subject._give_up("protocol", "a number of bytes that is none")
         return kept
 
     def to(self, dtype: torch.dtype) -> None:
-        self._ask("to", dtype=dtype)
+        self._ask_subject("to", dtype=dtype)
 
     def method(self, name: str, *args, **kwargs) -> Any:
-        return self._ask("method", *args, name=name, kwargs=kwargs)
+        return self._ask_subject("method", *args, name=name, kwargs=kwargs)
 
     def state(self) -> dict[str, Tensor]:
-        return self._subject._tensors(self._ask("state"))
+        return self._subject._check_tensors(self._ask_subject("state"))
 
     def load(self, state: dict[str, Tensor]) -> None:
-        self._ask("load", state=state)
+        self._ask_subject("load", state=state)
 
 
 def _check_error(error: Any) -> dict:
-    """The worker's word about an exception, with every field of the right type."""
+    """The worker's report of an exception, with every field of the right type."""
     error = error if isinstance(error, dict) else {}
 
     def field(name: str, kind: type, default: Any) -> Any:

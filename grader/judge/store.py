@@ -30,7 +30,7 @@ NOT_OURS = "is no results file of `course grade`; give another with --out"
 
 @functools.cache
 def environment_digest() -> str:
-    """Digest of all that decides a verdict beside the answer: suites, library, judge, versions."""
+    """Digest of all but the answer that decides a verdict: suites, library, judge, versions."""
     found = hashlib.sha256()
     versions = [platform.python_version(), platform.machine(), importlib.metadata.version("torch")]
     found.update(json.dumps(versions).encode())
@@ -42,7 +42,7 @@ def environment_digest() -> str:
 
 
 def cache_key(data: bytes, *, lesson: str | None, seed: int, options: Options) -> str:
-    """Under which the result of a notebook with these bytes is stored."""
+    """The key under which the result of a notebook with these bytes is stored."""
     made_with = json.dumps([VERSION, lesson, seed, asdict(options), environment_digest()])
     return hashlib.sha256(made_with.encode() + b"\0" + data).hexdigest()
 
@@ -122,7 +122,7 @@ class Store:
             self._known[name] = offset
 
     def has(self, notebook: str, name: str) -> bool:
-        """Whether that notebook is graded under that key; one with equal content is copied."""
+        """Whether the notebook has a result under that key; the result of an equal one is copied."""
         if name not in self._known:
             return False
         if self._places.get(notebook, ("", 0))[0] != name:
@@ -130,7 +130,7 @@ class Store:
         return True
 
     def add(self, name: str, result: Result) -> None:
-        """Store a result; on the disk when this returns."""
+        """Store a result; it is on the disk when this returns."""
         values = result.json()
         offset = self._append_line({"key": name, "result": values})
         self._remember_result(name, values, offset)
@@ -152,7 +152,7 @@ class Store:
         return result_from_json(json.loads(self._file.readline())["result"])
 
     def close(self) -> None:
-        """Give the file free for others."""
+        """Close the file and release its lock."""
         self._file.close()
 
     def __enter__(self) -> "Store":

@@ -188,7 +188,7 @@ class _Taker:
         return tuple(sorted(texts.values())) or tuple(found[:1])
 
     def _torn_part(self, card: Exercise, written: list[int]) -> list[int]:
-        """The next cell, when only with it the answer is whole: a split that lost the second id."""
+        """The next cell when the answer is complete only with it: the second half of a split cell."""
         if not written or written[-1] + 1 >= len(self.cells):
             return []
         after = self.cells[written[-1] + 1]
@@ -215,7 +215,7 @@ class _Taker:
         return ()
 
     def _find_check(self, card: Exercise) -> int | None:
-        """Position of the check's cell; flags what was done to it."""
+        """Position of the check's cell, or None; notes changes to it as flags."""
         found = [i for i, c in enumerate(self.cells) if c.grade_id == f"{card.id}-check"]
         call = re.compile(rf"""check\(\s*["']{re.escape(card.id)}["']\s*\)""")
         if not found:
@@ -249,7 +249,7 @@ class _Taker:
     def _other_sources(
         self, parts, check: int | None, *, without: Container[int] = ()
     ) -> list[str]:
-        """Code of the cells that have run before the answer is checked."""
+        """Code of the other cells that a learner runs before the check."""
         end = len(self.cells) if check is None or check < max(parts) else check
         return [
             self.texts[i]
@@ -300,7 +300,7 @@ def _is_untouched(source: str, card: Exercise) -> bool:
 
 
 def _is_released(cell: Cell) -> bool:
-    """Whether the text is the one the release gave the cell its id for, so not the learner's."""
+    """Whether the cell's id is the hash of its text: then the release wrote it, not the learner."""
     return hashlib.sha256(cell.source.encode()).hexdigest()[:12] == cell.id[:12]
 
 

@@ -25,7 +25,7 @@ FULL = {errno.ENOMEM: "memory", errno.EAGAIN: "processes", errno.ENOSPC: "disk",
 
 
 def decide_by_verdict(verdict: Verdict, subject: RemoteSubject, answer) -> Decision:
-    """The decision of a suite that ran to its end or to its first failure."""
+    """The decision for a suite that ran to its end or to its first failure."""
     if verdict.passed:
         return Decision("PASS", "PASS", f"all {verdict.total} checks passed")
     if verdict.status == "broken":
@@ -46,7 +46,7 @@ def _verdict_message(verdict: Verdict) -> str:
 
 
 def decide_by_error(error: dict, answer) -> Decision:
-    """The answer's own code raised: an ERROR, or the confinement's doing."""
+    """The decision for an answer whose own code raised: ERROR, or LIMIT or DENIED."""
     kind, text = error.get("kind", "Exception"), error.get("text", "")
     if kind == "NotImplementedError":
         return Decision("ERROR", "STUB", "not attempted: the code still raises NotImplementedError")
@@ -68,7 +68,7 @@ def decide_by_error(error: dict, answer) -> Decision:
 
 
 def _exhausted_allowance(kind: str, text: str, number: int | None) -> str:
-    """ "" or the name of the allowance that an exception says is used up."""
+    """The name of the allowance that an exception says is used up, or an empty string."""
     if kind == "MemoryError" or NO_MEMORY.search(text):
         return "memory"
     if number in FULL:
@@ -86,7 +86,7 @@ def _quote_line(error: dict, answer) -> str:
 
 
 def decide_by_loss(subject: RemoteSubject, status: int, budget_s: float) -> Decision:
-    """The worker is gone, or cannot be believed any more."""
+    """The decision when the worker ended, ran out of time or broke the protocol."""
     spent = status == -signal.SIGKILL and subject.seconds >= budget_s  # the processor time it had
     if subject.lost == "timeout" or status == -signal.SIGXCPU or spent:
         return Decision("TIMEOUT", "TIMEOUT", _timeout_message(budget_s))
@@ -109,7 +109,7 @@ def _timeout_message(seconds: float) -> str:
 
 
 def refuse_answer(card: Exercise, code: str) -> Decision:
-    """There is nothing to check."""
+    """The decision when there is nothing to check; `code` is UNDEFINED or REFERENCE."""
     text = {
         "UNDEFINED": f"nothing called {card.name} is defined in the answer",
         "REFERENCE": f"{card.path} is the library's own code, not an answer",
@@ -118,7 +118,7 @@ def refuse_answer(card: Exercise, code: str) -> Decision:
 
 
 def report_broken_check(why: str) -> Decision:
-    """A check failed by itself: the course's fault until a person has looked."""
+    """The decision when a check itself failed: the course's fault, for a person to look at."""
     return Decision(
         "ERROR",
         "CHECK-BROKE",

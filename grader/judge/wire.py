@@ -96,7 +96,7 @@ class Opaque:
 
 
 def make_opaque(kind: str) -> Opaque:
-    """An `Opaque` of that kind. Unknown names become "object": a name can carry a message too."""
+    """An `Opaque` of that kind. Unknown names become "object", or a name could carry a message out."""
     return type(kind if kind in KINDS else "object", (Opaque,), {})()
 
 
@@ -260,7 +260,7 @@ def _require(kind: type, value: Any) -> Any:
 
 
 def send(sock: socket.socket, value: Any, deadline: float, *, most: int = HEADER_BYTES) -> None:
-    """One frame, whole. TimeoutError at `deadline` (time.monotonic()), Closed when nobody reads."""
+    """One frame, whole. TimeoutError at `deadline` (time.monotonic()), ConnectionClosed when nobody reads."""
     frame = encode(value, most=most)
     try:
         sock.settimeout(_time_left(deadline))
@@ -270,7 +270,7 @@ def send(sock: socket.socket, value: Any, deadline: float, *, most: int = HEADER
 
 
 def receive(sock: socket.socket, deadline: float, *, trusted: bool = False) -> Any:
-    """The next value; TimeoutError, Closed or ProtocolError when there is none to be had."""
+    """The next value; TimeoutError, ConnectionClosed or ProtocolError when none comes."""
     header_size, body_size = FRAME.unpack(_receive_exactly(sock, FRAME.size, deadline))
     most = TRUSTED_HEADER_BYTES if trusted else HEADER_BYTES
     if header_size > most or body_size > BODY_BYTES:
@@ -282,7 +282,7 @@ def receive(sock: socket.socket, deadline: float, *, trusted: bool = False) -> A
 
 
 def _receive_exactly(sock: socket.socket, size: int, deadline: float) -> bytearray:
-    """`size` bytes. Grows as they come, so that a large promise costs nothing by itself."""
+    """`size` bytes. Memory grows as they come, so a frame that only claims to be large costs none."""
     found = bytearray()
     while len(found) < size:
         sock.settimeout(_time_left(deadline))

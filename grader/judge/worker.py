@@ -36,7 +36,7 @@ ERROR_CHARS = 600
 
 
 class AnswerRaised(Exception):
-    """The answer's own code raised `error`; other exceptions are raised around it, not by it."""
+    """The answer's own code raised `error`; any other exception comes from the code around it."""
 
     def __init__(self, error: BaseException):
         self.error = error
@@ -112,7 +112,7 @@ class AnswerRunner:
         self.scope: dict = {}
 
     def do_prepare(self, args: tuple, request: dict) -> str:
-        """Erase the reference, run imports and context. Says what went wrong on our side."""
+        """Erase the reference, run imports and context; returns "" or what is wrong with the course."""
         self.card = request["card"]
         if "erasure" not in self.without:
             try:
@@ -123,7 +123,7 @@ class AnswerRunner:
         return ""
 
     def do_start(self, args: tuple, request: dict) -> dict:
-        """Says {"defined": bool, "reference": bool, "error": what the cell raised or None}."""
+        """Run the cell; {"defined": bool, "reference": bool, "error": what it raised or None}."""
         error = cell.run_answer(self.scope, request["source"], request["kind"])
         name, (module, _, _) = self.card["name"], self.card["target"].partition(":")
         self.answer = self.scope.get(name)
@@ -137,7 +137,7 @@ class AnswerRunner:
         return _run_answer(self.answer, args, request["kwargs"])
 
     def do_ranks(self, args: tuple, request: dict) -> list[tuple] | str:
-        """By rank (value, collectives, bytes held); or, in words, that they wait for ever."""
+        """By rank (value, collectives, bytes held); or a sentence when the ranks wait for ever."""
         try:
             ranks = local_ranks.run(
                 self.answer, args, seconds=request["seconds"], probe=request["probe"]
@@ -194,7 +194,7 @@ class AnswerRunner:
 
 
 def _detach_input(value: Any) -> Any:
-    """What the judge compares with what it sent."""
+    """An input as the answer left it, which the judge compares with what it sent."""
     if isinstance(value, Tensor):
         return value.detach()
     return value if isinstance(value, np.ndarray) else None

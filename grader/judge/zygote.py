@@ -34,8 +34,10 @@ PR_SET_CHILD_SUBREAPER = 36
 
 
 class InertModule(ModuleType):
-    """Stands for `course_lib.lab` in a worker: whatever is taken from it can be called, for
-    nothing. A lesson's import cell then runs, and neither checks nor hints are in reach."""
+    """Stands for `course_lib.lab` in a worker: each of its names is a function that does nothing.
+
+    So a lesson's import cell runs, and neither checks nor hints are in reach.
+    """
 
     def __getattr__(self, name: str):
         if name.startswith("__"):
@@ -44,7 +46,7 @@ class InertModule(ModuleType):
 
 
 def load_library() -> None:
-    """Import what most answers use; parts that are missing here are missing in their workers too."""
+    """Import what most answers use; what is not installed here is missing in workers too."""
     for name in NEVER:
         sys.modules[name] = InertModule(name)
     lab = sys.modules["course_lib.lab"]
@@ -65,7 +67,7 @@ def load_library() -> None:
 
 
 class Zygote:
-    """The loop that obeys the judge."""
+    """Forks and kills workers as the judge orders, over one socket."""
 
     def __init__(self, control: socket.socket, readable: list[tuple[str, int]]):
         self.control, self.readable = control, readable
@@ -75,7 +77,7 @@ class Zygote:
         self.tried: set[str] = set()
 
     def run(self) -> None:
-        """Until the judge hangs up, or is no longer there to do so."""
+        """Obey orders until the judge closes its socket or has died; then end every worker."""
         pending = b""
         while os.getppid() == self.parent:
             if not select.select([self.control], [], [], 1.0)[0]:
@@ -103,7 +105,7 @@ class Zygote:
                 self.spare = (wanted, *self.fork_worker(wanted))
 
     def load_modules(self, modules: list[str]) -> None:
-        """Import what the next answer uses: once here, not in every worker. The library is here."""
+        """Import what the next answer uses once, here, and not in every worker."""
         new = [m for m in modules if m not in self.tried and not m.startswith("course_lib")]
         if not new:
             return
@@ -130,7 +132,7 @@ class Zygote:
             self.kill_worker(spare[1]["pid"])
 
     def fork_worker(self, wanted: dict) -> tuple[dict, socket.socket | None]:
-        """A confined worker: its pid and the judge's end of its socket; or why there is none."""
+        """Fork a confined worker: its pid and the judge's end of its socket, or an error and None."""
         threads = len(os.listdir("/proc/self/task"))
         if threads != 1:
             return {"error": f"{threads} threads in the zygote: a fork would hang"}, None
@@ -159,7 +161,7 @@ class Zygote:
         return said, ours
 
     def kill_worker(self, pid: int) -> int:
-        """End the worker and all it started; its exit status, negative for a signal."""
+        """End the worker and all it started; returns its exit status, negative for a signal."""
         if pid not in self.alive:
             return 0
         # twice: once for its process group, once for itself should it have left that
@@ -172,7 +174,7 @@ class Zygote:
         return status
 
     def kill_orphans(self) -> None:
-        """Orphans of workers become children of this process; none of them lives on."""
+        """Kill what workers left behind: their orphans have become children of this process."""
         while strangers := _child_pids() - self.alive:
             for pid in strangers:
                 with contextlib.suppress(ProcessLookupError):
@@ -189,7 +191,10 @@ class Zygote:
 
 
 def _become_worker(sock: socket.socket, wanted: dict, readable: list, up: int, go: int) -> None:
-    """Never returns. What goes wrong before the confinement holds is said and ends the process."""
+    """Confine this process and serve the judge; never returns.
+
+    An exception before the confinement holds is reported to the judge and ends the process.
+    """
 
     def announce(pid: int) -> None:
         os.write(up, json.dumps({"pid": pid}).encode())

@@ -1,4 +1,4 @@
-"""The judge's handle on its zygote: starts it, asks it for confined workers, ends them all.
+"""How the judge reaches its zygote: starts it, orders confined workers from it, ends them all.
 
 The zygote is a fresh interpreter, not a fork of the judge, so nothing the judge has in memory (the
 suites, the other submissions, the gradebook's path) is in a worker's.
@@ -32,7 +32,7 @@ class Worker:
         self.status: int | None = None
 
     def close(self) -> int:
-        """End it and everything it started; its exit status, negative for a signal."""
+        """End the worker and all it started; returns its exit status, negative for a signal."""
         if self.status is None:
             self.sock.close()
             self.status = self.client._kill_worker(self.pid)
@@ -40,10 +40,10 @@ class Worker:
 
 
 class ZygoteClient:
-    """Confined workers of the best tier this machine has, or of none with `unsafe`.
+    """Starts confined workers of the best tier that this machine has; with `unsafe`, of none.
 
-    `without` names defences to leave out; it exists for the tests that show what each is for, and
-    nothing but a test passes it. `spares` confines the next worker while the judge is busy.
+    `without` names defences to leave out; only tests pass it, to show what each defence is for.
+    With `spares` the zygote prepares the next worker while the judge is busy.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class ZygoteClient:
         )
 
     def spawn_worker(self, *, ranks: int = 1, modules: Sequence[str] = ()) -> Worker:
-        """A fresh worker, ready. One failure is forgiven: a zygote or a spare may have been killed.
+        """A fresh worker, ready. It is tried twice: a zygote or a spare may have been killed.
 
         `modules` are loaded in it; the zygote imports them, if it has not yet.
         With `ranks` above 1 it may start that many processes beside itself, and talk to them over
@@ -178,7 +178,7 @@ class ZygoteClient:
         return json.loads(line), socket.socket(fileno=fds[0]) if fds else None
 
     def close(self) -> None:
-        """End the zygote; it ends its workers when it sees this end of its socket closed."""
+        """Close the socket; the zygote sees that, ends its workers and exits."""
         self.control.close()
         try:
             self.process.wait(timeout=5)
@@ -188,7 +188,7 @@ class ZygoteClient:
 
 
 def _zygote_environment() -> dict[str, str]:
-    """Of the judge's environment what an interpreter needs to start, and nothing else."""
+    """The environment of the zygote: what an interpreter needs to start, and nothing else."""
     keep = {k: os.environ[k] for k in ("PATH", "HOME", "LD_LIBRARY_PATH") if k in os.environ}
     # one thread: forks are safe only then
     single = dict.fromkeys(
