@@ -10,7 +10,7 @@ from pathlib import Path
 from string import Template
 
 from grader import places
-from grader.lesson import Lesson, lessons
+from grader.lesson import LessonSource, lessons
 
 
 def run(args: argparse.Namespace) -> int:
@@ -55,7 +55,7 @@ def _path(root: Path, module: str) -> Path:
     return root / (module.replace(".", "/") + ".py")
 
 
-def _choose_number(found: list[Lesson], after: str) -> int:
+def _choose_number(found: list[LessonSource], after: str) -> int:
     names = {lesson.name: lesson for lesson in found}
     if after and after not in names:
         raise ValueError(f"no lesson {after!r}; the lessons are {', '.join(names)}")
@@ -70,7 +70,7 @@ def _choose_number(found: list[Lesson], after: str) -> int:
     return number
 
 
-def _refuse(root: Path, found: list[Lesson], name: str, exercise: str, module: str) -> None:
+def _refuse(root: Path, found: list[LessonSource], name: str, exercise: str, module: str) -> None:
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
         raise ValueError(
             f"the name {name!r} is not lower-case letters, digits and _, as in grad_norm"

@@ -14,7 +14,7 @@ from string import Template
 
 import yaml
 
-from grader.lesson import Exercise, Lesson, LessonError, lessons
+from grader.lesson import ExerciseSource, LessonError, LessonSource, lessons
 
 FILES = Path(__file__).with_name("new_lesson_files")
 TODO = re.compile(r"\bTODO\b")
@@ -49,12 +49,12 @@ class Edit:
         path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
-def find_missing(root: Path, found: list[Lesson]) -> list[Edit]:
+def find_missing(root: Path, found: list[LessonSource]) -> list[Edit]:
     """Every line that some file lacks for one of the lessons `found`, in the order to add them."""
     return [edit for look in LOOKS for edit in look(root, found)]
 
 
-def add_missing(root: Path, found: list[Lesson]) -> list[Edit]:
+def add_missing(root: Path, found: list[LessonSource]) -> list[Edit]:
     """Make all these edits and return them; a page that one of them changes is read again."""
     made = []
     while missing := find_missing(root, found):
@@ -77,7 +77,7 @@ def find_todos(root: Path) -> list[str]:
     ]
 
 
-def fill(name: str, lesson: Lesson, exercise: Exercise) -> str:
+def fill(name: str, lesson: LessonSource, exercise: ExerciseSource) -> str:
     """One of the files in new_lesson_files, for that exercise."""
     module, _, function = exercise.target.partition(":")
     text = (FILES / f"{name}.txt").read_text(encoding="utf-8")
@@ -99,11 +99,13 @@ def _read(root: Path, path: str) -> list[str]:
     return (root / path).read_text(encoding="utf-8").splitlines()
 
 
-def _link(lesson: Lesson) -> str:
+def _link(lesson: LessonSource) -> str:
     return f"[{lesson.name[:2]}](../{lesson.name}.md)"
 
 
-def _neighbour(lines: list[str], found: list[Lesson], lesson: Lesson, form: str) -> tuple[int, str]:
+def _neighbour(
+    lines: list[str], found: list[LessonSource], lesson: LessonSource, form: str
+) -> tuple[int, str]:
     """Number of the last line that has `form` of the nearest lesson before, and that lesson's name."""
     before = [other.name for other in found if other.name < lesson.name]
     for name in reversed(before):
@@ -113,7 +115,7 @@ def _neighbour(lines: list[str], found: list[Lesson], lesson: Lesson, form: str)
     raise LessonError(f"{lesson.name}: nothing says where it belongs, since no lesson is before it")
 
 
-def _contents(root: Path, found: list[Lesson]) -> Iterator[Edit]:
+def _contents(root: Path, found: list[LessonSource]) -> Iterator[Edit]:
     lines = _read(root, "_toc.yml")
     for lesson in found:
         if not any(line.endswith(f"file: book/{lesson.name}") for line in lines):
@@ -122,7 +124,7 @@ def _contents(root: Path, found: list[Lesson]) -> Iterator[Edit]:
             yield Edit("_toc.yml", line, text, f"the contents lack {lesson.name}")
 
 
-def _concepts(root: Path, found: list[Lesson]) -> Iterator[Edit]:
+def _concepts(root: Path, found: list[LessonSource]) -> Iterator[Edit]:
     path = "book/concepts.yaml"
     lines = _read(root, path)
     source = yaml.safe_load("\n".join(lines))["concepts"]
@@ -157,7 +159,7 @@ def _ends_of_concepts(lines: list[str]) -> dict[str, int]:
     return ends
 
 
-def _milestones(root: Path, found: list[Lesson]) -> Iterator[Edit]:
+def _milestones(root: Path, found: list[LessonSource]) -> Iterator[Edit]:
     path = "book/concepts.yaml"
     lines = _read(root, path)
     milestones = yaml.safe_load("\n".join(lines)).get("milestones", ())
@@ -169,7 +171,7 @@ def _milestones(root: Path, found: list[Lesson]) -> Iterator[Edit]:
             yield Edit(path, line, text, f"no milestone has {lesson.name}", instead=True)
 
 
-def _study_plan(root: Path, found: list[Lesson]) -> Iterator[Edit]:
+def _study_plan(root: Path, found: list[LessonSource]) -> Iterator[Edit]:
     """Both plans: each lesson on a day, with its title, and minutes that are those of the cards."""
     path = "book/reference/study_plan.md"
     lines = _read(root, path)
@@ -194,7 +196,7 @@ def _study_plan(root: Path, found: list[Lesson]) -> Iterator[Edit]:
                 yield Edit(path, number, text, why, instead=True)
 
 
-def _with_minutes(row: str, found: list[Lesson]) -> str:
+def _with_minutes(row: str, found: list[LessonSource]) -> str:
     """The row of a plan with the minutes of the lessons that it links, or of all in the last."""
     day, text, _ = (cell.strip() for cell in row.strip("|").split("|"))
     if day == "sum":
@@ -204,7 +206,7 @@ def _with_minutes(row: str, found: list[Lesson]) -> str:
     return f"| {day} | {text} | {minutes} |"
 
 
-def _glossary(root: Path, found: list[Lesson]) -> Iterator[Edit]:
+def _glossary(root: Path, found: list[LessonSource]) -> Iterator[Edit]:
     path = "book/reference/glossary.md"
     lines = _read(root, path)
     ends = _ends_of_terms(lines)
@@ -241,11 +243,11 @@ def _ends_of_terms(lines: list[str]) -> dict[str, int]:
     return ends
 
 
-def _linking(lines: list[str], lesson: Lesson) -> set[int]:
+def _linking(lines: list[str], lesson: LessonSource) -> set[int]:
     return {number for number, line in enumerate(lines, 1) if f"../{lesson.name}.md" in line}
 
 
-def _cheat_sheet(root: Path, found: list[Lesson]) -> Iterator[Edit]:
+def _cheat_sheet(root: Path, found: list[LessonSource]) -> Iterator[Edit]:
     path = "book/reference/cheat_sheet.md"
     lines = _read(root, path)
     for lesson in found:
@@ -255,7 +257,7 @@ def _cheat_sheet(root: Path, found: list[Lesson]) -> Iterator[Edit]:
             yield Edit(path, line, text, f"no row of the tables links {lesson.name}")
 
 
-def _suites(root: Path, found: list[Lesson]) -> Iterator[Edit]:
+def _suites(root: Path, found: list[LessonSource]) -> Iterator[Edit]:
     path = "course_lib/checks/__init__.py"
     tree = ast.parse("\n".join(_read(root, path)))
     table = next(n for n in ast.walk(tree) if isinstance(n, ast.Dict))
@@ -287,7 +289,7 @@ def _find_suite(root: Path, exercise: str) -> str:
     return exercise.replace("-", "_")
 
 
-def _answers(root: Path, found: list[Lesson]) -> Iterator[Edit]:
+def _answers(root: Path, found: list[LessonSource]) -> Iterator[Edit]:
     for lesson in found:
         for exercise in lesson.exercises.values():
             path = f"tests/answers/{exercise.id.replace('-', '_')}.py"
@@ -296,7 +298,7 @@ def _answers(root: Path, found: list[Lesson]) -> Iterator[Edit]:
                 yield Edit(path, 0, text, f"no right and wrong answers to {exercise.id}")
 
 
-def _reviews(root: Path, found: list[Lesson]) -> Iterator[Edit]:
+def _reviews(root: Path, found: list[LessonSource]) -> Iterator[Edit]:
     """Items on the page, and the proof of each beside it."""
     for lesson in found:
         lines = lesson.text.splitlines()

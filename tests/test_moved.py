@@ -286,8 +286,8 @@ def test_bytes_that_are_no_text_and_a_folder_are_broken_files(learner):
 def judged(exercise: str, imports: str, source: str, context: str = "", kind: str = "cell"):
     """The verdict on the answer as a worker of the judge would find it, erasing aside."""
     card = CARDS[exercise]
-    scope = cell.prepare({"setup": imports, "needs": [], "name": card.name}, context)
-    assert cell.run(scope, source, kind) is None
+    scope = cell.prepare_scope({"setup": imports, "needs": [], "name": card.name}, context)
+    assert cell.run_answer(scope, source, kind) is None
     return checking.judge(card, scope.get(card.name))
 
 
@@ -298,7 +298,7 @@ def test_a_notebook_handed_out_before_is_graded(exercise, how, monkeypatch):
     book = old_notebook(exercise)
     if how == "by its name":
         book.cells[1].metadata, book.cells[1].id = {}, "lost"
-    found = submission.read(nbformat.writes(book).encode(), CARDS[exercise].lesson)
+    found = submission.read_submission(nbformat.writes(book).encode(), CARDS[exercise].lesson)
     answer = found.answers[exercise]
     verdict = judged(exercise, CARDS[exercise].setup, answer.source, answer.context, answer.kind)
     assert verdict.passed, verdict.text()
@@ -309,12 +309,12 @@ def test_an_updated_notebook_works_and_stays_as_it_is(exercise, monkeypatch):
     monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
     lesson = next(x for x in lessons(ROOT) if exercise in x.exercises)
     release = {lesson.name: views.notebook(lesson, "notebooks")}
-    old = carry.Old(lesson.name, "notebooks", old_notebook(exercise))
+    old = carry.OldNotebook(lesson.name, "notebooks", old_notebook(exercise))
     done = carry.carry(release, [old])
     assert done.rows[lesson.name].carried == 1 and done.rows[lesson.name].aside == 0
     book = done.books[lesson.name]
     (answer,) = (c for c in book.cells if carry.grade_id(c) == exercise)
     verdict = judged(exercise, CARDS[exercise].setup, answer.source)
     assert verdict.passed, verdict.text()
-    again = carry.carry(release, [carry.Old(lesson.name, "notebooks", book)])
+    again = carry.carry(release, [carry.OldNotebook(lesson.name, "notebooks", book)])
     assert again.books[lesson.name] == book
