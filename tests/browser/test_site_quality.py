@@ -14,6 +14,7 @@ import pytest
 from chromium import BrowserMissing
 from pages import Site, opened, visit
 
+from grader import light
 from tests.soak import campaign, times
 
 LIMIT = 300_000  # bytes, packed, without the fonts of formulas
@@ -92,9 +93,13 @@ def test_first_load_of_a_page_is_light(
 
 
 def test_icons_and_formulas_need_no_program(site: Site) -> None:
+    assert (site.folder / light.ICON_PROGRAM).stat().st_size < 100
+    rules = (site.folder / "_static" / "icons.css").read_text(encoding="utf-8")
     for name in site.pages:
         text = site.text(name)
-        assert "fontawesome" not in text and "fa-solid" not in text, name
+        classes = " ".join(re.findall(r'class="([^"]*\bfa-solid\b[^"]*)"', text)).split()
+        unknown = {c for c in classes if c.startswith("fa-") and f".{c} {{" not in rules}
+        assert unknown <= {"fa-solid", "fa-lg"}, f"{name}: without a drawing in icons.css"
         assert "tex-mml-chtml" not in text and "window.MathJax" not in text, name
         assert not re.search(r'class="math notranslate nohighlight">\s*\\[(\[]', text), name
 
