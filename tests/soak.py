@@ -15,7 +15,7 @@ def times(short: int, long: int) -> int:
 def fewer(exercise: str, answers: list) -> list:
     """`answers`; in `make test` of an exercise on ranks, where each costs seconds, a right one and
     every third wrong one."""
-    if checks.suite(exercise).ranks == 1 or times(0, 1):
+    if checks.suite(exercise).ranks <= 1 or times(0, 1):
         return answers
     right, wrong = ([a for a in answers if (a.code is None) == kind] for kind in (True, False))
     return right[:1] + wrong[::3]

@@ -16,8 +16,8 @@ from torch import nn
 
 from course_lib.checkpoints import single_file
 from course_lib.checkpoints.files import CheckpointError
-from course_lib.checkpoints.random_states import random_states, restore_random_states
 from course_lib.checkpoints.saved_state import plain_names
+from course_lib.runs.random_states import random_states, restore_random_states
 from tests.soak import campaign, times
 
 
@@ -116,7 +116,7 @@ def test_a_full_disk_leaves_the_earlier_one(tmp_path):
 KILLED = """
     import sys, torch
     from course_lib.checkpoints import single_file
-    from course_lib.checkpoints.random_states import random_states, restore_random_states
+    from course_lib.runs.random_states import random_states, restore_random_states
     from course_lib.checkpoints.saved_state import plain_names
     step = 0
     while True:

@@ -2,8 +2,12 @@
 
 import multiprocessing
 import os
+import subprocess
+import sys
+import threading
 import time
 
+import psutil
 import pytest
 import torch
 import torch.distributed as dist
@@ -104,3 +108,64 @@ def test_ranks_are_ended_when_they_have_computed_or_wait_not_when_the_machine_is
     assert over_after(0.1, 1.5) == pytest.approx(8, abs=0.5), "a loop without end"
     assert over_after(0.1, 0.5) == pytest.approx(16, abs=2.1), "half a core: twice as long"
     assert over_after(0.1, 0.1) == pytest.approx(40, abs=0.5), "in any case"
+
+
+def test_a_function_may_mention_modules_of_torch_that_are_no_plain_modules():
+    def reads():
+        return torch.ops.aten.add(1, 2), torch._dynamo.config.suppress_errors
+
+    import torch._dynamo  # noqa: F401  from here on it is a module that the function mentions
+
+    assert local_ranks.run(reads, [()])[0].value == (3, False)
+
+
+def test_what_cannot_be_copied_is_said():
+    lock = threading.Lock()
+    with pytest.raises(ValueError, match="cannot be copied.*pass plain values and tensors"):
+        local_ranks.run(lambda: lock, [()])
+
+
+def test_ranks_have_the_random_state_and_the_folder_of_their_caller(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COURSE_TEST", "told")
+    torch.manual_seed(5)
+    ranks = local_ranks.run(
+        lambda: (torch.rand(1).item(), os.getcwd(), os.environ["COURSE_TEST"]), [()] * 2
+    )
+    torch.manual_seed(5)
+    assert [rank.value for rank in ranks] == [(torch.rand(1).item(), str(tmp_path), "told")] * 2
+
+
+def test_ranks_use_definitions_that_were_replaced(monkeypatch):
+    from course_lib.ranks import collectives
+
+    monkeypatch.setattr(local_ranks, "REPLACED", {})
+    monkeypatch.setattr(collectives, "pad_to_multiple", collectives.pad_to_multiple)
+    local_ranks.replace_definition("course_lib.ranks.collectives", "pad_to_multiple", lambda x: 7)
+
+    def pads():
+        return collectives.pad_to_multiple(1)
+
+    assert local_ranks.run(pads, [()])[0].value == 7
+
+
+def test_a_server_that_was_killed_is_started_again():
+    local_ranks.run(lambda: 1, [()])
+    server = local_ranks.SERVER._process
+    server.kill()
+    server.wait()
+    assert local_ranks.run(lambda: 1, [()])[0].value == 1
+
+
+def test_the_server_ends_with_the_process_that_started_it():
+    code = """
+import os
+from course_lib.ranks import local_ranks
+local_ranks.run(int, [()])
+print(local_ranks.SERVER._process.pid, flush=True)
+os.kill(os.getpid(), 9)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    server = psutil.Process(int(done.stdout)) if psutil.pid_exists(int(done.stdout)) else None
+    if server is not None:
+        server.wait(timeout=20)

@@ -219,7 +219,7 @@ def test_a_cell_knows_what_another_one_imports():
         "checkpoint.save(zero.shard_of(1))"
     )
     assert rewrite("checkpoint.random_states()", [imports]) == (
-        "from course_lib.checkpoints.random_states import random_states\nrandom_states()"
+        "from course_lib.runs.random_states import random_states\nrandom_states()"
     )
 
 

@@ -1,5 +1,7 @@
 """Who a process is, and where the ranks of an attempt meet."""
 
+import os
+
 import pytest
 import torch
 import torch.distributed as dist
@@ -47,3 +49,10 @@ def test_a_later_attempt_meets_under_a_name_of_its_own(monkeypatch):
     assert server.get("attempt1/address") == b"mine"
     monkeypatch.setenv("GROUP_WORLD_SIZE", "2")  # machines may count attempts differently
     assert "store" not in world._rendezvous(0, 1)
+
+
+def test_a_run_on_the_cpu_sees_no_gpu(monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
+    seen = []
+    world.run(lambda _: seen.append(os.environ["CUDA_VISIBLE_DEVICES"]), "cpu")
+    assert seen == [""]

@@ -382,6 +382,7 @@ SUITES = (
         (one_row, wider_block, rows_apart, small_rows, sixteen_bits, single_access),
         proved="any D, any strides, 16 bits and 32; each number crosses memory once each way.",
         remember="a fused kernel over rows moves 2 numbers an element: one in, one out.",
+        ranks=1,
         next_step="count a softmax kernel of your own: how many loads an element?",
     ),
 )

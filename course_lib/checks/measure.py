@@ -360,6 +360,7 @@ SUITES = (
         proved="warm calls alone count, each with all of its work and nothing else's;\n"
         "the middle one stands for them.",
         remember="a call that has returned is not work that is done.",
+        ranks=1,
         next_step="time `torch.empty(10**8)` and `torch.zeros(10**8)`, then read the first element.",
     ),
 )

@@ -510,6 +510,7 @@ SUITES = (
         ),
         proved="what writes numbers is counted, forward and backward, with the bytes of both sides.",
         remember="a view is free; every other operation reads its inputs and writes its results.",
+        ranks=1,
         next_step="count the block of lesson 05 with `fast_attention=False`.",
         loads=(DYNAMO,),  # the first operation under a dispatch mode loads it
     ),

@@ -65,6 +65,7 @@ class Subject(Protocol):
     def run_ranks(
         self, args_by_rank: Sequence[tuple], *, probe: str | None = None
     ) -> list[local_ranks.Rank]: ...
+    def prepare_ranks(self) -> None: ...
     def probe(self, name: str, *args) -> Any: ...
 
 
@@ -92,6 +93,10 @@ class LocalSubject:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             return LocalModule(self._run(self.answer, args, kwargs), self)
+
+    def prepare_ranks(self) -> None:
+        """What takes seconds before the first ranks of a process, so that no answer pays for it."""
+        local_ranks.SERVER.start()
 
     def run_ranks(
         self, args_by_rank: Sequence[tuple], *, probe: str | None = None

@@ -64,8 +64,8 @@ class Suite:
     """One number or fact worth keeping."""
     next_step: str
     """One thing to try."""
-    ranks: int = 1
-    """Most ranks that a check of it runs at once (`subject.run_ranks`)."""
+    ranks: int = 0
+    """Most ranks that a check of it runs at once; 1 for one that only uses `subject.probe`."""
     limit_s: float = LIMIT_S
     """Seconds that the whole suite may compute; where it waits, `PATIENCE` times as many."""
     loads: tuple[str, ...] = ()
@@ -82,6 +82,8 @@ class Suite:
         )
         for name in self.loads:
             importlib.import_module(name)
+        if self.ranks:
+            subject.prepare_ranks()
         began = time.perf_counter()
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):

@@ -16,6 +16,7 @@ from typing import Any
 from course_lib.lab import moved, source
 from course_lib.lab.home import home
 from course_lib.lab.registry import Exercise, exercises
+from course_lib.ranks.local_ranks import replace_definition
 from course_lib.runs.atomic import write_whole
 
 
@@ -151,12 +152,9 @@ def _put(library: ModuleType, card: Exercise, answer: Any) -> None:
     """Methods go into the library's class, so that what already imported the class sees them."""
     if _has_methods(card):
         for name in card.blank:
-            setattr(getattr(library, card.name), name, vars(answer)[name])
-        return
-    old = getattr(library, card.name)
-    for name, module in list(sys.modules.items()):
-        if name.startswith("course_lib.") and getattr(module, card.name, None) is old:
-            setattr(module, card.name, answer)
+            replace_definition(library.__name__, f"{card.name}.{name}", vars(answer)[name])
+    else:
+        replace_definition(library.__name__, card.name, answer)
 
 
 def _hole(library: ModuleType, card: Exercise) -> Any:

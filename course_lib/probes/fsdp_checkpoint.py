@@ -22,7 +22,6 @@ from torch.distributed.tensor import DTensor
 from course_lib.checkpoints import manifest, sharded, single_file
 from course_lib.checkpoints.dcp_index import read_index
 from course_lib.checkpoints.files import CheckpointError
-from course_lib.checkpoints.random_states import random_states
 from course_lib.checkpoints.saved_state import flatten, name_parameters, without_tensors
 from course_lib.probes.known_state import (
     TOKENS,
@@ -36,6 +35,7 @@ from course_lib.probes.known_state import (
 )
 from course_lib.ranks.traffic import Traffic
 from course_lib.ranks.world import World
+from course_lib.runs.random_states import random_states
 from course_lib.training.fsdp_trainer import FSDPTrainer, full_tensor
 
 PARTS = ("step", "tokens_seen", "model", "optimizer", "scaler", "loader", "ranks", "config")

@@ -1,10 +1,15 @@
-"""A function on several ranks of this machine: forked processes that talk gloo over loopback.
+"""A function on several ranks of this machine: processes that talk gloo over loopback.
 
 What it is: what a notebook cell or a check needs to try distributed code in milliseconds, with the
 collectives each rank issued and the bytes it holds afterwards. What it leaves out: GPUs, and
 programs of their own, which torchrun starts (world.py, lesson 19).
 
-Forked, so that a function that was defined in a cell need not be found again by name.
+Ranks are not forked from the process that asks for them. Where torch sees an accelerator, autograd
+starts threads at the first backward pass of a process, and every process forked after that refuses
+to run one. So ranks are forked from a server that has computed nothing (rank_server.py). Functions
+travel there by cloudpickle, which takes those of a notebook's cells whole; with them go the random
+states, the working folder, the environment, and the definitions of the library that were replaced
+here (`REPLACED`).
 """
 
 import builtins
@@ -12,9 +17,11 @@ import contextlib
 import functools
 import gc
 import importlib
+import io
 import multiprocessing
 import os
 import pickle
+import signal
 import sys
 import tempfile
 import time
@@ -24,15 +31,27 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import Any, NoReturn
 
+import cloudpickle
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
 from course_lib.measure.held import held_now
+from course_lib.ranks.rank_server import RankServer
 from course_lib.ranks.traffic import Traffic
 from course_lib.runs.machine import cpu_seconds
+from course_lib.runs.random_states import random_states, restore_random_states
+
+SERVER = RankServer()
+RANK = "course_lib.ranks.local_ranks:live_as_rank"
+
+REPLACED: dict[tuple[str, str], Any] = {}
+"""Definitions that stand in the library in place of its own, by (module, "Name" or "Class.method").
+
+Who replaces one puts it here too, or ranks would run the library's."""
 
 PATIENCE = 5
 """On a busy machine work takes longer; what has not ended after so many times its seconds is ended
@@ -42,6 +61,20 @@ IDLE_S, IDLE_SHARE = 2.0, 0.02
 gloo uses 0.003)."""
 LOOK_S = 0.1
 GRACE_S = 1.0  # after one rank has failed, for the others to say that they failed first
+
+
+@dataclass(frozen=True)
+class Job:
+    """One call of `run`, as its ranks need to know it."""
+
+    size: int
+    folder: Path
+    seconds: float
+
+    @property
+    def work(self) -> Path:
+        """Function and arguments, packed."""
+        return self.folder / "work"
 
 
 @dataclass(frozen=True)
@@ -83,8 +116,12 @@ def run(
     *,
     seconds: float = 10.0,
     probe: str | None = None,
+    fork: bool = False,
 ) -> list[Rank]:
     """`function(*args_by_rank[rank])` on each rank, inside a gloo group of all; by rank.
+
+    Function and arguments are copied to the ranks, results back; no rank sees a GPU. ValueError for
+    what cannot be copied. The first call of a process takes some seconds, for an import of torch.
 
     With `probe` "module:name", `name(function, *args_by_rank[rank])`: for functions that want what
     cannot be sent to another process, such as a model, which the probe then makes on the rank.
@@ -92,29 +129,30 @@ def run(
     first rank that raised; RanksStuck names those that did not come back, for one because they wait
     for a rank that never joins: after `seconds` when they wait or have computed for so long, after
     `PATIENCE` times as long in any case. No process is left in any case.
+
+    With `fork` ranks are forked from this process, and nothing is copied: only for a process that
+    cannot start another, such as a worker of the judge, and has not run a backward pass.
     """
     if probe is not None:
         function = bind_probe(function, probe)
-    context = multiprocessing.get_context("fork")
     with tempfile.TemporaryDirectory() as folder:
-        meeting, pipes, processes = Path(folder) / "meeting", [], []
-        for rank, args in enumerate(args_by_rank):
-            ours, theirs = context.Pipe(duplex=False)
-            place = (rank, len(args_by_rank), meeting, PATIENCE * seconds)
-            process = context.Process(
-                target=_rank, args=(function, args, place, theirs), daemon=True
-            )
-            process.start()
+        job = Job(len(args_by_rank), Path(folder), PATIENCE * seconds)
+        pipes = [multiprocessing.Pipe(duplex=False) for _ in args_by_rank]
+        write_ends = [theirs.fileno() for _, theirs in pipes]
+        if fork:
+            pids = [
+                _fork_rank(job, rank, function, args_by_rank, pipes) for rank in range(job.size)
+            ]
+            end = _end_ranks
+        else:
+            job.work.write_bytes(_pack(function, args_by_rank))
+            pids, end = SERVER.fork(RANK, job, write_ends), SERVER.end
+        for _, theirs in pipes:
             theirs.close()
-            pipes.append(ours)
-            processes.append(process)
         try:
-            return _collect(pipes, _Limit(seconds, [process.pid for process in processes]))
+            return _collect([ours for ours, _ in pipes], _Limit(seconds, pids))
         finally:
-            for process in processes:
-                process.kill()
-            for process in processes:
-                process.join()
+            end(pids)
 
 
 def bind_probe(function: Callable, probe: str) -> Callable:
@@ -179,27 +217,125 @@ def _collect(pipes: list[Connection], limit: _Limit) -> list[Rank]:
     return [found[rank] for rank in range(len(pipes))]
 
 
-def _rank(function: Callable, args: tuple, place: tuple, pipe: Connection) -> None:
-    """The life of one rank, in a process of its own; never returns to what was forked."""
-    rank, world_size, meeting, seconds = place
-    torch.set_num_threads(1)  # the parent's thread pool was not copied: waiting for it has no end
+class _Pickler(cloudpickle.Pickler):
+    """Takes functions of a notebook's cells, and the modules that they mention."""
+
+    def reducer_override(self, obj: Any) -> Any:
+        # a function that says `torch.ops` takes that module along; torch has modules of classes of
+        # its own, and does not say how they are copied
+        if isinstance(obj, ModuleType) and type(obj) is not ModuleType:
+            return importlib.import_module, (obj.__name__,)
+        return super().reducer_override(obj)
+
+
+def _dumps(value: Any) -> bytes:
+    stream = io.BytesIO()
+    _Pickler(stream).dump(value)
+    return stream.getvalue()
+
+
+def _pack(function: Callable, args_by_rank: Sequence[tuple]) -> bytes:
+    """All that ranks need of this process. ValueError for what cannot be copied."""
+    here = {
+        "path": sys.path,
+        "folder": os.getcwd(),
+        "environment": dict(os.environ),
+        "dtype": torch.get_default_dtype(),
+        "random": random_states(),
+    }
+    try:
+        replaced, work = _dumps(REPLACED), _dumps((function, args_by_rank))
+    except Exception as error:
+        raise ValueError(
+            f"ranks are processes of their own, and something here cannot be copied to them "
+            f"({error}): pass plain values and tensors, and make the rest in the function"
+        ) from error
+    return pickle.dumps((here, replaced, work))
+
+
+def _unpack(packed: bytes) -> tuple[Callable, Sequence[tuple]]:
+    """Make this process like the one that packed; its function and arguments."""
+    here, replaced, work = pickle.loads(packed)
+    sys.path[:] = here["path"]
+    os.chdir(here["folder"])
+    os.environ.clear()
+    os.environ.update(here["environment"])
+    torch.set_default_dtype(here["dtype"])
+    restore_random_states(here["random"])
+    for (module, name), value in pickle.loads(replaced).items():  # before anything refers to them
+        replace_definition(module, name, value)
+    return pickle.loads(work)
+
+
+def replace_definition(module: str, name: str, value: Any) -> None:
+    """Put `value` in place of the library's "Name" or "Class.method", here and on later ranks.
+
+    A function is replaced in every module of the library that has imported it by name.
+    """
+    REPLACED[module, name] = value
+    library = importlib.import_module(module)
+    owner, _, method = name.rpartition(".")
+    if owner:
+        setattr(getattr(library, owner), method, value)
+        return
+    old = getattr(library, name)
+    for found, other in list(sys.modules.items()):
+        if found.startswith("course_lib.") and getattr(other, name, None) is old:
+            setattr(other, name, value)
+
+
+def live_as_rank(job: Job, rank: int, pipe: Connection) -> None:
+    """The life of one rank, in a process of its own that the server has forked; never returns."""
+    try:
+        function, args_by_rank = _unpack(job.work.read_bytes())
+    except BaseException as error:
+        pipe.send_bytes(pickle.dumps((False, *_failure(error))))
+        os._exit(0)
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""  # a rank here is on the CPU; the GPUs are not its own
+    _live(job, rank, function, args_by_rank[rank], pipe, _dumps)
+
+
+def _fork_rank(job: Job, rank: int, function: Callable, args_by_rank, pipes) -> int:
+    """Fork a rank from this process; its pid."""
+    pid = os.fork()
+    if pid:
+        return pid
+    for other, (ours, theirs) in enumerate(pipes):
+        ours.close()
+        if other != rank:
+            theirs.close()
+    _live(job, rank, function, args_by_rank[rank], pipes[rank][1], pickle.dumps)
+
+
+def _end_ranks(pids: Sequence[int]) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    for pid in pids:
+        os.waitpid(pid, 0)
+
+
+def _live(
+    job: Job, rank: int, function: Callable, args: tuple, pipe: Connection, dumps: Callable
+) -> NoReturn:
+    torch.set_num_threads(1)  # a thread pool was not copied by the fork: waiting for it has no end
     os.environ["GLOO_SOCKET_IFNAME"] = "lo0" if sys.platform == "darwin" else "lo"
     _be_quiet()
     try:
         with contextlib.redirect_stdout(None), contextlib.redirect_stderr(None):
             dist.init_process_group(
                 "gloo",
-                init_method=f"file://{meeting}",
+                init_method=f"file://{job.folder / 'meeting'}",
                 rank=rank,
-                world_size=world_size,
-                timeout=timedelta(seconds=seconds),
+                world_size=job.size,
+                timeout=timedelta(seconds=job.seconds),
             )
             gc.freeze()  # what is here already is neither looked through nor counted
             with Traffic() as traffic:
                 value = function(*args)
             held = _held_bytes()
         # by plain pickle: the one of multiprocessing would put tensors into shared memory
-        pipe.send_bytes(pickle.dumps((True, value, traffic.seen, held)))
+        pipe.send_bytes(dumps((True, value, traffic.seen, held)))
         dist.barrier()  # a rank that is still receiving must not lose this one
     except BaseException as error:
         with contextlib.suppress(Exception):

@@ -143,6 +143,8 @@ def run(main: Callable[[World], None], device: str = "auto", *, cpu_too: bool = 
     leaves by `os._exit`: threads of gloo that still hold tensors otherwise abort some programs after
     their work is done (torch 2.13: 7 of 15 runs that send and receive).
     """
+    if device == "cpu":  # where torch sees a GPU it makes NCCL groups, for a mesh of CPU ranks too
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
     try:
         world = World.from_environment(device, cpu_too=cpu_too)
         main(world)

@@ -23,7 +23,6 @@ from torch.nn.parallel import DistributedDataParallel
 
 from course_lib.checkpoints import single_file, whole
 from course_lib.checkpoints.files import CheckpointError
-from course_lib.checkpoints.random_states import random_states, restore_random_states
 from course_lib.checkpoints.saved_state import plain_names, refuse_other_shapes
 from course_lib.data.batches import BatchLoader
 from course_lib.data.prefetch import Prefetched
@@ -35,6 +34,7 @@ from course_lib.measure.speed import Speed
 from course_lib.ranks.world import World, run
 from course_lib.runs.heartbeat import beat
 from course_lib.runs.options import parse
+from course_lib.runs.random_states import random_states, restore_random_states
 from course_lib.runs.run_log import RunLog
 from course_lib.training.precision import autocast, compute_dtype
 from course_lib.training.train_config import TrainConfig

@@ -37,12 +37,12 @@ from torch.distributed.fsdp import (
 from torch.distributed.tensor import DTensor
 
 from course_lib.checkpoints.files import CheckpointError
-from course_lib.checkpoints.random_states import random_states, restore_random_states
 from course_lib.checkpoints.saved_state import SavedState, number_parameters
 from course_lib.checkpoints.sharded import ShardedCheckpoints
 from course_lib.gpt import TransformerBlock
 from course_lib.ranks.world import World, run
 from course_lib.runs.options import parse
+from course_lib.runs.random_states import random_states, restore_random_states
 from course_lib.training import ddp_trainer
 from course_lib.training.ddp_trainer import DistributedTrainer
 from course_lib.training.fsdp_config import FSDPConfig

@@ -101,7 +101,7 @@ class Judge:
         try:
             subject, fault = self._prepare_subject(card, answer, budget_s, suite)
         except zygote_client.ZygoteError as problem:
-            if suite.ranks == 1:
+            if suite.ranks <= 1:
                 raise
             return Decision(
                 "UNGRADABLE",

@@ -67,6 +67,9 @@ class RemoteSubject:
             self._give_up("protocol", "a module without a number")
         return RemoteModule(self, number)
 
+    def prepare_ranks(self) -> None:
+        """Nothing: the worker is there already."""
+
     def run_ranks(self, args_by_rank: Sequence[tuple], *, probe: str | None = None) -> list[Rank]:
         """As `LocalSubject.run_ranks`; values and counts are the worker's own report."""
         said = self.ask("ranks", *args_by_rank, seconds=subject.RANKS_S, probe=probe)

@@ -140,7 +140,7 @@ class AnswerRunner:
         """By rank (value, collectives, bytes held); or a sentence when the ranks wait for ever."""
         try:
             ranks = local_ranks.run(
-                self.answer, args, seconds=request["seconds"], probe=request["probe"]
+                self.answer, args, seconds=request["seconds"], probe=request["probe"], fork=True
             )
         except local_ranks.RankFailed as failure:
             raise AnswerRaised(failure.rebuild_exception()) from None

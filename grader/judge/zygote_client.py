@@ -121,7 +121,7 @@ class ZygoteClient:
     def _spawn_in_tier(
         self, tier: str, *, again: bool, ranks: int = 1, modules: Sequence[str] = ()
     ) -> Worker:
-        processes = 1 if ranks == 1 else 1 + ranks
+        processes = 1 if ranks <= 1 else 1 + ranks
         limits = asdict(replace(self.limits, processes=max(self.limits.processes, processes)))
         wanted = {"tier": tier, "limits": limits, "without": sorted(self.without)}
         # the zygote imports them first, once; torch._dynamo takes many seconds on a busy machine

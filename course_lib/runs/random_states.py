@@ -8,7 +8,10 @@ import torch
 
 
 def random_states() -> dict[str, Any]:
-    """Every random state of this process: Python's, numpy's, torch's on the CPU and on its GPU."""
+    """Every random state of this process: Python's, numpy's, torch's on the CPU and on its GPU.
+
+    The GPU's only where this process has used one; asking never starts CUDA.
+    """
     drawn: Any = np.random.get_state()
     name, keys, *rest = drawn
     version, numbers, spare = random.getstate()
@@ -17,7 +20,7 @@ def random_states() -> dict[str, Any]:
         "numpy": [name, keys.tolist(), *rest],
         "torch": torch.get_rng_state(),
     }
-    return states | ({"cuda": torch.cuda.get_rng_state()} if torch.cuda.is_available() else {})
+    return states | ({"cuda": torch.cuda.get_rng_state()} if torch.cuda.is_initialized() else {})
 
 
 def restore_random_states(states: dict[str, Any]) -> None:
@@ -27,5 +30,5 @@ def restore_random_states(states: dict[str, Any]) -> None:
     name, keys, *rest = states["numpy"]
     np.random.set_state((name, np.array(keys, dtype=np.uint32), *rest))
     torch.set_rng_state(states["torch"])
-    if "cuda" in states and torch.cuda.is_available():
+    if "cuda" in states and torch.cuda.is_initialized():
         torch.cuda.set_rng_state(states["cuda"])
