@@ -64,7 +64,7 @@ GRACE_S = 1.0  # after one rank has failed, for the others to say that they fail
 
 
 @dataclass(frozen=True)
-class Job:
+class RankJob:
     """One call of `run`, as its ranks need to know it."""
 
     size: int
@@ -136,7 +136,7 @@ def run(
     if probe is not None:
         function = bind_probe(function, probe)
     with tempfile.TemporaryDirectory() as folder:
-        job = Job(len(args_by_rank), Path(folder), PATIENCE * seconds)
+        job = RankJob(len(args_by_rank), Path(folder), PATIENCE * seconds)
         pipes = [multiprocessing.Pipe(duplex=False) for _ in args_by_rank]
         write_ends = [theirs.fileno() for _, theirs in pipes]
         if fork:
@@ -284,7 +284,7 @@ def replace_definition(module: str, name: str, value: Any) -> None:
             setattr(other, name, value)
 
 
-def live_as_rank(job: Job, rank: int, pipe: Connection) -> None:
+def live_as_rank(job: RankJob, rank: int, pipe: Connection) -> None:
     """The life of one rank, in a process of its own that the server has forked; never returns."""
     try:
         function, args_by_rank = _unpack(job.work.read_bytes())
@@ -295,7 +295,7 @@ def live_as_rank(job: Job, rank: int, pipe: Connection) -> None:
     _live(job, rank, function, args_by_rank[rank], pipe, _dumps)
 
 
-def _fork_rank(job: Job, rank: int, function: Callable, args_by_rank, pipes) -> int:
+def _fork_rank(job: RankJob, rank: int, function: Callable, args_by_rank, pipes) -> int:
     """Fork a rank from this process; its pid."""
     pid = os.fork()
     if pid:
@@ -316,7 +316,7 @@ def _end_ranks(pids: Sequence[int]) -> None:
 
 
 def _live(
-    job: Job, rank: int, function: Callable, args: tuple, pipe: Connection, dumps: Callable
+    job: RankJob, rank: int, function: Callable, args: tuple, pipe: Connection, dumps: Callable
 ) -> NoReturn:
     torch.set_num_threads(1)  # a thread pool was not copied by the fork: waiting for it has no end
     os.environ["GLOO_SOCKET_IFNAME"] = "lo0" if sys.platform == "darwin" else "lo"

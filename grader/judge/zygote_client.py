@@ -109,7 +109,7 @@ class ZygoteClient:
         With `ranks` above 1 it may start that many processes beside itself, and talk to them over
         a loopback that nobody else is on; ZygoteError where the tier has none.
         """
-        again = self.spares and ranks == 1
+        again = self.spares and ranks <= 1
         try:
             return self._spawn_in_tier(self.tier, again=again, ranks=ranks, modules=modules)
         except ZygoteError:
