@@ -253,7 +253,7 @@ from grader.judge.judge import Judge
 from tests.confined import Answer
 if __name__ == "__main__":
     judge = Judge()
-    print(judge._shared_client.process.pid, flush=True)
+    print(judge._client.process.pid, flush=True)
     judge.grade("bytes", Answer("while True: pass"), seed=1)
 """
 
