@@ -265,6 +265,12 @@ def test_lint(command):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_types():
+    """mypy over course_lib, as pyproject.toml sets it; what it finds again is kept in .mypy_cache."""
+    done = subprocess.run([sys.executable, "-m", "mypy"], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def find_distributions(*roots: str) -> set[str]:
     """What is imported below these folders and is neither Python's nor ours, by project name."""
     known, found = metadata.packages_distributions(), set()
