@@ -60,14 +60,20 @@ def pytest_xdist_auto_num_workers() -> int:
     return min(cores, MOST_WORKERS)
 
 
-@pytest.hookimpl(tryfirst=True)  # xdist reads the groups in this hook too
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+@pytest.hookimpl(wrapper=True)  # before all others: xdist reads the groups in this hook too
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]):
     """Orders the tests, and says which ones share a worker."""
     items.sort(key=lambda item: find_place(item.nodeid))
+    groups = {id(item): find_group(item) for item in items}
     if "PYTEST_XDIST_WORKER" in os.environ:
         for item in items:
-            if (group := find_group(item)) is not None:
+            if group := groups[id(item)]:
                 item.add_marker(pytest.mark.xdist_group(group))
+    result = yield
+    if getattr(config.option, "loadgroup", False):
+        apart = [item.nodeid for item in items if groups[id(item)] and "@" not in item.nodeid]
+        assert not apart, f"xdist has not read the groups of {len(apart)} tests: {apart[:3]}"
+    return result
 
 
 def find_place(test: str) -> int:

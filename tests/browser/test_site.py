@@ -11,7 +11,7 @@ import pytest
 from pages import Site, opened, visit
 from survey import Survey
 
-from grader.lesson import Lesson
+from grader.lesson import LessonSource
 from tests.course import lessons
 from tests.soak import campaign, times
 
@@ -35,7 +35,7 @@ def test_every_lesson_of_the_toc_is_a_page(site: Site) -> None:
 
 
 @pytest.mark.parametrize("lesson", lessons(), ids=lambda x: x.name)
-def test_the_checks_on_a_page_passed(site: Site, lesson: Lesson) -> None:
+def test_the_checks_on_a_page_passed(site: Site, lesson: LessonSource) -> None:
     """The build ran the page's cells, with the library's answers, in a kernel of their own."""
     assert site.text(f"book/{lesson.name}.html").count("[PASS]") == len(lesson.exercises)
 
