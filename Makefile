@@ -15,7 +15,7 @@ lab: $(READY)
 	course lab
 
 test: $(READY)
-	python -m pytest --numprocesses auto --dist loadgroup --no-loadscope-reorder
+	python -m pytest --numprocesses auto --dist loadscope --no-loadscope-reorder
 
 check: $(READY)  # the fast part of test: ruff, stale files and the rules of the house
 	python -m pytest tests/test_house.py tests/test_views.py

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 from collections import Counter, defaultdict
 
 import pytest
+from xdist.scheduler import LoadScopeScheduling
+
+from course_lib.lab import registry
 
 if "PYTEST_XDIST_WORKER" in os.environ:
     # Two workers with two threads each wait for one another: three times the time on two cores.
@@ -46,6 +50,7 @@ LONG = (  # then the longest, and among them the one that builds the site
     "test_notebooks", "test_fsdp", "browser",
 )  # fmt: skip
 LATE = ("test_site_", "test_exercises", "test_judge_worker")  # looks at the built site; short ones
+EXERCISE = rf"({'|'.join(sorted(registry.exercises(), key=len, reverse=True))})(?=[-:\]])"
 BY_EXERCISE = ("test_exercises", "test_judge_worker")
 ONE_BY_ONE = ("test_notebooks", "test_readme")  # each test starts all that it needs
 
@@ -60,20 +65,25 @@ def pytest_xdist_auto_num_workers() -> int:
     return min(cores, MOST_WORKERS)
 
 
-@pytest.hookimpl(wrapper=True)  # before all others: xdist reads the groups in this hook too
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]):
-    """Orders the tests, and says which ones share a worker."""
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Orders the tests."""
     items.sort(key=lambda item: find_place(item.nodeid))
-    groups = {id(item): find_group(item) for item in items}
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        for item in items:
-            if group := groups[id(item)]:
-                item.add_marker(pytest.mark.xdist_group(group))
-    result = yield
-    if getattr(config.option, "loadgroup", False):
-        apart = [item.nodeid for item in items if groups[id(item)] and "@" not in item.nodeid]
-        assert not apart, f"xdist has not read the groups of {len(apart)} tests: {apart[:3]}"
-    return result
+
+
+class Groups(LoadScopeScheduling):
+    """Gives each group of tests to one worker.
+
+    Not `--dist loadgroup`: with pytest 9.2 xdist 3.8 loses the groups and says nothing (pytest-xdist
+    issue 1386).
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        return find_group(nodeid)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log) -> Groups:
+    return Groups(config, log)
 
 
 def find_place(test: str) -> int:
@@ -85,19 +95,20 @@ def find_place(test: str) -> int:
     return next((i for i, part in enumerate(order) if part in file), len(order))
 
 
-def find_group(item: pytest.Item) -> str | None:
-    """The exercise of a test of one exercise, else the file; None where each test may go alone.
+def find_group(test: str) -> str:
+    """The exercise of a test of one exercise, else the file; the test itself where it may go alone.
 
     One worker takes a group: verdicts on an answer, a walk over the site in one mode and the
     fixtures of a file serve several tests.
     """
-    file = item.nodeid.partition("::")[0]
-    asked = item.callspec.params if hasattr(item, "callspec") else {}
-    if item.path.stem in ONE_BY_ONE:
-        return None
-    if item.path.stem in BY_EXERCISE and (about := asked.get("exercise") or asked.get("answer")):
-        return getattr(about, "exercise", about)
-    return f"{file} {asked['mode']}" if "mode" in asked else file
+    file, _, name = test.partition("::")
+    _, _, about = name.partition("[")
+    if any(part in file for part in ONE_BY_ONE):
+        return test
+    if any(part in file for part in BY_EXERCISE):
+        named = re.match(EXERCISE, about)
+        return named[1] if named else file
+    return f"{file} {about}" if about.startswith("mode") else file
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
