@@ -16,7 +16,7 @@ from course_lib.lab import events
 from course_lib.lab.journal import assistant, command, export, feedback, magic, rules
 from course_lib.lab.journal import template as templates
 from course_lib.lab.journal.entry import entries, files, folder, read, slug
-from course_lib.lab.journal.new import new
+from course_lib.lab.journal.new import open_entry
 from course_lib.lab.journal.references import REFERENCE
 from course_lib.lab.journal.search import search
 from course_lib.lab.journal.sections import SECTIONS
@@ -59,16 +59,16 @@ def snapshot() -> dict[str, bytes]:
 
 
 def test_a_new_entry_has_the_twenty_sections_as_prompts():
-    path = new(subject("rmsnorm"), [], today=TODAY).path
+    path = open_entry(subject("rmsnorm"), [], today=TODAY).path
     assert path.name == "2026-11-20-rmsnorm.md"
     entry = read(path, templates.load())
     assert [part.key for part in entry.parts] == [section.key for section in SECTIONS]
-    assert len(entry.parts) == 20 and not any(entry.answered(part) for part in entry.parts)
+    assert len(entry.parts) == 20 and not any(entry.is_answered(part) for part in entry.parts)
     assert entry.title.title == "RMSNorm.forward \N{MIDDLE DOT} 2026-11-20"
 
 
 def test_a_prompt_is_told_from_an_answer():
-    path = new(subject("rmsnorm"), [], today=TODAY).path
+    path = open_entry(subject("rmsnorm"), [], today=TODAY).path
     text = path.read_text(encoding="utf-8")
     ways = {
         "context": ("(> \\[ \\] What were.*)", r"\1 It was late."),  # on the prompt's own line
@@ -82,7 +82,7 @@ def test_a_prompt_is_told_from_an_answer():
         assert count == 1
     path.write_text(text, encoding="utf-8")
     entry = read(path, templates.load())
-    answered = {part.key for part in entry.parts if entry.answered(part)}
+    answered = {part.key for part in entry.parts if entry.is_answered(part)}
     assert answered == {"context", "question", "problem", "intuition"}
 
 
@@ -96,7 +96,9 @@ def test_an_entry_holds_what_the_course_knows(learner):
     (learner / "mine").mkdir()
     (learner / "mine" / "rmsnorm.py").write_text("import torch\n\n\nclass RMSNorm:\n    pass\n")
     write("2026-11-18-norms.md", "---\ntitle: Norms\ntags: [upcasting]\n---\n# Norms\n")
-    text = new(subject("rmsnorm"), events.read(), today=TODAY).path.read_text(encoding="utf-8")
+    text = open_entry(subject("rmsnorm"), events.read(), today=TODAY).path.read_text(
+        encoding="utf-8"
+    )
     assert "4 checks, 1 passed. What came up: `SHAPE` 2 times, `DTYPE`. 1 hint opened." in text
     assert "| rmsnorm-doubled | 1.5 times | 1 times |" in text
     assert "- `mine/rmsnorm.py:4` is your own" in text
@@ -107,7 +109,7 @@ def test_an_entry_holds_what_the_course_knows(learner):
 
 def test_references_to_code_resolve_to_the_definition():
     for card in ("rmsnorm", "swiglu", "save-checkpoint", "adamw-step"):
-        text = new(subject(card), [], today=TODAY).path.read_text(encoding="utf-8")
+        text = open_entry(subject(card), [], today=TODAY).path.read_text(encoding="utf-8")
         (found,) = REFERENCE.findall(text)
         line = (ROOT / found[0]).read_text(encoding="utf-8").splitlines()[int(found[1]) - 1]
         name = subject(card).exercises[0].path.rpartition(".")[2]
@@ -171,8 +173,8 @@ def test_values_from_the_record_cannot_break_an_entry():
         {"kind": "check", "item": ["rmsnorm"]},
         {"kind": "hint", "item": "rmsnorm", "hint": {"a": 1}},
     ]
-    entry = read(new(subject("rmsnorm"), record, today=TODAY).path, templates.load())
-    assert len(entry.parts) == 20 and not any(entry.answered(part) for part in entry.parts)
+    entry = read(open_entry(subject("rmsnorm"), record, today=TODAY).path, templates.load())
+    assert len(entry.parts) == 20 and not any(entry.is_answered(part) for part in entry.parts)
     assert "\x1b" not in entry.text
 
 
@@ -201,7 +203,7 @@ def test_a_full_disk_leaves_no_half_entry(monkeypatch):
 
     with monkeypatch.context() as patch, pytest.raises(OSError, match="No space"):
         patch.setattr("builtins.open", full)
-        new(about, [], today=TODAY)
+        open_entry(about, [], today=TODAY)
     assert before == snapshot()
 
 
@@ -359,7 +361,7 @@ def test_the_stated_rules():
     assert templates.load().sections == SECTIONS
     journal("template --undo")
     assert "practice" in required(), "a reset can be taken back too"
-    text = new(subject("rmsnorm"), [], today=TODAY).path.read_text(encoding="utf-8")
+    text = open_entry(subject("rmsnorm"), [], today=TODAY).path.read_text(encoding="utf-8")
     assert "## [x] Practice" in text and text.index("[=] Math") > text.index("[$] Practical")
 
 
@@ -377,7 +379,7 @@ def test_the_stated_rules():
     ],
 )
 def test_what_an_answer_asks_for(answers, names):
-    assert [rule.name for rule in rules.proposed(answers, SECTIONS)] == names
+    assert [rule.name for rule in rules.propose_rules(answers, SECTIONS)] == names
 
 
 def test_the_learners_own_titles_are_understood(learner):
@@ -441,7 +443,7 @@ def test_a_section_of_ones_own():
         section="Was mich überrascht hat",
     )
     command._feedback(args)
-    path = new(subject("rmsnorm"), [], today=TODAY).path
+    path = open_entry(subject("rmsnorm"), [], today=TODAY).path
     assert "## Was mich überrascht hat\n<!-- section: was-mich-überrascht-hat -->" in (
         path.read_text(encoding="utf-8")
     )
@@ -577,7 +579,7 @@ def test_check_tells_findings_by_its_status(capsys):
 
 def test_the_export_holds_what_was_written_and_nothing_else():
     write("2026-11-19-rope.md", "# RoPE\n\n## Context\n\nturns\n")
-    path = new(subject("rmsnorm"), [], today=TODAY).path
+    path = open_entry(subject("rmsnorm"), [], today=TODAY).path
     text = path.read_text(encoding="utf-8").replace(
         "## [?]",
         "Seen in [[rope]], [there](../../book/02_rope.md) and [here](2026-11-19-rope.md).\n"
@@ -663,7 +665,7 @@ def test_the_assistants_files_go_where_one_says(learner):
 
 def test_nothing_the_learner_wrote_changes_under_any_command(capsys):
     """Entries in every state of repair: each command runs or explains, and no byte of them moves."""
-    whole = new(subject("rmsnorm"), [], today=TODAY).path.read_bytes()
+    whole = open_entry(subject("rmsnorm"), [], today=TODAY).path.read_bytes()
     states = {
         "2026-11-01-cut.md": whole[:700],
         "2026-11-02-merged.md": b"<<<<<<< HEAD\n" + whole + b"=======\n" + whole + b">>>>>>> x\n",

@@ -14,7 +14,7 @@ from course_lib.lab.journal.dimensions import has_shape
 from course_lib.lab.journal.entry import read
 from course_lib.lab.journal.export import page
 from course_lib.lab.journal.lint import Desk, lint
-from course_lib.lab.journal.new import new
+from course_lib.lab.journal.new import open_entry
 from course_lib.lab.journal.search import search
 from course_lib.lab.journal.subject import subject
 from course_lib.lab.journal.sums import amount
@@ -50,7 +50,7 @@ def journal(course_home):
 
 def written() -> Path:
     """A new entry with its sections answered below the prompts."""
-    path = new(subject("a queue of my own"), [], today=TODAY).path
+    path = open_entry(subject("a queue of my own"), [], today=TODAY).path
     text = path.read_text(encoding="utf-8")
     for key, answer in ANSWERS.items():
         text = re.sub(

@@ -366,7 +366,7 @@ def test_what_an_earlier_kernel_left_is_ended_by_the_next_launch(agent, home, ca
     place.mkdir(parents=True)
     (place / "plan.json").write_text("{}")
     orphan = subprocess.Popen(["sleep", "100"], env=os.environ | {"COURSE_RUN": str(place)})
-    with folder.created() as other:  # a run of another notebook, which is going on
+    with folder.create_folder() as other:  # a run of another notebook, which is going on
         neighbour = subprocess.Popen(["sleep", "100"], env=os.environ | {"COURSE_RUN": str(other)})
         launched("pass", ranks=1)
         assert orphan.wait(SOON_S) == -signal.SIGKILL

@@ -52,9 +52,9 @@ def test_every_translation_has_its_message_and_the_other_way_round():
     assert [entry["id"] for entry in cause.translations()] == list(RAW)
     for name, (raw, names) in RAW.items():
         (entry,) = (e for e in cause.translations() if e["id"] == name)
-        assert cause.translated(raw) and names in cause.translated(raw)
-        assert cause.translated(raw).startswith(entry["text"].partition("{")[0])
-    assert cause.translated("all is well") == ""
+        assert cause.translate_message(raw) and names in cause.translate_message(raw)
+        assert cause.translate_message(raw).startswith(entry["text"].partition("{")[0])
+    assert cause.translate_message("all is well") == ""
 
 
 def rank(
@@ -204,9 +204,9 @@ def test_the_odd_rank_is_named():
 def test_logs_are_read_as_a_terminal_would_show_them(tmp_path):
     file = tmp_path / "rank0.log"
     tail = Tail(file)
-    assert tail.read() == [] and tail.last() == ""
+    assert tail.read() == [] and tail.last_line() == ""
     file.write_bytes(b"one\n 10%|#  |\r 20%|## |\r\x1b[31mred\x1b[0m\r\nhalf \xff")
-    assert tail.read() == ["one", "red"] and tail.last() == "half \N{REPLACEMENT CHARACTER}"
+    assert tail.read() == ["one", "red"] and tail.last_line() == "half \N{REPLACEMENT CHARACTER}"
     with file.open("ab") as stream:
         stream.write(b" done\n")
     assert tail.read() == ["half \N{REPLACEMENT CHARACTER} done"]

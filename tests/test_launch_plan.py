@@ -124,7 +124,7 @@ def test_a_script_that_does_not_parse_is_refused_once_not_once_a_rank(tmp_path):
 
 
 def names_missing(text: str) -> list[str]:
-    return script.undefined(script.Script("t.py", False, None, textwrap.dedent(text)))
+    return script.find_undefined_names(script.Script("t.py", False, None, textwrap.dedent(text)))
 
 
 def test_names_that_nobody_defines_are_found():
@@ -325,11 +325,11 @@ def test_gpus_are_used_with_a_word_on_who_holds_them(monkeypatch, tmp_path):
 
 def test_run_folders_are_numbered_locked_and_pruned(monkeypatch):
     monkeypatch.setattr(folder, "KEPT", 2)
-    with folder.created() as first:
+    with folder.create_folder() as first:
         folder.write_json(first / "plan.json", {})
         assert folder.is_going_on(first)
         for _ in range(4):
-            with folder.created() as later:
+            with folder.create_folder() as later:
                 folder.write_json(later / "plan.json", {})
     assert not folder.is_going_on(first)
     assert [p.name for p in folder.folders()] == ["0001", "0004", "0005"]  # 1 was still going on
@@ -341,7 +341,7 @@ def test_other_folders_below_runs_are_not_touched():
     for name in ("ddp", "0000", "data"):
         (ours / name).mkdir()
     for _ in range(3):
-        with folder.created() as made:
+        with folder.create_folder() as made:
             folder.write_json(made / "plan.json", {})
     folder.prune(keep=0)
     assert sorted(p.name for p in ours.iterdir()) == ["0000", "data", "ddp"]

@@ -45,9 +45,9 @@ def test_everything_can_be_shown(seed):
     draw = random.Random(seed)
     events.path().write_text("\n".join(spoiled(draw) for _ in range(draw.randrange(1, 25))))
     state = derive(events.read(), NOW)
-    text = page.updated("", state)
-    assert page.updated(text, state) == text
-    shown = [text, web.html(state), terminal.shown(state)]
+    text = page.update_page("", state)
+    assert page.update_page(text, state) == text
+    shown = [text, web.html(state), terminal.describe_state(state)]
     shown += [make(state) for make, _ in exports.FORMATS.values() if state.schedule]
     shown += [summary.summary(state, session) for session in state.sessions]
     assert all(one.encode() for one in shown)

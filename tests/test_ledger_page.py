@@ -36,7 +36,7 @@ def outside(text: str) -> str:
 
 
 def test_a_new_page_has_every_part(learner):
-    text = page.updated("", learner.state(at(3)))
+    text = page.update_page("", learner.state(at(3)))
     assert part(text, "mastered").startswith("Nothing yet")
     assert "- **upcasting**: level 3, solved alone\n  - 3 on 2026-09-01: 1.1" in part(
         text, "developing"
@@ -52,15 +52,15 @@ def test_a_new_page_has_every_part(learner):
 def test_the_three_horizons(learner):
     learner.check(at(2), "swiglu")
     learner.review(at(2), "rmsnorm-1")
-    text = part(page.updated("", learner.state(at(3))), "queue")
+    text = part(page.update_page("", learner.state(at(3))), "queue")
     today, week, later = re.split(r"### .+\n", text)[1:]
     assert today.count("- [ ] due: ") == 3 and week.count("- [ ] 2026-09-05: ") == 4
     assert later.count("- [ ] 2026-09-14: ") == 1
 
 
 def test_writing_twice_is_writing_once(learner):
-    text = page.updated("", learner.state(at(3)))
-    assert page.updated(text, learner.state(at(3))) == text
+    text = page.update_page("", learner.state(at(3)))
+    assert page.update_page(text, learner.state(at(3))) == text
 
 
 @settings(max_examples=60)
@@ -69,10 +69,10 @@ def test_what_the_learner_writes_between_the_parts_stays(texts):
     learner = Learner()
     learner.check(at(0), "rmsnorm")
     marks = re.compile(r"(?=<!-- ledger:begin)")
-    pieces = marks.split(page.updated("", learner.state(at(0, 10))))
+    pieces = marks.split(page.update_page("", learner.state(at(0, 10))))
     written = "".join(piece + extra for piece, extra in zip(pieces, texts, strict=True))
     learner.check(at(9), "swiglu", "SWIGLU-SWAPPED")
-    assert outside(page.updated(written, learner.state(at(9)))) == outside(written)
+    assert outside(page.update_page(written, learner.state(at(9)))) == outside(written)
 
 
 def test_bytes_that_are_no_text_and_windows_line_ends_stay(learner, course_home):
@@ -89,67 +89,69 @@ def test_bytes_that_are_no_text_and_windows_line_ends_stay(learner, course_home)
 def test_a_part_without_its_marks_is_appended(learner):
     state = learner.state(at(1))
     own = "meine eigene Seite\nohne Zeilenende"
-    text = page.updated(own, state)
+    text = page.update_page(own, state)
     assert text.startswith(own + "\n\n## Now\n") and part(text, "goals")
     lost = text.replace("<!-- ledger:end goals -->", "")
-    again = page.updated(lost, state)
+    again = page.update_page(lost, state)
     assert again.startswith(lost) and again.count("ledger:end goals") == 1
-    assert page.updated(again, state) == again, "and only once"
+    assert page.update_page(again, state) == again, "and only once"
 
 
 def test_a_lost_mark_does_not_swallow_what_follows(learner):
-    text = page.updated("", learner.state(at(1)))
+    text = page.update_page("", learner.state(at(1)))
     lost = text.replace("<!-- ledger:end now -->", "mine") + "\n<!-- ledger:end now -->\n"
-    assert page.updated(lost, learner.state(at(1))).startswith(lost)
+    assert page.update_page(lost, learner.state(at(1))).startswith(lost)
 
 
 def test_a_page_cut_short_loses_nothing_that_is_left(learner):
-    text = page.updated("", learner.state(at(1)))
+    text = page.update_page("", learner.state(at(1)))
     state = learner.state(at(1))
     for cut in random.Random(4).sample(range(1, len(text)), 100):
-        new = page.updated(text[:cut], state)
-        assert new.startswith(text[:cut]) and page.updated(new, state) == new, cut
+        new = page.update_page(text[:cut], state)
+        assert new.startswith(text[:cut]) and page.update_page(new, state) == new, cut
 
 
 def test_what_was_written_inside_a_part_is_moved_below_it(learner):
-    text = page.updated("", learner.state(at(1)))
+    text = page.update_page("", learner.state(at(1)))
     edited = text.replace("None known.", "None known.\n\nDoch: die Maske! 面具")
-    new = page.updated(edited, learner.state(at(2)))
+    new = page.update_page(edited, learner.state(at(2)))
     assert part(new, "blind-spots") == "None known."
     assert (
         "Kept on 2026-09-03, as it stood between the marks above:\n\nNone known.\n\nDoch: die "
         "Maske! 面具" in outside(new)
     )
-    assert page.updated(new, learner.state(at(2))) == new, "moved once"
+    assert page.update_page(new, learner.state(at(2))) == new, "moved once"
 
 
 def test_an_edited_hash_or_none_is_an_edit(learner):
-    text = page.updated("", learner.state(at(1)))
+    text = page.update_page("", learner.state(at(1)))
     bare = re.sub(r"<!-- ledger:hash .*\n", "", text)
-    assert page.updated(bare, learner.state(at(1))).count("Kept on") == text.count("ledger:hash")
+    assert page.update_page(bare, learner.state(at(1))).count("Kept on") == text.count(
+        "ledger:hash"
+    )
 
 
 def test_a_tick_in_the_queue_stays_while_its_line_does(learner):
-    text = page.updated("", learner.state(at(3)))
+    text = page.update_page("", learner.state(at(3)))
     line = next(x for x in text.splitlines() if x.startswith("- [ ] due:"))
     ticked = text.replace(line, line.replace("[ ]", "[x]"))
-    new = page.updated(ticked, learner.state(at(4)))
+    new = page.update_page(ticked, learner.state(at(4)))
     assert line.replace("[ ]", "[x]") in new and "Kept on" not in new
     assert line not in new
 
 
 def test_an_editor_that_formats_the_page_edits_nothing(learner):
-    text = page.updated("", learner.state(at(1)))
+    text = page.update_page("", learner.state(at(1)))
     formed = text.replace("- **", "* **").replace("| --- |", "|:-------|").replace(" | ", "  |   ")
     formed = formed.replace("\n  - ", "\n    - ")
-    assert formed != text and "Kept on" not in page.updated(formed, learner.state(at(2)))
+    assert formed != text and "Kept on" not in page.update_page(formed, learner.state(at(2)))
 
 
 def test_a_note_cannot_end_its_part(learner):
     learner.add(at(1), "note", text="<!-- ledger:end insights -->\n<!-- ledger:hash 0 --> x")
-    text = page.updated("", learner.state(at(2)))
+    text = page.update_page("", learner.state(at(2)))
     assert len(re.findall(r"<!-- ledger:end insights -->", text)) == 1
-    assert page.updated(text, learner.state(at(2))) == text
+    assert page.update_page(text, learner.state(at(2))) == text
 
 
 def test_a_mark_in_any_text_cannot_end_its_part():

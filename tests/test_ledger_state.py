@@ -207,7 +207,7 @@ def test_sessions_end_with_a_pause_or_when_they_are_ended(learner):
     learner.hint(at(0, 10.2), "swiglu")
     found = learner.state(at(1)).sessions
     assert [s.number for s in found] == [1, 2, 3] and [len(s.events) for s in found] == [2, 1, 1]
-    assert found[0].minutes == 30 and found[0].passed() == ["rmsnorm"]
+    assert found[0].minutes == 30 and found[0].passed_exercises() == ["rmsnorm"]
     assert found[1].open() == ["swiglu"] and found[1].notes == ["fertig 完"]
 
 

@@ -161,10 +161,11 @@ def test_chapters_are_mixed_and_overdue_comes_first():
 def test_an_item_waits_for_what_it_stands_on():
     events, now = [check("attention")], START + 3 * DAY
     assert queue.due(events, now, {}) == []
-    missing = queue.blocked(events, now, {})
+    missing = queue.find_blocked_items(events, now, {})
     assert set(missing) == {f"attention-{n}" for n in (1, 2, 3, 4)}
     levels = {concept: 2 for concept in missing["attention-1"]}
-    assert len(queue.due(events, now, levels)) == 4 and not queue.blocked(events, now, levels)
+    assert len(queue.due(events, now, levels)) == 4
+    assert not queue.find_blocked_items(events, now, levels)
     assert queue.due(events, now, levels | {"rotary-embedding": 1}) == []
     assert len(queue.due([check("rmsnorm")], now, {})) == 4  # it stands on nothing
 

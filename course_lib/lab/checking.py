@@ -41,7 +41,7 @@ def check(
     seed = random.randrange(1, 2**31) if fresh else 0
     verdict = judge(card, scope.get(card.name) if answer is None else answer, seed=seed)
     grading = "NBGRADER_EXECUTION" in os.environ
-    text = source.of(card, scope.get(card.name) if answer is None else answer)
+    text = source.find_cell(card, scope.get(card.name) if answer is None else answer)
     if not grading:
         record(card, verdict, text, confidence)
         verdict = _keep_answer(card, verdict, text, scope)

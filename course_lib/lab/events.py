@@ -85,7 +85,7 @@ def in_order(found: Iterable[dict]) -> list[dict]:
     return sorted((_with_time(e, e["t"] or first) for e in clean), key=lambda e: e["t"])
 
 
-def when(event: dict) -> datetime:
+def parse_time(event: dict) -> datetime:
     """The time of an event that `read` or `in_order` gave: UTC, aware."""
     return datetime.fromisoformat(event["t"])
 

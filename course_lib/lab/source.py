@@ -8,7 +8,7 @@ from typing import Any
 from course_lib.lab.registry import Exercise
 
 
-def of(card: Exercise, answer: Any) -> str | None:
+def find_cell(card: Exercise, answer: Any) -> str | None:
     """The whole cell that defines the answer, or None when it cannot be found."""
     function = inspect.unwrap(
         _find_function(card, answer)

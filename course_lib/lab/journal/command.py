@@ -68,12 +68,12 @@ def _relative(path: Path) -> str:
 
 def _open_entry(args: argparse.Namespace) -> int:
     from course_lib.lab import events
-    from course_lib.lab.journal.new import new
+    from course_lib.lab.journal.new import open_entry
     from course_lib.lab.journal.subject import latest, subject
 
     happened = events.read()
     about = subject(" ".join(args.subject) or latest(happened), own=args.own)
-    opened = new(about, happened, today=_today(), again=args.again)
+    opened = open_entry(about, happened, today=_today(), again=args.again)
     events.record(
         "journal",
         item=opened.path.stem,
@@ -242,13 +242,13 @@ def _feedback(args: argparse.Namespace) -> int:
     given = {key: feedback.clean(getattr(args, key) or "") for key in feedback.QUESTIONS}
     silent = any(given.values()) or args.rule or args.section
     path = _entry_file(args.entry) if args.entry else next(reversed(files()), None)
-    chosen = feedback.named(args.rule or [])
+    chosen = feedback.find_rules(args.rule or [])
     template = templates.load()
     answers = given if silent else feedback.ask()
     said = {key: text for key, text in answers.items() if text}
     about = {"item": path.stem, "concepts": read(path, template).concepts} if path else {}
     events.record("journal", **about, action="feedback", **said)
-    found = feedback.proposed(answers, template.sections)
+    found = feedback.propose_rules(answers, template.sections)
     chosen += [rule for rule in (found if silent else feedback.choose(found)) if rule not in chosen]
     changes = feedback.adapt(answers, chosen, today=_today())
     if args.section:

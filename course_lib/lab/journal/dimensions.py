@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 from course_lib.lab.journal.entry import Entry, Part
-from course_lib.lab.journal.finding import Finding, short
+from course_lib.lab.journal.finding import Finding, shorten_text
 
 TECHNICAL = ("math", "code", "example", "diagrams", "flow", "cost")
 """Elsewhere a tensor may be a word in a story."""
@@ -44,7 +44,7 @@ def dimensions(entry: Entry) -> Iterator[Finding]:
                     "DIMS",
                     f"{word[0]!r} without its dimensions",
                     "its shape in this section or above, such as (B, T, 768)",
-                    short(line),
+                    shorten_text(line),
                     "write what each dimension is and how long",
                 )
                 break
@@ -53,7 +53,7 @@ def dimensions(entry: Entry) -> Iterator[Finding]:
 def _stretches(entry: Entry) -> Iterator[tuple[Part | None, list[tuple[int, str]]]]:
     """The learner's lines, cut where a section begins; those before the first have none."""
     starts = [None, *(h for h in entry.headings if h.level <= 2 or h.key)]
-    own = entry.own()
+    own = entry.own_lines()
     for part, after in zip(starts, [*starts[1:], None], strict=True):
         first, last = part.line if part else 0, after.line if after else len(entry.lines) + 1
         yield part, [(number, line) for number, line in own if first <= number < last]

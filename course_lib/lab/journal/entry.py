@@ -14,7 +14,7 @@ from pathlib import Path
 import yaml
 
 from course_lib.lab.home import home
-from course_lib.lab.journal.sections import same
+from course_lib.lab.journal.sections import reduce_title
 
 NAME = re.compile(r"(\d{4}-\d\d-\d\d)-(.+)")
 FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
@@ -151,10 +151,10 @@ class Entry:
         if line.lstrip().startswith("<!--") and not line.partition("-->")[2].strip():
             return "comment"
         if line.startswith(PROMPT.rstrip()):
-            return "text" if self._answered(line) else "prompt"
+            return "text" if self._continues_prompt(line) else "prompt"
         return "text"
 
-    def _answered(self, line: str) -> bool:
+    def _continues_prompt(self, line: str) -> bool:
         """Somebody wrote on behind the prompt, on its own line."""
         said = line.removeprefix(PROMPT.rstrip()).strip()
         return said not in self.prompts and any(said.startswith(p) for p in self.prompts if p)
@@ -193,7 +193,7 @@ class Entry:
 
         "Example" under "Mathematics" is a part of it, not the section of that name.
         """
-        named = {h.line: self.names.get(same(h.title)) for h in headings if h.level > 1}
+        named = {h.line: self.names.get(reduce_title(h.title)) for h in headings if h.level > 1}
         levels = [h.level for h in headings if h.key or named.get(h.line)]
         usual = max(levels, key=lambda level: (levels.count(level), level), default=0)
         for heading in headings:
@@ -217,7 +217,7 @@ class Entry:
     def title(self) -> Part | None:
         return next((part for part in self.headings if part.level == 1), None)
 
-    def own(self, part: Part | None = None) -> list[tuple[int, str]]:
+    def own_lines(self, part: Part | None = None) -> list[tuple[int, str]]:
         """(line, text) of what the learner wrote, in one section or in all of the entry."""
         first, last = (part.line + 1, part.end) if part else (self.body, len(self.lines))
         kinds = ("text", "code", "fence") if part else ("text", "code", "fence", "heading")
@@ -225,9 +225,9 @@ class Entry:
             (n, self.lines[n - 1]) for n in range(first, last + 1) if self.kinds[n - 1] in kinds
         ]
 
-    def answered(self, part: Part) -> bool:
+    def is_answered(self, part: Part) -> bool:
         """The learner wrote something under it; an empty code block is nothing."""
-        return any(self.kinds[n - 1] != "fence" for n, line in self.own(part) if line.strip())
+        return any(self.kinds[n - 1] != "fence" for n, line in self.own_lines(part) if line.strip())
 
     @property
     def day(self) -> str:

@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 
 from course_lib.lab.journal.entry import NAME, Entry, folder
-from course_lib.lab.journal.facts import plain
+from course_lib.lab.journal.facts import flatten_value
 from course_lib.lab.journal.references import ADDRESS, LINK, WIKI
 from course_lib.lab.ledger.parts import digest
 from course_lib.runs.atomic import write_whole
@@ -74,7 +74,7 @@ def page(entry: Entry, entries: list[Entry]) -> str:
 
 
 def _is_shown(entry: Entry, part) -> bool:
-    return entry.answered(part) or "machine" in entry.kinds[part.line : part.end]
+    return entry.is_answered(part) or "machine" in entry.kinds[part.line : part.end]
 
 
 def _shown_only(match: re.Match) -> str:
@@ -85,26 +85,29 @@ def _rewrite_links(line: str, entries: list[Entry]) -> str:
     """Links as they are seen from one folder further down; [[name]] as a link to the entry."""
     own = {e.path.name for e in entries}
 
-    def moved(match: re.Match) -> str:
+    def move_target(match: re.Match) -> str:
         target = match["spaced"] or match["plain"]
         if ADDRESS.match(target) or target.partition("#")[0] in own:
             return match[0]
         at = match.start("spaced" if match["spaced"] else "plain") - match.start()
         return f"{match[0][:at]}../{match[0][at:]}"
 
-    return WIKI.sub(lambda match: _wiki(match[1].strip(), entries), LINK.sub(moved, line))
+    return WIKI.sub(lambda match: _wiki(match[1].strip(), entries), LINK.sub(move_target, line))
 
 
 def _wiki(name: str, entries: list[Entry]) -> str:
     for entry in reversed(entries):
         dated = NAME.fullmatch(entry.slug)
         if name in (entry.slug, entry.path.name) or dated and name == dated[2]:
-            return f"[{plain(entry.name)}](<{entry.path.name}>)"
+            return f"[{flatten_value(entry.name)}](<{entry.path.name}>)"
     return name
 
 
 def _contents(entries: list[Entry]) -> str:
-    rows = [f"- {plain(e.day, 10)} [{plain(e.name)}](<{e.path.name}>)" for e in reversed(entries)]
+    rows = [
+        f"- {flatten_value(e.day, 10)} [{flatten_value(e.name)}](<{e.path.name}>)"
+        for e in reversed(entries)
+    ]
     note = "Private pages, built from `learning/journal` on this machine."
     return "\n".join(["# My journal", "", note, "", *(rows or ["No entry yet."])]) + "\n"
 

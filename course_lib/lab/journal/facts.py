@@ -29,7 +29,7 @@ def tags(about: Subject) -> list[str]:
     return [*about.concepts, *lesson] or [about.slug]
 
 
-def plain(value, length: int = 120) -> str:
+def flatten_value(value, length: int = 120) -> str:
     """A value from the record as one short line that cannot be mistaken for Markdown of ours."""
     text = " ".join(re.sub(r"[^\S ]|[\x00-\x1f]", " ", str(value)).split())
     text = text if len(text) <= length else text[: length - 3] + "..."
@@ -53,7 +53,9 @@ def _tries(item: str, events: list[dict]) -> str:
     if not checks:
         return f"Exercise `{item}`: not checked yet."
     passed = sum(e.get("result") == "pass" for e in checks)
-    codes = Counter(plain(e.get("code", "?"), 40) for e in checks if e.get("result") != "pass")
+    codes = Counter(
+        flatten_value(e.get("code", "?"), 40) for e in checks if e.get("result") != "pass"
+    )
     said = [f"Exercise `{item}`: {_times(len(checks), 'check')}, {passed} passed."]
     if codes:
         listed = ", ".join(f"`{c}`" + (f" {n} times" if n > 1 else "") for c, n in codes.items())
@@ -77,8 +79,8 @@ def _predictions(about: Subject, events: list[dict]) -> str:
         guesses = [e for e in events if e["kind"] == "predict" and e.get("item") == name]
         found = [e for e in events if e["kind"] == "reveal" and e.get("item") == name]
         if guesses:
-            unit = f" {plain(guesses[-1]['unit'], 20)}" if guesses[-1].get("unit") else ""
-            guess = plain(guesses[-1].get("guess", "?")) + unit
+            unit = f" {flatten_value(guesses[-1]['unit'], 20)}" if guesses[-1].get("unit") else ""
+            guess = flatten_value(guesses[-1].get("guess", "?")) + unit
             measured = _number(found[-1].get("measured", "?")) + unit if found else "not yet"
             rows.append(f"| {name} | {guess} | {measured} |")
     head = ["| asked | I predicted | measured |", "| --- | --- | --- |"]
@@ -86,7 +88,7 @@ def _predictions(about: Subject, events: list[dict]) -> str:
 
 
 def _number(value) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else plain(value)
+    return f"{value:.4g}" if isinstance(value, float) else flatten_value(value)
 
 
 def _code(about: Subject) -> str:
@@ -106,7 +108,9 @@ def _related_entries(about: Subject, others: list[Entry]) -> str:
     for entry in reversed(others):
         common = sorted(shared & set(entry.tags))
         if common:
-            lines.append(f"- [{plain(entry.name)}]({entry.path.name}) also has {', '.join(common)}")
+            lines.append(
+                f"- [{flatten_value(entry.name)}]({entry.path.name}) also has {', '.join(common)}"
+            )
         elif needed & {*entry.tags, str(entry.front.get("item", ""))}:
-            lines.append(f"- [{plain(entry.name)}]({entry.path.name}) comes before it")
+            lines.append(f"- [{flatten_value(entry.name)}]({entry.path.name}) comes before it")
     return "\n".join(lines[:8])

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from datetime import date
 
 from course_lib.lab.journal import template as templates
-from course_lib.lab.journal.rules import BY_NAME, RULES, Rule, proposed
+from course_lib.lab.journal.rules import BY_NAME, RULES, Rule, propose_rules
 from course_lib.lab.journal.template import Template
 
 QUESTIONS = {
@@ -54,7 +54,7 @@ def choose(found: list[Rule], read: Callable[[str], str] = input) -> list[Rule]:
     return list(dict.fromkeys(chosen))
 
 
-def named(names: list[str]) -> list[Rule]:
+def find_rules(names: list[str]) -> list[Rule]:
     """The rules called so; ValueError for another name, with the names there are."""
     for name in names:
         if name not in BY_NAME:
@@ -87,4 +87,13 @@ def add_section(title: str, *, today: date) -> str:
     return f"section: {title!r} is new"
 
 
-__all__ = ["QUESTIONS", "adapt", "add_section", "ask", "choose", "clean", "named", "proposed"]
+__all__ = [
+    "QUESTIONS",
+    "adapt",
+    "add_section",
+    "ask",
+    "choose",
+    "clean",
+    "find_rules",
+    "propose_rules",
+]

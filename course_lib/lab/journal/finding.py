@@ -22,7 +22,7 @@ class Finding:
         )
 
 
-def short(text: str, length: int = 70) -> str:
+def shorten_text(text: str, length: int = 70) -> str:
     """A piece of the learner's text as it fits into a row."""
     text = " ".join(text.split())
     return text if len(text) <= length else text[: length - 3] + "..."

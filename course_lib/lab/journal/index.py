@@ -8,7 +8,7 @@ from datetime import datetime
 from pathlib import Path
 
 from course_lib.lab.journal.entry import Entry, folder
-from course_lib.lab.journal.facts import plain
+from course_lib.lab.journal.facts import flatten_value
 from course_lib.lab.journal.template import Template
 from course_lib.lab.ledger import parts
 from course_lib.runs.atomic import write_whole
@@ -41,11 +41,11 @@ def table(entries: list[Entry], events: list[dict], template: Template) -> str:
         "| --- | --- | --- | --- | --- |",
     ]
     for entry in reversed(entries):
-        name = plain(entry.name).replace("[", "(").replace("]", ")")
+        name = flatten_value(entry.name).replace("[", "(").replace("]", ")")
         written = f"{len(written_in(entry))} of {total}"
         again, found = count["open", entry.slug], count["search", entry.slug]
         rows.append(
-            f"| {plain(entry.day, 10)} | [{name}](<{entry.path.name}>) | {written} "
+            f"| {flatten_value(entry.day, 10)} | [{name}](<{entry.path.name}>) | {written} "
             f"| {again} | {found} |"
         )
     found = ["## Entries", "\n".join(rows) if entries else "None yet: `course journal new`."]
@@ -67,7 +67,7 @@ def uses(events: list[dict]) -> Counter:
 
 def written_in(entry: Entry) -> list[str]:
     """The sections that the learner has written."""
-    return list(dict.fromkeys(part.key for part in entry.parts if entry.answered(part)))
+    return list(dict.fromkeys(part.key for part in entry.parts if entry.is_answered(part)))
 
 
 def habits(entries: list[Entry], template: Template) -> str:
@@ -83,8 +83,8 @@ def _tags(entries: list[Entry]) -> str:
     by_tag: dict[str, list[Entry]] = {}
     for entry in entries:
         for tag in entry.tags:
-            by_tag.setdefault(plain(tag, 60), []).append(entry)
+            by_tag.setdefault(flatten_value(tag, 60), []).append(entry)
     return "\n".join(
-        f"- {tag}: " + ", ".join(f"[{plain(e.slug)}](<{e.path.name}>)" for e in by_tag[tag])
+        f"- {tag}: " + ", ".join(f"[{flatten_value(e.slug)}](<{e.path.name}>)" for e in by_tag[tag])
         for tag in sorted(by_tag)
     )

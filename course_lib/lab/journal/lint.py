@@ -13,7 +13,7 @@ from pathlib import Path
 
 from course_lib.lab.journal.dimensions import dimensions
 from course_lib.lab.journal.entry import BEGIN, END, NAME, Entry
-from course_lib.lab.journal.finding import Finding, short
+from course_lib.lab.journal.finding import Finding, shorten_text
 from course_lib.lab.journal.new import VERSION
 from course_lib.lab.journal.references import links, references
 from course_lib.lab.journal.sums import sums
@@ -67,7 +67,7 @@ def _merge_marks(entry: Entry, desk: Desk) -> Iterator[Finding]:
                 "CONFLICT",
                 "git could not merge two versions of this entry",
                 "one text",
-                short(line),
+                shorten_text(line),
                 "keep what you want of both sides, delete the lines <<<<<<<, ======= and >>>>>>>",
             )
             return
@@ -81,7 +81,7 @@ def _future(entry: Entry, desk: Desk) -> Iterator[Finding]:
             "VERSION",
             "this entry was made by another course",
             f"v: {VERSION}",
-            f"v: {short(version)}",
+            f"v: {shorten_text(version)}",
             "update the course; nothing else was checked",
         )
 
@@ -151,7 +151,7 @@ def _date(entry: Entry, desk: Desk) -> Iterator[Finding]:
             "DATE",
             "there is no such date",
             "a day, as YYYY-MM-DD",
-            short(written),
+            shorten_text(written),
             "correct the line `date:`",
         )
         return
@@ -237,7 +237,7 @@ def _sections(entry: Entry, desk: Desk) -> Iterator[Finding]:
         seen.setdefault(part.key, part.line)
     for section in desk.template.on(entry.day):
         parts = [part for part in entry.parts if part.key == section.key]
-        if not section.required or any(map(entry.answered, parts)):
+        if not section.required or any(map(entry.is_answered, parts)):
             continue
         if not parts:
             yield Finding(
@@ -254,7 +254,7 @@ def _sections(entry: Entry, desk: Desk) -> Iterator[Finding]:
                 parts[0].line,
                 "EMPTY",
                 f"{section.title!r} is not written yet",
-                short(section.prompt, 200),
+                shorten_text(section.prompt, 200),
                 "the prompt, and nothing below it" if _has_prompt(entry, parts[0]) else "nothing",
                 "write below the heading, or make the section optional in the template: "
                 "`required: false`",
@@ -321,7 +321,7 @@ def _tags(entry: Entry, desk: Desk) -> Iterator[Finding]:
                 "TAGS",
                 "this is no tag",
                 "letters, digits and - without blanks",
-                short(tag),
+                shorten_text(tag),
                 "write kv-cache for KV cache",
             )
     differing = {t.casefold() for t in front} ^ {t.casefold() for t in below}

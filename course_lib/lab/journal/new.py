@@ -26,7 +26,7 @@ class Opened:
     made: bool
 
 
-def new(about: Subject, events: list[dict], *, today: date, again: bool = False) -> Opened:
+def open_entry(about: Subject, events: list[dict], *, today: date, again: bool = False) -> Opened:
     """Make today's entry about a subject, or find it; `again` makes another one beside it.
 
     An existing file is never written to. OSError when the disk does not take the new one; then

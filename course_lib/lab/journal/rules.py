@@ -102,7 +102,7 @@ def apply(change: dict, sections: tuple[Section, ...]) -> tuple[Section, ...]:
     return tuple(_change_section(section, rule) for section in sections)
 
 
-def proposed(answers: dict[str, str], sections: tuple[Section, ...]) -> list[Rule]:
+def propose_rules(answers: dict[str, str], sections: tuple[Section, ...]) -> list[Rule]:
     """The rules that the four answers ask for, by their words and by the learner's own titles."""
     titles = {section.key: section.title.casefold() for section in sections}
     found = []

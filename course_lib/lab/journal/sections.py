@@ -24,7 +24,7 @@ class Section:
         return f"## {self.mark} {self.title}" if self.mark else f"## {self.title}"
 
 
-def same(text: str) -> str:
+def reduce_title(text: str) -> str:
     """A title reduced to what tells it apart: no case, no numbering, no marks."""
     text = unicodedata.normalize("NFKC", text).casefold()
     return " ".join(re.sub(r"[\W_]+", " ", re.sub(r"^[\W\d_]+", "", text)).split())

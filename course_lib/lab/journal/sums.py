@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from course_lib.lab.journal.entry import Entry
-from course_lib.lab.journal.finding import Finding, short
+from course_lib.lab.journal.finding import Finding, shorten_text
 
 TOTAL = re.compile(
     r"(?:grand |overall )?(?:totals?|totale|sum|sums|summe|gesamt|somme|suma|\u03a3"
@@ -60,7 +60,7 @@ def sums(entry: Entry) -> Iterator[Finding]:
                     yield Finding(
                         number,
                         "SUM",
-                        f"the total of {short(name, 30)!r} is not its rows' sum",
+                        f"the total of {shorten_text(name, 30)!r} is not its rows' sum",
                         wrong,
                         row[column].strip(),
                         "correct a row or the total; mark numbers that are rounded with ~",

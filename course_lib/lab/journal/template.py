@@ -17,7 +17,7 @@ import yaml
 
 from course_lib.lab.journal import rules
 from course_lib.lab.journal.entry import folder, slug
-from course_lib.lab.journal.sections import SECTIONS, Section, same
+from course_lib.lab.journal.sections import SECTIONS, Section, reduce_title
 from course_lib.runs.atomic import write_whole
 
 VERSION = 1
@@ -83,7 +83,7 @@ class Template:
         found = {}
         for section in (*SECTIONS, *self.known.values()):
             for name in (section.title, section.key, *section.aliases):
-                found[same(name)] = section.key
+                found[reduce_title(name)] = section.key
         return found
 
     @cached_property

@@ -85,13 +85,13 @@ def find(
     if all(end.fine for end in ends) or not any(view.pid for view in views):
         words = [line for line in agent_log.splitlines() if line.strip()]
         said = next((x for x in reversed(words) if "rror" in x), words[-1] if words else "no word")
-        return Cause(None, f"torchrun ended: {said.strip()[:300]}", translated(said))
+        return Cause(None, f"torchrun ended: {said.strip()[:300]}", translate_message(said))
     root, text, means = _root(ends, places)
     view = views[root]
     error = view.error if not means else None
-    means = means or translated(text)
+    means = means or translate_message(text)
     if not means and not view.error:  # native code says its last words to the log alone
-        means = translated(*list(view.log.lines)[-20:])
+        means = translate_message(*list(view.log.lines)[-20:])
     return Cause(
         root,
         text,
@@ -102,7 +102,7 @@ def find(
     )
 
 
-def translated(*texts: str) -> str:
+def translate_message(*texts: str) -> str:
     """What a message of torch or of the system means, "" when nobody has written that down."""
     entry, match = _find_translation("\n".join(texts))
     return entry["text"].format(**match.groupdict()) if entry else ""
@@ -144,7 +144,7 @@ def _end(view: RankView, code: int, pid: int, forced: set[int]) -> End:
         return End(view.rank, "stopped by torchrun", when, victim=True)
     if code < 0:
         return End(view.rank, f"killed by {signal.Signals(-code).name}", when)
-    last = view.log.last()
+    last = view.log.last_line()
     return End(
         view.rank, f"exit status {code}" + (f": {last}" if last else ""), when, _is_victims(last)
     )
@@ -163,7 +163,7 @@ def _root(ends: Sequence[End], places: Sequence[Place]) -> tuple[int, str, str]:
             f"it did not come, it stood {first.text}",
             _describe_victims(ends, first.rank),
         )
-    groups = stacks.grouped(places)
+    groups = stacks.group_places(places)
     if len(groups) > 1:
         where = "; ".join(f"{ranks_text([p.rank for p in g])} {g[0].text}" for g in groups)
         return (

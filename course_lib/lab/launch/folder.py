@@ -52,7 +52,7 @@ class Run:
             lines = (self.folder / FILE).read_bytes().splitlines()
         except OSError:
             return []
-        return [e for e in map(parsed, lines) if e and kind in (None, e["kind"])]
+        return [e for e in map(parse_event, lines) if e and kind in (None, e["kind"])]
 
     def log(self, rank: int = 0) -> str:
         """All that a rank wrote."""
@@ -88,7 +88,7 @@ def folders() -> list[Path]:
 
 
 @contextmanager
-def created() -> Iterator[Path]:
+def create_folder() -> Iterator[Path]:
     """A new folder with the next number, locked as long as the block lasts; old ones go."""
     prune(KEPT - 1)
     where = runs_folder()
@@ -135,7 +135,7 @@ def write_json(file: Path, content: dict) -> None:
         write_whole(file, json.dumps(content, indent=1, default=str) + "\n", sync=False)
 
 
-def parsed(line: bytes) -> dict | None:
+def parse_event(line: bytes) -> dict | None:
     """An event; None for a line that is none, cut short by a full disk for example."""
     try:
         event = json.loads(line)

@@ -29,7 +29,7 @@ def row(view: RankView) -> tuple[str, ...]:
         "" if view.loss is None else f"{view.loss:.3f}",
         "" if view.tokens_per_s is None else f"{view.tokens_per_s:,.0f}",
         "" if view.memory_mb is None else f"{view.memory_mb:,.0f} MB",
-        view.log.last()[:100],
+        view.log.last_line()[:100],
     )
 
 

@@ -43,7 +43,7 @@ def look(asked: Asked, names: Mapping | None = None) -> tuple[Plan, Script]:
 
 def _missing_names(found: Script, names: Mapping) -> list[str]:
     """One sentence on names that the script uses and nowhere defines."""
-    missing = script.undefined(found)
+    missing = script.find_undefined_names(found)
     here = [name for name in missing if name in names]
     said = []
     if here:

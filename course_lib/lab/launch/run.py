@@ -65,7 +65,7 @@ def launch(
     seconds have passed, LaunchStopped after an interrupt. In every case no process is left.
     """
     plan, script = preflight.look(asked, names)
-    with folder.created() as place:
+    with folder.create_folder() as place:
         return _Launch(plan, script.text, place, view, limit_s, quiet_s).run()
 
 

@@ -51,7 +51,7 @@ def read(name: str, *, module: bool = False) -> Script:
     return Script(name, module, path, text)
 
 
-def undefined(script: Script) -> list[str]:
+def find_undefined_names(script: Script) -> list[str]:
     """Names that the script uses and nowhere defines, in alphabetical order.
 
     Only what is sure: nothing for a script with a star import, or one that fills its namespace.

@@ -83,7 +83,7 @@ def understood(dump: str, rank: int, step: int | None = None) -> Place | None:
     return Place(rank, file, int(line), function, inside[-1] if inside else "", step)
 
 
-def grouped(places: Sequence[Place]) -> list[list[Place]]:
+def group_places(places: Sequence[Place]) -> list[list[Place]]:
     """Ranks at the same place together; the largest group first, those who wait before others."""
     groups = defaultdict(list)
     for place in places:
@@ -97,7 +97,7 @@ def odd_ones(places: Sequence[Place]) -> list[Place]:
     Who is in no collective while others wait in one; else who has made fewer steps; else the
     smallest group, where there is a single smallest.
     """
-    groups = grouped(places)
+    groups = group_places(places)
     if len(groups) < 2:
         return []
     elsewhere = [p for p in places if not p.collective]
@@ -113,7 +113,7 @@ def report(places: Sequence[Place], quiet_s: float) -> list[str]:
     """The sentences about a run in which nothing happens; [] when no rank has answered."""
     if not places:
         return []
-    groups, odd = grouped(places), odd_ones(places)
+    groups, odd = group_places(places), odd_ones(places)
     head = f"no sign of life for {quiet_s:.0f} s. " if quiet_s >= 1 else ""
     lines = [f"{head}Where the ranks are:"]
     lines += [f"  {ranks_text([p.rank for p in group])} {group[0].text}" for group in groups]

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from course_lib.lab.launch import processes
-from course_lib.lab.launch.folder import parsed
+from course_lib.lab.launch.folder import parse_event
 from course_lib.runs.heartbeat import FILE
 
 NUM_LINES, WIDTH = 200, 400  # of a log, kept for showing
@@ -52,7 +52,7 @@ class Tail:
         self.open_line = _clean_line(self._part)
         return new
 
-    def last(self) -> str:
+    def last_line(self) -> str:
         """The newest line that says something."""
         said = [self.open_line, *reversed(self.lines)]
         return next((line for line in said if line.strip()), "")
@@ -158,7 +158,7 @@ class Watch:
             return []
         self._place += len(found)
         *lines, self._part = (self._part + found).split(b"\n")
-        return [event for event in map(parsed, lines) if event]
+        return [event for event in map(parse_event, lines) if event]
 
     def _look_at_processes(self) -> None:
         due = time.monotonic() - self._measured >= MEMORY_S

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from course_lib.lab import registry
-from course_lib.lab.events import when
+from course_lib.lab.events import parse_time
 from course_lib.lab.ledger import concepts
 from course_lib.lab.ledger.sessions import Session
 
@@ -115,7 +115,7 @@ def _misconceptions(codes: dict, levels: dict[str, int]) -> Iterable[BlindSpot]:
                 why=f"{_ordinal(len(seen.sessions))} session with the same mistake, "
                 f"in {_titles([seen.exercise])}",
                 remedy=remedy(last, levels),
-                since=when(seen.events[0]),
+                since=parse_time(seen.events[0]),
             )
 
 
@@ -129,7 +129,7 @@ def _overconfident(sure: dict, levels: dict[str, int]) -> Iterable[BlindSpot]:
                 concepts=tuple(last.get("concepts", ())),
                 why=f"sure {len(seen.events)} times, and failed, in {_titles([item])}",
                 remedy=remedy(last, levels),
-                since=when(seen.events[0]),
+                since=parse_time(seen.events[0]),
             )
 
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from course_lib.lab import registry
-from course_lib.lab.events import when
+from course_lib.lab.events import parse_time
 from course_lib.lab.ledger.concepts import concepts, is_taught
 from course_lib.lab.ledger.sessions import Session
 
@@ -109,7 +109,7 @@ class Levels:
             self._raise_level(event, slug, 3 if alone else 2, ALONE if alone else HELPED)
         if alone:
             self._transfer_concepts(event)
-        attempts.passed = attempts.passed or when(event)
+        attempts.passed = attempts.passed or parse_time(event)
         attempts.is_alone |= alone
         attempts.sources.add(event.get("src"))
 
@@ -127,16 +127,16 @@ class Levels:
             level, since = self.levels.get(slug, 0), self._since.get(slug)
             if not passed and level > 2:
                 self._set_level(event, slug, level - 1, "failed")
-            elif passed and level in (2, 3) and since and when(event) - since >= WEEK:
+            elif passed and level in (2, 3) and since and parse_time(event) - since >= WEEK:
                 self._set_level(
-                    event, slug, level + 1, f"passed after {(when(event) - since).days} days"
+                    event, slug, level + 1, f"passed after {(parse_time(event) - since).days} days"
                 )
             elif level == 0:
                 self._set_level(event, slug, 1, "asked about it")
 
     def _attempts(self, event: dict) -> Attempts:
         attempts = self.exercises[event.get("item", "")]
-        attempts.last = when(event)
+        attempts.last = parse_time(event)
         return attempts
 
     def _meet_concept(self, event: dict, why: str) -> None:
@@ -149,8 +149,8 @@ class Levels:
 
     def _set_level(self, event: dict, slug: str, level: int, why: str) -> None:
         before, self.levels[slug] = self.levels.get(slug, 0), level
-        self._since[slug] = when(event)
-        self.changes.append(Change(when(event), slug, before, level, why, where(event)))
+        self._since[slug] = parse_time(event)
+        self.changes.append(Change(parse_time(event), slug, before, level, why, where(event)))
 
 
 def _taught_concepts(event: dict) -> list[str]:

@@ -8,7 +8,7 @@ from course_lib.lab.home import home
 from course_lib.lab.ledger import concepts, graph, parts, reviews
 from course_lib.lab.ledger.levels import NAMES
 from course_lib.lab.ledger.sessions import Session
-from course_lib.lab.ledger.state import State, passed
+from course_lib.lab.ledger.state import State, passed_exercises
 from course_lib.lab.ledger.summary import count
 from course_lib.runs.atomic import write_whole
 
@@ -34,7 +34,7 @@ def write(state: State) -> Path:
     old = path().read_bytes() if path().exists() else b""
     if old.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         raise ValueError(f"{path().name} is saved as UTF-16; save it as UTF-8, then try again")
-    text = updated(old.decode("utf-8", "surrogateescape"), state)
+    text = update_page(old.decode("utf-8", "surrogateescape"), state)
     path().parent.mkdir(parents=True, exist_ok=True)
     _replace(path().with_name(PICTURE), graph.svg(state.levels).encode())
     if old and path().read_bytes() != old:  # saved in an editor just now: begin again with that
@@ -43,7 +43,7 @@ def write(state: State) -> Path:
     return path()
 
 
-def updated(text: str, state: State) -> str:
+def update_page(text: str, state: State) -> str:
     """The page's text with every part current."""
     text = text or START
     for name, heading, body in sections(state):
@@ -69,7 +69,7 @@ def sections(state: State) -> list[tuple[str, str, str]]:
 def _now(state: State) -> str:
     due = len(reviews.horizons(state.schedule, state.now)["Today"])
     return (
-        f"Updated {state.now:%Y-%m-%d}. {count(len(passed(state)), 'exercise')} passed, "
+        f"Updated {state.now:%Y-%m-%d}. {count(len(passed_exercises(state)), 'exercise')} passed, "
         f"{sum(level >= 3 for level in state.levels.values())} of {len(state.levels)} concepts at "
         f"level 3 or more, {count(due, 'review')} due today."
     )
@@ -114,7 +114,7 @@ def _history(found: list[Session]) -> str:
     for session in found:
         cells = (
             f"{session.started:%Y-%m-%d}", session.number, session.minutes,
-            ", ".join(session.passed()) or "-", ", ".join(session.open()) or "-",
+            ", ".join(session.passed_exercises()) or "-", ", ".join(session.open()) or "-",
         )  # fmt: skip
         cells = [parts.inert(str(cell)).replace("|", "\\|").replace("\n", " ") for cell in cells]
         if session is found[-1]:

@@ -11,7 +11,7 @@ MINUTES = 1.5
 HORIZONS = (("Today", timedelta(0)), ("This week", timedelta(days=7)), ("Later", timedelta.max))
 
 
-def scheduled(events: list[dict], now: datetime) -> dict[str, schedule.Scheduled]:
+def schedule_items(events: list[dict], now: datetime) -> dict[str, schedule.Scheduled]:
     """Every review item that the learner has met, by id."""
     return schedule.schedule(events, now)
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
-from course_lib.lab.events import when
+from course_lib.lab.events import parse_time
 
 PAUSE = timedelta(minutes=30)
 SILENT = ("forget",)
@@ -27,7 +27,7 @@ class Session:
     def minutes(self) -> int:
         return max(1, round((self.ended - self.started).total_seconds() / 60))
 
-    def passed(self) -> list[str]:
+    def passed_exercises(self) -> list[str]:
         """Exercises passed in it, in order."""
         passes = [e for e in self.events if e["kind"] == "check" and e.get("result") == "pass"]
         return list(dict.fromkeys(e["item"] for e in passes if "item" in e))
@@ -35,7 +35,7 @@ class Session:
     def open(self) -> list[str]:
         """Exercises tried in it and not passed in it, in order."""
         tried = [e["item"] for e in self.events if e["kind"] == "check" and "item" in e]
-        return [item for item in dict.fromkeys(tried) if item not in self.passed()]
+        return [item for item in dict.fromkeys(tried) if item not in self.passed_exercises()]
 
 
 def sessions(events: list[dict]) -> list[Session]:
@@ -50,7 +50,7 @@ def sessions(events: list[dict]) -> list[Session]:
 
 
 def _add_event(found: list[Session], event: dict) -> None:
-    time = when(event)
+    time = parse_time(event)
     if not found or found[-1].is_closed or time - found[-1].ended > PAUSE:
         found.append(Session(len(found) + 1, time, time))
     found[-1].events.append(event)
@@ -61,8 +61,8 @@ def _add_event(found: list[Session], event: dict) -> None:
 
 def _close_session(found: list[Session], event: dict) -> None:
     """End the last session, or add to its notes; one of its own when its work is not recorded."""
-    started = _time(event.get("started"), when(event))
-    ended = max(_time(event.get("ended"), when(event)), started)
+    started = _time(event.get("started"), parse_time(event))
+    ended = max(_time(event.get("ended"), parse_time(event)), started)
     if not found or started - found[-1].ended > PAUSE:  # its events are gone, or elsewhere
         found.append(Session(len(found) + 1, started, ended))
     last = found[-1]

@@ -48,7 +48,7 @@ def derive(events: list[dict], now: datetime) -> State:
     An event cannot be later than now: where a clock was wrong, it counts as now.
     """
     limit, events = stamp(now), in_order(events)
-    schedule = reviews.scheduled(events, now)  # it has rules of its own for wrong clocks
+    schedule = reviews.schedule_items(events, now)  # it has rules of its own for wrong clocks
     events = [e | {"t": min(e["t"], limit)} for e in events]
     found, levels = sessions(events), Levels()
     for session in found:
@@ -86,7 +86,7 @@ def next_exercise(state: State) -> registry.Exercise | None:
     return next((e for e in cards[first:] + cards[:first] if not _time_passed(state, e.id)), None)
 
 
-def passed(state: State) -> list[str]:
+def passed_exercises(state: State) -> list[str]:
     """Ids of the exercises passed, in the course's order."""
     return [item for item in registry.exercises() if _time_passed(state, item)]
 

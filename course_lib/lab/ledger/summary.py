@@ -19,8 +19,8 @@ CLOSE = 0.1
 def summary(state: State, session: Session) -> str:
     """The lines before the learner's own: head, Moved up, Returned, Calibration, Next time."""
     rows = (
-        ("Moved up", moved(state, session, up=True) or "nothing this time"),
-        ("Returned", returned(state, session) or "nothing"),
+        ("Moved up", describe_moves(state, session, up=True) or "nothing this time"),
+        ("Returned", describe_setbacks(state, session) or "nothing"),
         ("Calibration", calibration(session)),
         ("Next time", next_time(state)),
     )
@@ -29,7 +29,7 @@ def summary(state: State, session: Session) -> str:
 
 def head(session: Session) -> str:
     """ "Session 17 . 52 min . 6 checks passed, 2 open" with middle dots."""
-    checks = f"{count(len(session.passed()), 'check')} passed, {len(session.open())} open"
+    checks = f"{count(len(session.passed_exercises()), 'check')} passed, {len(session.open())} open"
     return f"Session {session.number} {DOT} {session.minutes} min {DOT} {checks}"
 
 
@@ -51,7 +51,7 @@ def question(session: Session) -> str:
     return (found[lesson].question if lesson in found else "") or "what was the hardest step today?"
 
 
-def moved(state: State, session: Session, *, up: bool) -> str:
+def describe_moves(state: State, session: Session, *, up: bool) -> str:
     """Concepts whose level the session raised (or lowered), with the reason for the last step."""
     inside: dict[str, list[Change]] = {}
     for change in state.changes:
@@ -69,7 +69,7 @@ def _explain_step(change: Change) -> str:
     return "review failed" if change.why == "failed" else change.why
 
 
-def returned(state: State, session: Session) -> str:
+def describe_setbacks(state: State, session: Session) -> str:
     """Mistakes seen again in this session, and concepts that fell."""
     fails = [e for e in session.events if e.get("result") == "fail"]
     codes = {e.get("code") for e in fails}
@@ -85,7 +85,7 @@ def returned(state: State, session: Session) -> str:
         for spot in state.blind_spots
         if spot.kind == "overconfident" and spot.name in items
     ]
-    return f" {DOT} ".join(filter(None, [*said, moved(state, session, up=False)]))
+    return f" {DOT} ".join(filter(None, [*said, describe_moves(state, session, up=False)]))
 
 
 def calibration(session: Session) -> str:

@@ -9,7 +9,7 @@ from course_lib.lab.home import home
 from course_lib.lab.ledger import concepts, page, reviews
 from course_lib.lab.ledger.ending import now_state
 from course_lib.lab.ledger.levels import NAMES
-from course_lib.lab.ledger.state import State, passed
+from course_lib.lab.ledger.state import State, passed_exercises
 from course_lib.lab.ledger.summary import count
 from course_lib.lab.reviews.schedule import set_aside
 
@@ -23,7 +23,7 @@ def run(args: argparse.Namespace) -> int:
         web.write(state, args.html)
         print(f"written to {args.html}")
     else:
-        print(shown(state))
+        print(describe_state(state))
     _explain_gaps(state.now)
     return 0
 
@@ -36,7 +36,7 @@ def rebuild(args: argparse.Namespace) -> int:
     return 0
 
 
-def shown(state: State) -> str:
+def describe_state(state: State) -> str:
     """The state in some lines."""
     lines = [progress(state), ""]
     for level in range(5, 0, -1):
@@ -56,8 +56,8 @@ def progress(state: State) -> str:
     due = len(reviews.due_now(state.events, state.now, state.levels))
     done = sum(goal.reached is not None for goal in state.milestones)
     return (
-        f"{len(passed(state))} of {count(len(registry.exercises()), 'exercise')} passed, {done} of "
-        f"{count(len(state.milestones), 'milestone')}, "
+        f"{len(passed_exercises(state))} of {count(len(registry.exercises()), 'exercise')} passed, "
+        f"{done} of {count(len(state.milestones), 'milestone')}, "
         + (f"{count(due, 'review')} due: course review" if due else "no review due")
     )
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from course_lib.lab.ledger import concepts, graph, reviews
 from course_lib.lab.ledger.levels import NAMES
-from course_lib.lab.ledger.state import State, next_exercise, passed
+from course_lib.lab.ledger.state import State, next_exercise, passed_exercises
 from course_lib.lab.ledger.summary import count
 
 MADE_HERE = '<meta name="generator" content="course ledger">'
@@ -63,7 +63,7 @@ def _progress(state: State) -> str:
     ]
     card = next_exercise(state)
     following = f"<p>Next: {escape(f'{card.number} {card.title}')}.</p>" if card else ""
-    caption = f"{count(len(passed(state)), 'exercise')} passed"
+    caption = f"{count(len(passed_exercises(state)), 'exercise')} passed"
     return _section(
         "Goals", _table("Goals", caption, ("Goal", "Exercises passed", "Reached"), rows) + following
     )
@@ -109,7 +109,13 @@ def _picture(state: State) -> str:
 
 def _sessions(state: State) -> str:
     rows = [
-        (f"{s.started:%Y-%m-%d}", s.number, s.minutes, ", ".join(s.passed()), ", ".join(s.open()))
+        (
+            f"{s.started:%Y-%m-%d}",
+            s.number,
+            s.minutes,
+            ", ".join(s.passed_exercises()),
+            ", ".join(s.open()),
+        )
         for s in reversed(state.sessions)
     ]
     head = ("Date", "Session", "Minutes", "Passed", "Open")

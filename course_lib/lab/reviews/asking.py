@@ -90,7 +90,7 @@ def _check_answer(sitting: Sitting, question: Question) -> Outcome | None:
         except Unreadable as problem:
             print(_wrap_text(f"{problem}. ? shows the answer, s leaves it for later."))
             continue
-        secs = sitting.elapsed()
+        secs = sitting.elapsed_seconds()
         sure = _ask_confidence() if typed != "?" else None
         word = "Right." if passed else "The answer:" if typed == "?" else "Not this time."
         print(_wrap_text(f"{word} {question.variant.answer}"))
@@ -105,7 +105,7 @@ def _grade_answer(sitting: Sitting, question: Question) -> Outcome | None:
     if typed == "s":
         sitting.skip()
         return None
-    secs = sitting.elapsed()
+    secs = sitting.elapsed_seconds()
     sure = _ask_confidence() if typed != "?" else None
     print(_wrap_text(question.variant.answer))
     rating = AGAIN if typed == "?" else _ask_grade()

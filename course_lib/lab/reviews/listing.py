@@ -37,7 +37,7 @@ def notes(found: list[dict], now: datetime, levels: Levels) -> list[str]:
 def _list_waiting(found: list[dict], now: datetime, levels: Levels) -> list[str]:
     """Due items that stand on something not solved yet, a line for each such concept."""
     by_concept: dict[str, list[str]] = {}
-    for item, concepts in queue.blocked(found, now, levels).items():
+    for item, concepts in queue.find_blocked_items(found, now, levels).items():
         by_concept.setdefault(concepts[0], []).append(item)
     return [
         f"Waiting: {', '.join(waiting)}, until {concept} is solved ({_teacher(concept)})."

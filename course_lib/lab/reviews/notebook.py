@@ -79,7 +79,7 @@ class Form:
         elif do == "grade" and phase == "grade":
             self._take_grade(message.get("rating"))
         elif phase == "ask":
-            self.secs = self.sitting.elapsed()
+            self.secs = self.sitting.elapsed_seconds()
             self.sure = _read_scale(message.get("confidence"), 1, 5)
             {
                 "answer": self._take_answer,

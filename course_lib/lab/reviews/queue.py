@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 
 from course_lib.lab import registry
-from course_lib.lab.events import in_order, when
+from course_lib.lab.events import in_order, parse_time
 from course_lib.lab.reviews.items import Item, items
 from course_lib.lab.reviews.schedule import Scheduled, schedule
 
@@ -37,7 +37,7 @@ def waiting(events: Iterable[dict], now: datetime, levels: Mapping[str, int]) ->
     return _mix_concepts(overdue + fresh, len(overdue))
 
 
-def blocked(
+def find_blocked_items(
     events: Iterable[dict], now: datetime, levels: Mapping[str, int]
 ) -> dict[str, list[str]]:
     """Concepts that must reach level 2 first, by the id of the item that is due and waits."""
@@ -53,7 +53,9 @@ def blocked(
 def left_today(events: Iterable[dict], now: datetime) -> int:
     """How many may still be asked today."""
     today = now.astimezone(UTC).date()
-    answered = sum(e["kind"] == "review" and when(e).date() == today for e in in_order(events))
+    answered = sum(
+        e["kind"] == "review" and parse_time(e).date() == today for e in in_order(events)
+    )
     return max(0, A_DAY - answered)
 
 

@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 
 from fsrs import Card, Rating, ReviewLog, Scheduler
 
-from course_lib.lab.events import in_order, when
+from course_lib.lab.events import in_order, parse_time
 from course_lib.lab.reviews.items import items
 
 FSRS = Scheduler(
@@ -58,7 +58,7 @@ def schedule(events: Iterable[dict], now: datetime) -> dict[str, Scheduled]:
             ratings.setdefault(item, []).append((time, rating))
     asked: dict[str, int] = {}
     for event in _reviews(past):
-        ratings.setdefault(event["item"], []).append((when(event), Rating(_rating(event))))
+        ratings.setdefault(event["item"], []).append((parse_time(event), Rating(_rating(event))))
         asked[event["item"]] = asked.get(event["item"], 0) + 1
     found = {i: _schedule_item(i, logs, asked.get(i, 0), now) for i, logs in ratings.items()}
     for exercise, _, _ in _passes(future):
@@ -95,7 +95,7 @@ def set_aside(events: Iterable[dict], now: datetime) -> list[str]:
     if future:
         said.append(
             f"{_describe_count(future, 'event is', 'events are')} dated after now, {_day(now)}; the last is "
-            f"of {_day(when(future[-1]))}. Is the clock of this machine right? What lies ahead "
+            f"of {_day(parse_time(future[-1]))}. Is the clock of this machine right? What lies ahead "
             "stays in the record and counts from its date on; an exercise passed there is asked "
             "about from today."
         )
@@ -119,7 +119,8 @@ def _day(time: datetime) -> str:
 
 def _split_future(events: list[dict], now: datetime) -> tuple[list[dict], list[dict]]:
     limit = now + SKEW
-    return [e for e in events if when(e) <= limit], [e for e in events if when(e) > limit]
+    past = [e for e in events if parse_time(e) <= limit]
+    return past, [e for e in events if parse_time(e) > limit]
 
 
 def _passes(events: list[dict]) -> list[tuple[str, datetime, Rating]]:
@@ -132,7 +133,7 @@ def _passes(events: list[dict]) -> list[tuple[str, datetime, Rating]]:
             continue
         history.setdefault(exercise, []).append(event)
         if event["kind"] == "check" and event.get("result") == "pass":
-            found[exercise] = (when(event), rate_pass(history[exercise]))
+            found[exercise] = (parse_time(event), rate_pass(history[exercise]))
     return [(exercise, *rest) for exercise, rest in found.items()]
 
 

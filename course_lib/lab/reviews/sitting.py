@@ -105,7 +105,7 @@ class Sitting:
         self._shown = time.monotonic()
         return Question(item, one.reviews, item.variant(one.reviews), self.place + 1, len(self.due))
 
-    def elapsed(self) -> float:
+    def elapsed_seconds(self) -> float:
         """Seconds since the question was shown."""
         return time.monotonic() - self._shown
 
