@@ -14,6 +14,7 @@ import torch.distributed as dist
 
 from course_lib.ranks import local_ranks
 from course_lib.ranks.local_ranks import RankFailed, RanksStuck
+from course_lib.runs import replaced
 
 
 def total(x):
@@ -140,8 +141,9 @@ def test_ranks_use_definitions_that_were_replaced(monkeypatch):
     from course_lib.ranks import collectives
 
     monkeypatch.setattr(local_ranks, "REPLACED", {})
+    monkeypatch.setattr(replaced, "REPLACED", local_ranks.REPLACED)
     monkeypatch.setattr(collectives, "pad_to_multiple", collectives.pad_to_multiple)
-    local_ranks.replace_definition("course_lib.ranks.collectives", "pad_to_multiple", lambda x: 7)
+    replaced.replace_definition("course_lib.ranks.collectives", "pad_to_multiple", lambda x: 7)
 
     def pads():
         return collectives.pad_to_multiple(1)

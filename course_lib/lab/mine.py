@@ -16,8 +16,8 @@ from typing import Any
 from course_lib.lab import moved, source
 from course_lib.lab.home import home
 from course_lib.lab.registry import Exercise, exercises
-from course_lib.ranks.local_ranks import replace_definition
 from course_lib.runs.atomic import write_whole
+from course_lib.runs.replaced import replace_definition
 
 
 def folder() -> Path:

@@ -44,14 +44,11 @@ from course_lib.ranks.rank_server import RankServer
 from course_lib.ranks.traffic import Traffic
 from course_lib.runs.machine import cpu_seconds
 from course_lib.runs.random_states import random_states, restore_random_states
+from course_lib.runs.replaced import REPLACED, replace_definition
 
 SERVER = RankServer()
 RANK = "course_lib.ranks.local_ranks:live_as_rank"
 
-REPLACED: dict[tuple[str, str], Any] = {}
-"""Definitions that stand in the library in place of its own, by (module, "Name" or "Class.method").
-
-Who replaces one puts it here too, or ranks would run the library's."""
 
 PATIENCE = 5
 """On a busy machine work takes longer; what has not ended after so many times its seconds is ended
@@ -265,23 +262,6 @@ def _unpack(packed: bytes) -> tuple[Callable, Sequence[tuple]]:
     for (module, name), value in pickle.loads(replaced).items():  # before anything refers to them
         replace_definition(module, name, value)
     return pickle.loads(work)
-
-
-def replace_definition(module: str, name: str, value: Any) -> None:
-    """Put `value` in place of the library's "Name" or "Class.method", here and on later ranks.
-
-    A function is replaced in every module of the library that has imported it by name.
-    """
-    REPLACED[module, name] = value
-    library = importlib.import_module(module)
-    owner, _, method = name.rpartition(".")
-    if owner:
-        setattr(getattr(library, owner), method, value)
-        return
-    old = getattr(library, name)
-    for found, other in list(sys.modules.items()):
-        if found.startswith("course_lib.") and getattr(other, name, None) is old:
-            setattr(other, name, value)
 
 
 def live_as_rank(job: RankJob, rank: int, pipe: Connection) -> None:
