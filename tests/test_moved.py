@@ -106,10 +106,14 @@ REWRITTEN = {
     ),
     "a module taken apart": (
         "from course_lib import checkpoint\n\n\ndef f(s):\n"
-        "    return checkpoint.plain_names(checkpoint.load(s))  # ü",
+        "    return checkpoint.plain_names(checkpoint.steps(s))  # ü",
         "from course_lib.checkpoints.saved_state import plain_names\n"
         "from course_lib.checkpoints import single_file as checkpoint\n\n\ndef f(s):\n"
-        "    return plain_names(checkpoint.load(s))  # ü",
+        "    return plain_names(checkpoint.steps(s))  # ü",
+    ),
+    "a function that reads both formats": (
+        "from course_lib.checkpoint import load\nload(s)",
+        "from course_lib.checkpoints.whole import load\nload(s)",
     ),
     "a name that is taken": (
         "from course_lib import checkpoint\nplain_names = checkpoint.plain_names(s)",

@@ -86,6 +86,7 @@ NAMES = {
         "batches:shard_of_rank": "data.batches:rows_of_rank",
         "checkpoint:CheckpointError": "checkpoints.files:CheckpointError",
         "checkpoint:plain_names": "checkpoints.saved_state:plain_names",
+        "checkpoint:load": "checkpoints.whole:load",  # files and folders of shards, as it did
         "checkpoint:random_states": "runs.random_states:random_states",
         "checkpoint:refuse_other_shapes": "checkpoints.saved_state:refuse_other_shapes",
         "checkpoint:restore_random_states": "runs.random_states:restore_random_states",

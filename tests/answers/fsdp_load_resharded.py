@@ -109,7 +109,7 @@ class FSDPTrainer(fsdp_trainer.FSDPTrainer):
         if path is None and not folders:
             return 0
         path = Path(path or folders[-1])
-        plain = single_file.load(path / "plain.pt")
+        plain = whole.load(path / "plain.pt")
         self.loader.load_state_dict(plain["loader"])
         model, optimizer = get_state_dict(self.plain_model, self.optimizer)
         state = {"model": model, "optimizer": optimizer}
