@@ -171,3 +171,23 @@ os.kill(os.getpid(), 9)
     server = psutil.Process(int(done.stdout)) if psutil.pid_exists(int(done.stdout)) else None
     if server is not None:
         server.wait(timeout=20)
+
+
+def test_an_interrupted_order_does_not_answer_the_next_one(monkeypatch):
+    """Interrupted while the server imports, as a learner does whose first check takes seconds."""
+    local_ranks.run(int, [()])
+    connection, end, ended = local_ranks.SERVER._connection, local_ranks.SERVER.end, []
+    receive = connection.recv
+
+    def interrupt_once():
+        monkeypatch.setattr(connection, "recv", receive)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(connection, "recv", interrupt_once, raising=False)
+    with pytest.raises(KeyboardInterrupt):
+        local_ranks.SERVER.start()
+    monkeypatch.setattr(
+        local_ranks.SERVER, "end", lambda pids: ended.append(len(pids)) or end(pids)
+    )
+    assert [r.value for r in local_ranks.run(lambda: dist.get_rank(), [()] * 2)] == [0, 1]
+    assert ended == [2]  # the answer to the order before was an empty list

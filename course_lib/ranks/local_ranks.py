@@ -280,11 +280,14 @@ def _fork_rank(job: RankJob, rank: int, function: Callable, args_by_rank, pipes)
     pid = os.fork()
     if pid:
         return pid
-    for other, (ours, theirs) in enumerate(pipes):
-        ours.close()
-        if other != rank:
-            theirs.close()
-    _live(job, rank, function, args_by_rank[rank], pipes[rank][1], pickle.dumps)
+    try:
+        for other, (ours, theirs) in enumerate(pipes):
+            ours.close()
+            if other != rank:
+                theirs.close()
+        _live(job, rank, function, args_by_rank[rank], pipes[rank][1], pickle.dumps)
+    finally:
+        os._exit(1)
 
 
 def _end_ranks(pids: Sequence[int]) -> None:
@@ -325,7 +328,7 @@ def _live(
 
 
 def _be_quiet() -> None:
-    """Send stderr to nowhere: gloo writes there itself when a rank leaves, and the pipe says it."""
+    """Send stdout and stderr to nowhere: gloo writes there when a rank leaves, the pipe says why."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for standard in (1, 2):
         os.dup2(nowhere, standard)

@@ -55,17 +55,24 @@ class RankServer:
     def end(self, pids: Sequence[int]) -> None:
         """Kill these processes, and wait until they are gone."""
         with self._lock, contextlib.suppress(OSError, EOFError):
-            self._ask({"do": "end", "pids": list(pids)}, [])
+            if self._process is not None:  # else they ended with their server
+                self._ask({"do": "end", "pids": list(pids)}, [])
 
     def _order(self, order: dict, pipes: Sequence[int]) -> list[int]:
-        """Ask the server; once more with a new one where it has gone."""
+        """Ask the server; once more with a new one where it has gone. RuntimeError when that ends
+        too."""
         try:
             self._ensure()
             return self._ask(order, pipes)
         except (OSError, EOFError):
-            self._process = None
             self._ensure()
+        try:
             return self._ask(order, pipes)
+        except (OSError, EOFError):
+            raise RuntimeError(
+                f"the process from which ranks are forked ended at once: see what "
+                f"`{sys.executable} -c 'import {__name__}'` says"
+            ) from None
 
     def _ensure(self) -> None:
         if (
@@ -93,11 +100,21 @@ class RankServer:
     def _ask(self, order: dict, pipes: Sequence[int]) -> list[int]:
         loaded = {name for name in list(sys.modules) if name.partition(".")[0] in ROOTS}
         new = sorted(n for n in loaded - self._told if not _is_upper(n))
-        self._connection.send(order | {"modules": new})
-        if pipes:
-            multiprocessing.reduction.sendfds(self._socket, list(pipes))
-        self._told |= set(new)
-        return self._connection.recv()
+        try:
+            self._connection.send(order | {"modules": new})
+            if pipes:
+                multiprocessing.reduction.sendfds(self._socket, list(pipes))
+            self._told |= set(new)
+            return self._connection.recv()
+        except BaseException:  # an interrupt too: the next answer would be the one to this order
+            self._hang_up()
+            raise
+
+    def _hang_up(self) -> None:
+        """The server sees it, ends what it has forked, and itself."""
+        self._socket.close()
+        self._connection.close()
+        self._process = None
 
 
 def _is_upper(module: str) -> bool:
