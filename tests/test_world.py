@@ -7,7 +7,7 @@ import torch
 import torch.distributed as dist
 
 from course_lib.probes.seats import environment
-from course_lib.ranks import world
+from course_lib.ranks import local_ranks, world
 from course_lib.ranks.world import World, read_world
 
 VARIABLES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_WORLD_SIZE",
@@ -56,3 +56,26 @@ def test_a_run_on_the_cpu_sees_no_gpu(monkeypatch):
     seen = []
     world.run(lambda _: seen.append(os.environ["CUDA_VISIBLE_DEVICES"]), "cpu")
     assert seen == [""]
+
+
+def test_numbers_of_the_host_are_summed_without_a_device():
+    def work(rank):
+        world = World.of_group("cpu")
+        with torch.device("meta"):  # what a device computes would have no value
+            return world.sum_numbers([2**51 + rank, 0.5, rank])
+
+    ranks = local_ranks.run(work, [(0,), (1,)])
+    assert [rank.value for rank in ranks] == [[2**52 + 1, 1.0, 1.0]] * 2
+    assert World().sum_numbers([3, 0.5]) == [3.0, 0.5] and World().sum_numbers([]) == []
+
+
+def test_ranks_on_gpus_have_gloo_for_the_host(monkeypatch):
+    asked = []
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    monkeypatch.setattr(torch.cuda, "set_device", asked.append)
+    monkeypatch.setattr(dist, "init_process_group", lambda *given, **more: asked.append(given[0]))
+    for name, text in environment(0, per_machine=1).items():
+        monkeypatch.setenv(name, text)
+    World.from_environment()
+    assert asked == [torch.device("cuda", 0), "cpu:gloo,cuda:nccl"]

@@ -339,8 +339,4 @@ if __name__ == "__main__":
     chosen = parse(FSDPConfig, prog="python -m course_lib.training.fsdp_trainer")
     if chosen.mine:
         install_mine()
-    run(
-        lambda world: ddp_trainer.main(world, chosen, fsdp_trainer.FSDPTrainer),
-        chosen.device,
-        cpu_too=chosen.cpu_offload,
-    )
+    run(lambda world: ddp_trainer.main(world, chosen, fsdp_trainer.FSDPTrainer), chosen.device)
