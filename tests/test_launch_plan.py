@@ -306,6 +306,27 @@ def test_a_gpu_is_used_whoever_can_be_seen(known, used):
     assert gpus.Gpu(**known).is_used == used
 
 
+@pytest.mark.parametrize("count, holders", [(2, ()), (8, ()), (8, (4321,))])
+def test_auto_takes_every_gpu_that_there_is(monkeypatch, tmp_path, count, holders):
+    """One rank on each, a used one too: who holds it is said."""
+    (tmp_path / "t.py").write_text("")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setattr(gpus, "torch_has_cuda", lambda: True)
+    monkeypatch.setattr(gpus, "pynvml", Nvml())
+    monkeypatch.setattr(Nvml, "nvmlDeviceGetCount", lambda self: count)
+    monkeypatch.setattr(Nvml.Memory, "used", 3e9 if holders else 0.0)
+    running = [Nvml.Process] if holders else []
+    monkeypatch.setattr(
+        Nvml,
+        "nvmlDeviceGetComputeRunningProcesses",
+        lambda self, handle: running if handle == 5 else [],
+    )
+    chosen, _ = preflight.look(plan.read(["--nproc_per_node=auto", "t.py"]))
+    assert (chosen.ranks, chosen.backend, chosen.place) == (count, "nccl", f"GPUs 0-{count - 1}")
+    assert f"--nproc_per_node={count}" in chosen.arguments and not chosen.hide_gpus
+    assert any(note.startswith("GPU 5: H200") for note in chosen.notes) is bool(holders)
+
+
 def test_gpus_are_used_with_a_word_on_who_holds_them(monkeypatch, tmp_path):
     (tmp_path / "t.py").write_text("")
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)

@@ -1,0 +1,98 @@
+"""What ranks measure together: how long the slowest of them took, on what, kept in a file.
+
+What it is: for a script that torchrun starts, the stopwatch over all ranks and the file in which
+rank 0 leaves the figures, and for the notebook the way to read them. What it leaves out: timing in
+one process (measure/timing.py), and where inside a step the time goes (measure/timeline.py).
+
+    world.run(main) with, inside main(w):
+        times = time_over_ranks({"all_reduce": lambda: dist.all_reduce(x)}, w)
+        write_measurement(__file__, {"ms": 1e3 * times["all_reduce"].median}, w)
+    and in the notebook:
+        found = read_measurement("the_script.py")
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from course_lib.measure.timing import Timing, side_by_side
+from course_lib.ranks.world import World
+from course_lib.runs.atomic import write_whole
+
+
+def time_over_ranks(
+    functions: Mapping[str, Callable[[], object]],
+    world: World,
+    *,
+    warmup: int = 3,
+    rounds: int = 20,
+) -> dict[str, Timing]:
+    """Time each function on all ranks of `world`, in turn; by name, the same on every rank.
+
+    All ranks call it with the same names in the same order. After `warmup` calls that do not count
+    there are `rounds` runs of each. On a GPU a run lies between two CUDA events, on a CPU between
+    two readings of the clock. Run number i of the result took as long as it did on the slowest
+    rank, so `.median` is the median of the slowest rank. What a function raises comes through.
+    Collectives: a barrier before the first call, and an all-reduce of 8 bytes per run at the end.
+    ValueError for less than one round.
+    """
+    world.barrier()
+    mine = side_by_side(functions, warmup=warmup, rounds=rounds, device=world.device)
+    seconds = torch.tensor(
+        [timing.seconds for timing in mine.values()], dtype=torch.float64, device=world.device
+    )
+    if world.group is not None:
+        dist.all_reduce(seconds, dist.ReduceOp.MAX, group=world.group)
+    return {name: Timing(tuple(row)) for name, row in zip(mine, seconds.tolist(), strict=True)}
+
+
+def describe_world(world: World) -> str:
+    """One line on what was measured: "8 x NVIDIA H100 80GB HBM3, NCCL" or, where ranks share the
+    cores of a CPU, "2 ranks on the CPU, gloo: ratios only". No collective; GPUs of other ranks are
+    taken to be like this one's."""
+    R = world.world_size
+    if world.device.type == "cuda":
+        return f"{R} x {torch.cuda.get_device_name(world.device)}, NCCL"
+    return f"{R} rank{'s' * (R > 1)} on the CPU, gloo: ratios only"
+
+
+def write_measurement(script: str | Path, figures: Mapping[str, Any], world: World) -> None:
+    """Rank 0 leaves `figures` beside the script: speed.json for speed.py, whole or not at all.
+
+    `figures` is JSON, its keys end in their unit: {"step_ms": 7.5}. Beside them stand "world"
+    (`describe_world`), "ranks", "device" ("cuda" or "cpu") and "torch". Other ranks do nothing. NaN
+    and infinity are a ValueError: they are not JSON.
+    """
+    if not world.is_first:
+        return
+    content = {
+        "world": describe_world(world),
+        "ranks": world.world_size,
+        "device": world.device.type,
+        "torch": torch.__version__,
+        **figures,
+    }
+    text = json.dumps(content, indent=1, allow_nan=False) + "\n"
+    write_whole(Path(script).with_suffix(".json"), text, sync=False)
+
+
+def read_measurement(script: str | Path) -> dict[str, Any]:
+    """What the ranks that ran `script` left beside it; see `write_measurement` for what is in it.
+
+    ValueError, with the cell to run, when there is nothing yet, or when it is older than the
+    script, so that no figures are read as those of a script that has been changed since.
+    """
+    script = Path(script)
+    path, run = script.with_suffix(".json"), f"%torchrun --nproc_per_node=auto {script}"
+    if not path.exists():
+        raise ValueError(f"there is no {path} yet: run the cell with {run}, then this one")
+    if script.exists() and path.stat().st_mtime < script.stat().st_mtime:
+        raise ValueError(
+            f"{path} is older than {script}, which was written since: run the cell with {run} "
+            "again, then this one"
+        )
+    return json.loads(path.read_text(encoding="utf-8"))

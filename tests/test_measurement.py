@@ -1,0 +1,84 @@
+"""What ranks measure together: the slowest counts, and old figures are not read as new ones."""
+
+import os
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from course_lib.measure.timing import Timing
+from course_lib.ranks import local_ranks, measurement
+from course_lib.ranks.measurement import describe_world, read_measurement, write_measurement
+from course_lib.ranks.world import World
+
+
+def of_rank(seconds: dict[str, tuple[float, ...]]) -> dict:
+    """`time_over_ranks` on a rank whose own stopwatch says `seconds`."""
+    measurement.side_by_side = lambda functions, **how: {
+        name: Timing(found) for name, found in seconds.items()
+    }
+    return measurement.time_over_ranks(dict.fromkeys(seconds), World.of_group())
+
+
+def test_each_run_takes_as_long_as_on_its_slowest_rank():
+    fast, slow = {"a": (1.0, 5.0, 3.0), "b": (7.0,) * 3}, {"a": (2.0, 1.0, 4.0), "b": (6.0,) * 3}
+    for rank in local_ranks.run(of_rank, [(fast,), (slow,)]):
+        assert rank.value["a"].seconds == (2.0, 5.0, 4.0) and rank.value["a"].median == 4.0
+        assert rank.value["b"].median == 7.0
+
+
+def count_calls() -> tuple[int, list[int]]:
+    calls = []
+
+    def function() -> None:
+        calls.append(1)
+        dist.all_reduce(torch.ones(1))
+
+    found = measurement.time_over_ranks({"sum": function}, World.of_group(), warmup=2, rounds=5)
+    assert all(seconds > 0 for seconds in found["sum"].seconds)
+    return len(calls), [len(found["sum"].seconds)]
+
+
+def test_warm_up_runs_do_not_count():
+    assert [rank.value for rank in local_ranks.run(count_calls, [()] * 2)] == [(7, [5])] * 2
+
+
+def test_a_world_of_one_needs_no_group():
+    found = measurement.time_over_ranks({"": lambda: None}, World(), warmup=0, rounds=3)
+    assert len(found[""].seconds) == 3 and not dist.is_initialized()
+
+
+def test_the_world_is_told_in_one_line(monkeypatch):
+    assert describe_world(World(world_size=2)) == "2 ranks on the CPU, gloo: ratios only"
+    assert describe_world(World()).startswith("1 rank on the CPU")
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "NVIDIA H100")
+    eight = World(world_size=8, device=torch.device("cuda:3"))
+    assert describe_world(eight) == "8 x NVIDIA H100, NCCL"
+
+
+def test_figures_come_back_with_what_they_were_measured_on(tmp_path):
+    script = tmp_path / "speed.py"
+    script.write_text("")
+    with pytest.raises(
+        ValueError, match=r"no .*speed.json yet: run the cell with %torchrun .*auto"
+    ):
+        read_measurement(script)
+    write_measurement(script, {"rows": [{"ms": 1.5}]}, World(rank=1, world_size=2))
+    assert not script.with_suffix(".json").exists(), "rank 0 alone writes"
+    write_measurement(script, {"rows": [{"ms": 1.5}]}, World(world_size=2))
+    found = read_measurement(script)
+    assert found["rows"] == [{"ms": 1.5}] and (found["ranks"], found["device"]) == (2, "cpu")
+    assert found["world"] == describe_world(World(world_size=2))
+    with pytest.raises(ValueError, match="JSON"):
+        write_measurement(script, {"ms": float("nan")}, World())
+    assert read_measurement(script) == found, "the old file is whole"
+
+
+def test_figures_of_a_script_that_has_changed_are_refused(tmp_path):
+    script = tmp_path / "speed.py"
+    script.write_text("")
+    write_measurement(script, {}, World())
+    later = script.with_suffix(".json").stat().st_mtime + 10
+    os.utime(script, (later, later))
+    with pytest.raises(ValueError, match=r"older than .*speed.py.*%torchrun .*again"):
+        read_measurement(script)
