@@ -8,7 +8,7 @@ one process (measure/timing.py), and where inside a step the time goes (measure/
         times = time_over_ranks({"all_reduce": lambda: dist.all_reduce(x)}, w)
         write_measurement(__file__, {"ms": 1e3 * times["all_reduce"].median}, w)
     and in the notebook:
-        found = read_measurement("the_script.py")
+        found = read_measurement("script.py")
 """
 
 import json
