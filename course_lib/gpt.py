@@ -12,6 +12,7 @@ A suffix names the logical dimensions of a tensor: q_BHTK is (batch, heads, sequ
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -193,6 +194,7 @@ class CausalSelfAttention(nn.Module):
         super().__init__()
         self.num_heads, self.head_dim = config.num_heads, config.head_dim
         self.fast = config.fast_attention
+        self.attend: Callable[[Tensor, Tensor, Tensor], Tensor] | None = None  # in place of both
         self.q_proj = nn.Linear(config.d_model, config.d_model, bias=False)
         self.k_proj = nn.Linear(config.d_model, config.d_model, bias=False)
         self.v_proj = nn.Linear(config.d_model, config.d_model, bias=False)
@@ -207,10 +209,8 @@ class CausalSelfAttention(nn.Module):
             for project in (self.q_proj, self.k_proj, self.v_proj)
         )  # each (B, H, T, K)
         q, k = apply_rotary_pos_emb(q, k, cos_TK, sin_TK)
-        if self.fast:
-            out = fused_attention(q, k, v)
-        else:
-            out = causal_attention(q, k, v)
+        attend = self.attend or (fused_attention if self.fast else causal_attention)
+        out = attend(q, k, v)
         return self.o_proj(out.transpose(1, 2).reshape(B, T, D))
 
 

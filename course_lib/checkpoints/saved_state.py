@@ -181,5 +181,6 @@ def refuse_other_shapes(found: dict[str, Tensor], wanted: dict[str, Tensor]) -> 
     if odd:
         raise CheckpointError(
             f"the checkpoint is of another model: {len(odd)} of {len(names)} tensors differ, such "
-            f"as {odd[0]}; pass the model_size it was made with, or another --out"
+            f"as {odd[0]}; pass the model_size it was made with (and --rungs padded_vocab only if it "
+            f"was made with that, too), or another --out"
         )

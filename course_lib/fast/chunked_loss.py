@@ -1,8 +1,8 @@
 """The loss over a large vocabulary, without the matrix of all logits.
 
-What it is: head and cross-entropy as one operation over chunks of tokens. The gradient is known as
-soon as the loss is, so each chunk's logits go into both and are dropped. What it leaves out: chunks
-of the vocabulary, a kernel of its own.
+What it is: head and cross-entropy as one operation over chunks of tokens, and the hooks that put it
+into a GPT. The gradient is known as soon as the loss is, so each chunk's logits go into both and are
+dropped. What it leaves out: chunks of the vocabulary, a kernel of its own.
 
 Sources: Hsu et al. 2024 ("Liger Kernel"), section 3.2 (fused linear cross-entropy); Wijmans et al.
 2024 ("Cut your losses in large-vocabulary language models") for how much of a step's memory it is.
@@ -13,6 +13,7 @@ Shapes: N tokens (B * T), D model width, V vocabulary, C tokens of one chunk.
 import torch
 from torch import Tensor, nn
 
+from course_lib.gpt import GPT
 from course_lib.measure.held import Held
 
 IGNORED = -100  # a target that does not count, as in F.cross_entropy
@@ -108,3 +109,43 @@ def chunked_loss(
     if targets_N.shape != x_ND.shape[:1]:
         raise ValueError(f"expected targets ({x_ND.shape[0]},), got {tuple(targets_N.shape)}")
     return ChunkedHead(chunk)(x_ND, weight_VD, targets_N)
+
+
+class ChunkedLoss:
+    """Gives `model` a loss in chunks, in place: its head sees no token, and `chunked_loss` sees all.
+
+    From then on `model(idx, targets)` returns (logits of no token, (B, 0, V); the same loss, ()
+    float32). Without targets it returns the logits of all tokens, as before. Parameters stay as they
+    are. Inside, head and loss are computed in the dtype of autocast, or of the last norm's output.
+
+    Args: `model`, before it is wrapped or compiled; `chunk`, tokens whose logits exist at a time.
+    """
+
+    def __init__(self, model: GPT, chunk: int = 1024):
+        self.chunk, self.targets, self.x_BTD = chunk, None, None
+        model.register_forward_pre_hook(self._keep_targets, with_kwargs=True)
+        model.head.register_forward_pre_hook(self._keep_inputs)
+        model.register_forward_hook(self._add_loss)
+
+    def _keep_targets(self, model: GPT, args: tuple, given: dict) -> tuple[tuple, dict]:
+        """Before the model: it gets `idx` alone, and does not compute a loss of its own."""
+        idx, self.targets = (*args, *given.values(), None)[:2]
+        return (idx,), {}
+
+    def _keep_inputs(self, head: nn.Module, args: tuple[Tensor]) -> tuple[Tensor] | None:
+        """Before the head, of a model with targets: it gets no token."""
+        if self.targets is None:
+            return None
+        (self.x_BTD,) = args
+        return (self.x_BTD[:, :0],)
+
+    def _add_loss(self, model: GPT, args: tuple, out: tuple[Tensor, None]):
+        """After the model: the loss, from what the head did not get."""
+        x_BTD, targets, self.x_BTD, self.targets = self.x_BTD, self.targets, None, None
+        if targets is None or x_BTD is None:
+            return out
+        kind = x_BTD.device.type
+        dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else x_BTD.dtype
+        x_ND = x_BTD.flatten(0, 1).to(dtype)
+        weight_VD = model.head.weight[: model.config.vocab_size].to(dtype)  # without padded rows
+        return out[0], chunked_loss(x_ND, weight_VD, targets.flatten(), chunk=self.chunk)

@@ -1,15 +1,17 @@
 """Attention in tiles, by whatever can run it here: kernels of a GPU, or plain torch.
 
-What it is: the one function that chooses between triton_flash.py and flash.py. What it leaves out:
-both of them.
+What it is: the one function that chooses between triton_flash.py and flash.py, and one that gives it
+to a GPT. What it leaves out: both of them.
 """
 
+import functools
 from typing import cast
 
 from torch import Tensor
 
 from course_lib.fast.flash import TiledAttention, refuse_misfits
 from course_lib.fast.triton_flash import triton_attention, why_not
+from course_lib.gpt import GPT, CausalSelfAttention
 
 
 def flash_attention(
@@ -33,3 +35,15 @@ def flash_attention(
         found = triton_attention(q_BHTK, k_BHTK, v_BHTK, causal=causal, num_keys=num_keys)
         return cast(Tensor, found)  # no logsumexp was asked for
     return TiledAttention.apply(q_BHTK, k_BHTK, v_BHTK, tile, causal, num_keys)
+
+
+def use_flash_attention(model: GPT) -> GPT:
+    """Let every block of `model` attend by `flash_attention`, with kernels where they run; the model.
+
+    In place; no parameter changes. Plain torch in tiles, elsewhere, is several times slower than
+    torch's own fused attention, which a GPT takes by default.
+    """
+    for part in model.modules():
+        if isinstance(part, CausalSelfAttention):
+            part.attend = functools.partial(flash_attention, kernel=True)
+    return model

@@ -77,10 +77,16 @@ class Fp8Linear(nn.Linear):
         return made
 
     def forward(self, x: Tensor) -> Tensor:
-        """(..., D) to (..., F), in the dtype of autocast, or of x. The rows must be a multiple of 16."""
+        """(..., D) to (..., F), in the dtype of autocast, or of x.
+
+        The rows must be a multiple of 16 where gradients are wanted; where not, as when a model
+        writes text token by token, other numbers of rows are multiplied in the dtype of the result.
+        """
         kind = x.device.type
         dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else x.dtype
         x_ND = x.reshape(-1, x.shape[-1])
+        if len(x_ND) % STEP and not torch.is_grad_enabled():
+            return super().forward(x)
         if len(x_ND) % STEP:
             raise ValueError(
                 f"products in 8 bits take a multiple of {STEP} rows, got {len(x_ND)}: change the "

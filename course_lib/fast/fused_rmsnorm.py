@@ -1,18 +1,22 @@
 """RMSNorm as one kernel: a row is read once, normalized where it is, and written once.
 
-What it is: a forward and a backward kernel in Triton's language, and the autograd function around
-them, equal to `gpt.RMSNorm`. On a GPU with Triton they are compiled; elsewhere `tiles` interprets
-them, slowly. What it leaves out: rows that do not fit into one block, and the tuning of warps.
+What it is: a forward and a backward kernel in Triton's language, the autograd function around them,
+equal to `gpt.RMSNorm`, and a function that puts it into a GPT. On a GPU with Triton they are
+compiled; elsewhere `tiles` interprets them, slowly. What it leaves out: rows that do not fit into
+one block, and the tuning of warps.
 
 Source: Zhang and Sennrich 2019, eq. 4, for the function.
 
 Shapes: N rows, D numbers in each. BLOCK is the power of two that holds a row.
 """
 
+import importlib.util
+
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from course_lib.fast import tiles as tl
+from course_lib.gpt import GPT, RMSNorm
 
 LONGEST = 65_536
 """Numbers in a row that one block may hold: more do not fit where a GPU computes."""
@@ -128,6 +132,40 @@ def fused_rmsnorm(x: Tensor, weight: Tensor, eps: float = 1e-5) -> Tensor:
     if not 1 <= x.shape[-1] <= LONGEST:
         raise ValueError(f"expected rows of 1 to {LONGEST:,} numbers, got {x.shape[-1]:,}")
     return FusedRMSNorm.apply(x, weight, eps)
+
+
+class FusedNorm(nn.Module):
+    """`gpt.RMSNorm` by the kernels, around the gain and the epsilon of the norm that it is given."""
+
+    def __init__(self, norm: RMSNorm):
+        super().__init__()
+        self.weight, self.eps = norm.weight, norm.eps
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(..., dim) of any float dtype to the same shape and dtype; the mean is in float32."""
+        return fused_rmsnorm(x, self.weight, self.eps)
+
+
+def use_fused_norm(model: GPT) -> GPT:
+    """Put the kernels in place of every `RMSNorm` of `model`, in place; the model.
+
+    Parameters keep their names. Where the kernels can't be compiled they are interpreted, row by row
+    and slowly; `why_no_kernel` says so beforehand.
+    """
+    for part in list(model.modules()):
+        for name, norm in list(part.named_children()):
+            if isinstance(norm, RMSNorm):
+                setattr(part, name, FusedNorm(norm))
+    return model
+
+
+def why_no_kernel(device: torch.device) -> str:
+    """Why the kernels aren't compiled for `device`, and what does it; "" where they are."""
+    if device.type != "cuda":
+        return f"its kernels are compiled for a GPU, and interpreted, row by row, on {device.type}"
+    if importlib.util.find_spec("triton") is None:
+        return "Triton is not installed: pip install 'course-lib[triton]' (Linux)"
+    return ""
 
 
 def _rows(x: Tensor) -> Tensor:

@@ -17,14 +17,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from course_lib.fast.chunked_loss import chunked_loss
-from course_lib.fast.padding import pad_vocabulary
+from course_lib.fast.rungs import apply_rungs
 from course_lib.gpt import GPT, GPTConfig
 from course_lib.ladder.rung_data import WindowedText
 from course_lib.training.precision import autocast, bf16_pays, has_bf16_units
 
 LEARNING_RATE, BETAS, DECAY = 1e-3, (0.9, 0.95), 0.1
 COMPUTE = {False: torch.float32, True: torch.bfloat16}
+PARTS = {"vocabulary": "padded_vocab", "chunked": "chunked_loss"}  # as the trainers call them
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -200,13 +200,8 @@ class Bench:
             torch.cuda.synchronize(self.device)
 
     def _loss(self, model: nn.Module, rungs: Rungs, idx: Tensor, targets: Tensor) -> Tensor:
-        dtype = COMPUTE[rungs.bf16]
-        with autocast(dtype, self.device):
-            if not rungs.chunked:
-                return model(idx, targets)[1]
-            x_ND = model(idx)[0].flatten(0, 1)
-        weight_VD = self._weights(rungs).head.weight[: self.shape.model.vocab_size]
-        return chunked_loss(x_ND.to(dtype), weight_VD.to(dtype), targets.flatten())
+        with autocast(COMPUTE[rungs.bf16], self.device):
+            return model(idx, targets)[1]
 
     def restart(self, rungs: Rungs) -> None:
         """First weights, the same whatever the padding, and optimizers without memory."""
@@ -226,15 +221,12 @@ class Bench:
         key = (rungs.vocabulary, rungs.attention, rungs.chunked)
         if key not in self.models:
             config = dataclasses.replace(self.shape.model, fast_attention=rungs.attention)
+            parts = [part for rung, part in PARTS.items() if getattr(rungs, rung)]
             with torch.device(self.device):
-                model = GPT(config)
-                if rungs.vocabulary:
-                    model = pad_vocabulary(model, 64)
+                model = apply_rungs(GPT(config), parts, self.device)
             if rungs.attention or rungs.chunked:  # weights of the first model, not a copy of them
                 shared = self._weights(rungs).state_dict(keep_vars=True)
                 model.load_state_dict(shared, assign=True)
-            if rungs.chunked:
-                setattr(model, "head", nn.Identity())  # noqa: B010  the head is in the loss
             self.models[key] = model
         return self.models[key]
 

@@ -38,6 +38,20 @@ class Range:
         return f"be {self.low:g} to {self.high:g}"
 
 
+@dataclass(frozen=True)
+class Words:
+    """Texts of one or more of `choices`, each at most once, joined by commas."""
+
+    choices: tuple[str, ...]
+
+    def __contains__(self, value: object) -> bool:
+        words = value.split(",") if isinstance(value, str) else [""]
+        return set(words) <= set(self.choices) and len(set(words)) == len(words)
+
+    def __str__(self) -> str:
+        return f"be some of {', '.join(self.choices)}, joined by commas"
+
+
 MANY = 10**9
 """More than any run, batch or model has of anything."""
 COUNT = Range(1, MANY)
@@ -47,13 +61,13 @@ PATH = None
 """Any text but the empty one: the name of a file or folder."""
 
 Allowed = Mapping[str, Any]
-"""A Range, a tuple of values, or PATH for each field."""
+"""A Range, Words, a tuple of values, or PATH for each field."""
 
 
 def check_settings(config: Any, allowed: Allowed) -> None:
     """ValueError names the first field of the dataclass `config` that is not as `allowed` says.
 
-    `allowed` has a Range, the values themselves, or PATH for each field; a field of type bool needs
+    `allowed` has a Range, Words, the values themselves, or PATH for each field; a field of type bool needs
     no entry, and one of type "X | None" may also be None. Numbers must be of the field's type: a
     bool, a text or an infinite number is none.
     """
@@ -80,6 +94,8 @@ def _find_fault(kind: type, value: Any, allowed: Any) -> tuple[str, str]:
         if allowed is PATH:
             good = isinstance(value, str | os.PathLike) and os.fspath(value) != ""
             return ("" if good else "be a name that is not empty"), ""
+        if isinstance(allowed, Words):
+            return ("" if value in allowed else str(allowed)), ""
         return ("" if value in allowed else f"be one of {', '.join(allowed)}"), ""
     number = numbers.Integral if kind is int else numbers.Real
     good = isinstance(value, number) and not isinstance(value, bool)

@@ -28,6 +28,7 @@ from course_lib.data.batches import BatchLoader
 from course_lib.data.prefetch import Prefetched
 from course_lib.data.sources import training_tokens
 from course_lib.data.tokenizer import Tokenizer
+from course_lib.fast.rungs import apply_rungs
 from course_lib.gpt import GPT
 from course_lib.measure.flops import flops_per_token
 from course_lib.measure.speed import Speed
@@ -67,7 +68,7 @@ class DistributedTrainer:
         self.accumulation = config.accumulation(self.world.world_size)
         self.dtype = compute_dtype(config.precision, self.device)
         torch.manual_seed(config.seed)  # the same weights on every rank
-        self.plain_model = GPT(config.model_config(vocab_size))
+        self.plain_model = self._build_model(vocab_size)
         self.model: Any = (
             self._wrap_model()
         )  # before the optimizer: sharding puts new parameters in place
@@ -339,6 +340,11 @@ class DistributedTrainer:
                 idx, max_new_tokens=num_tokens, temperature=0.8, top_k=40, generator=generator
             )
         return tokenizer.decode(out[0].tolist())
+
+    def _build_model(self, vocab_size: int) -> GPT:
+        """The model with its first weights, on the host, and on the rungs that are asked for."""
+        model = GPT(self.config.model_config(vocab_size))
+        return apply_rungs(model, self.config.rung_names, self.device)
 
     def _wrap_model(self) -> torch.nn.Module:
         """The model on its device, as it is called: compiled where asked for, in DDP on ranks."""

@@ -7,6 +7,7 @@ leaves out: the shape of the model, which is `GPTConfig`; a preset of it is name
 from dataclasses import dataclass
 from typing import ClassVar
 
+from course_lib.fast.rungs import RUNGS
 from course_lib.gpt import PRESETS, GPTConfig
 from course_lib.runs.ranges import (
     COUNT,
@@ -16,6 +17,7 @@ from course_lib.runs.ranges import (
     ZERO_OR_MORE,
     Allowed,
     Range,
+    Words,
     check_settings,
 )
 from course_lib.training.precision import DTYPES
@@ -39,6 +41,7 @@ RANGES = {
     "beta2": Range(0, 1 - 1e-9),
     "grad_clip": Range(0, MANY, advice=OFF),
     "precision": PRECISIONS,
+    "rungs": Words(tuple(RUNGS)),
     "device": DEVICES,
     "data": PATH,
     "cache": PATH,
@@ -97,6 +100,11 @@ class TrainConfig:
     """Recompute each block in the backward pass: less memory, more time."""
     compile: bool = False
     """Compile the model with torch.compile; the first step then takes up to a minute."""
+    rungs: str | None = None
+    """Parts of the course's own for less time or memory, joined by commas: padded_vocab (the head
+    gets a multiple of 64 rows), chunked_loss (head and loss over 1,024 tokens at a time),
+    flash_attention (our Triton kernels; tiles in plain torch where they can't run), fused_norm (a
+    Triton kernel; needs a GPU), fp8 (needs a GPU of capability 8.9 or later)."""
     device: str = "auto"
     """cpu, cuda, or auto: a GPU where there is one."""
     data: str | None = None
@@ -149,6 +157,11 @@ class TrainConfig:
                 f"seq_len must be 1 to {longest}, the longest of the preset {self.model_size}, "
                 f"got {self.seq_len}"
             )
+
+    @property
+    def rung_names(self) -> list[str]:
+        """The names in `rungs`, none where it is None."""
+        return self.rungs.split(",") if self.rungs else []
 
     @property
     def tokens_per_sequence(self) -> int:
