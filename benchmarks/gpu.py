@@ -14,12 +14,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import torch
 
 from benchmarks import attention
-from benchmarks.on_gpu import kernels, steps
+from benchmarks.on_gpu import kernels, lessons, steps
 from benchmarks.record import RESULTS, record
 
 LIMIT_S = 570
@@ -28,7 +29,7 @@ PARTS: dict[str, tuple[Callable[[bool], dict], int]] = {
     "attention": (kernels.sdpa, 90), "triton": (kernels.triton, 150), "rmsnorm": (kernels.rmsnorm, 60),
     "nccl": (steps.nccl, 40), "wrappers": (steps.wrappers, 70), "switches": (steps.switches, 70),
     "step": (steps.step, 150),
-}  # fmt: skip
+} | {name: (partial(lessons.measure, name), 90) for name in lessons.SCRIPTS}  # fmt: skip
 """Name to function and seconds it may take. The ladder, the longest, comes last with what is left."""
 
 
@@ -97,6 +98,9 @@ def main(argv: list[str] | None = None) -> int:
     if given.work:
         work(given.work, given.dry, given.out)
         return 0
+    if not (given.parts or given.dry or torch.cuda.device_count() > 1):
+        names = [name for name in names if name not in lessons.SCRIPTS]
+        print(f"one GPU: {', '.join(lessons.SCRIPTS)} need two or more and are left out")
     began, failed = time.monotonic(), False
     for name in given.parts or names:
         start = time.monotonic()

@@ -19,6 +19,8 @@ from course_lib.ranks.collectives import (
     root_all_reduce,
 )
 from course_lib.ranks.traffic import Traffic, sent_bytes
+from grader.course import ROOT
+from grader.lesson import LessonSource
 
 WORLD_SIZES = (1, 2, 3, 4)
 
@@ -286,3 +288,33 @@ def test_a_wrong_ring_shows(wrong):
         "input": any(not r.value[1] for r in ranks),
     }
     assert shows[WRONG[wrong]], shows
+
+
+@pytest.mark.parametrize("R, latency_s, bytes_per_s", [(2, 9e-6, 40e9), (8, 3e-6, 370e9)])
+def test_the_fit_of_lesson_17_finds_the_link_that_made_the_times(R, latency_s, bytes_per_s, capsys):
+    """Also where every other time is ten percent off, up and down in turn, and for one rank."""
+    path = ROOT / "book/17_collectives.md"
+    cells = LessonSource(path, path.read_text(encoding="utf-8")).source.cells
+    (text,) = [cell.source for cell in cells if "def fit(" in cell.source]
+    scope = {"torch": torch, "Tensor": torch.Tensor, "collective_cost": collective_cost}
+    exec(text.partition("\nfound = ")[0], scope)  # noqa: S102
+    link = {"latency_s": latency_s, "bytes_per_s": bytes_per_s}
+
+    def rows(R: int, noise: float) -> list[dict]:
+        found = []
+        for name, ring in scope["LIKE"].items():
+            for power in range(10, 31, 2):
+                s = collective_cost(ring, 2**power, R, **link)["seconds"]
+                off = (1 + noise) ** (1 if power % 4 else -1)
+                found.append({"name": name, "bytes": 2**power, "seconds": max(s, 1e-6) * off})
+        return found
+
+    for noise, within in ((0.0, 1e-4), (0.1, 0.1)):
+        for found in scope["tabulate"]({"ranks": R, "rows": rows(R, noise)}).values():
+            assert found == pytest.approx(link, rel=within)
+    alone = scope["tabulate"]({"ranks": 1, "rows": rows(1, 0.0)})["all_reduce"]
+    assert alone == {"latency_s": 0.0, "bytes_per_s": float("inf")}
+    said = capsys.readouterr().out
+    assert (
+        f"{1e6 * latency_s:.0f} us and {bytes_per_s / 1e9:.2f} GB/s" in said and "nan" not in said
+    )

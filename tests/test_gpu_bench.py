@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from benchmarks import attention, gpu
+from benchmarks.on_gpu import lessons
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -80,3 +81,20 @@ def test_bad_words(given, words, capsys):
     with pytest.raises(SystemExit) as stopped:
         gpu.main(given)
     assert stopped.value.code == 2 and words in capsys.readouterr().err
+
+
+def test_parts_over_all_gpus_are_left_out_where_there_is_one(monkeypatch, tmp_path, capsys):
+    programs(monkeypatch, nccl="", ladder="", **dict.fromkeys(lessons.SCRIPTS, ""))
+    monkeypatch.setattr(gpu, "PARTS", dict.fromkeys(("nccl", *lessons.SCRIPTS), (None, 60.0)))
+    for count in (1, 2):
+        monkeypatch.setattr(torch.cuda, "device_count", lambda count=count: count)
+        assert gpu.main(["--out", str(tmp_path)]) == 0
+        done = {line.split()[0] for line in capsys.readouterr().out.splitlines() if "done" in line}
+        assert done == {"nccl", "ladder"} | (set(lessons.SCRIPTS) if count > 1 else set())
+
+
+def test_each_lesson_has_the_script_that_is_measured():
+    for lesson, script in lessons.SCRIPTS.values():
+        compile(lessons.read_script(lesson, script), script, "exec")
+    with pytest.raises(LookupError, match="nothing.py in 17_collectives.md, got 0"):
+        lessons.read_script("17_collectives", "nothing.py")
