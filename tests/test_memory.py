@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import nn
 
+from course_lib.measure.held import most_held
 from course_lib.measure.memory import (
     counted_state_bytes,
     saved_bytes,
@@ -79,3 +80,41 @@ def test_saved_bytes_counts_activations_and_no_weights(device):
 def test_saved_bytes_counts_a_storage_once():
     x = torch.randn(6, 4, requires_grad=True)
     assert saved_bytes(lambda x: (x * x.flip(0).T.T).sum() + x.view(4, 6).pow(2).sum(), x) == 2 * 96
+
+
+def test_most_held_is_all_that_there_is_and_what_the_call_makes():
+    """Storages count once, however many tensors look at them; what was let go counts no more."""
+    weight = torch.zeros(1000)
+    half = weight[:500]
+    nothing = most_held(lambda: None, "cpu")
+
+    def call() -> None:
+        first = weight + 1
+        del first
+        (half + 1) * 2  # two at a time
+
+    assert most_held(call, "cpu") == nothing + weight.nbytes
+    more = torch.zeros(50)  # noqa: F841  alive
+    assert most_held(call, "cpu") == nothing + weight.nbytes + 200
+
+
+def test_most_held_sees_a_buffer_that_was_there_and_is_filled_again():
+    """FSDP keeps the tensors of its gathered weights, and takes their memory away."""
+    buffer = torch.zeros(1000)
+    buffer.untyped_storage().resize_(0)
+    nothing = most_held(lambda: None, "cpu")
+
+    def call() -> None:
+        buffer.untyped_storage().resize_(4000)
+        buffer.fill_(1)
+        buffer.untyped_storage().resize_(0)
+
+    assert most_held(call, "cpu") == nothing + 4000
+
+
+def test_most_held_asks_the_allocator_of_a_gpu(monkeypatch):
+    marks = []
+    monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda d: marks.append("reset"))
+    monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda d: marks.append("read") or 5_000)
+    assert most_held(lambda: marks.append("call"), "cuda:0") == 5_000
+    assert marks == ["reset", "call", "read"]

@@ -1,12 +1,14 @@
 """What a process holds in tensors, counted while it runs.
 
-What it is: `Held`, the bytes of the tensors that are alive, and the most there ever were. What it
-leaves out: the reserve of torch's allocator.
+What it is: `Held`, the bytes of the tensors that are alive, and the most there ever were; and
+`most_held`, the same of one call, on a GPU from its allocator. What it leaves out: the reserve of
+torch's allocator.
 """
 
+import gc
 import time
 import weakref
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -73,6 +75,29 @@ def held_now(tensors: Iterable[Tensor]) -> int:
     """Bytes of the distinct storages behind these tensors."""
     storages: list[torch.UntypedStorage] = [_storage(x) for x in tensors]
     return sum({s._cdata: s.nbytes() for s in storages}.values())
+
+
+def most_held(call: Callable[[], object], device: str | torch.device) -> int:
+    """Most bytes of tensors that this process holds on `device` during `call()`, in all.
+
+    On a GPU its allocator counts. On a CPU they are the storages of the tensors that Python knows
+    before the call, and of those that the call makes. A storage that is there already, is emptied
+    and filled again, counts while it is filled, such as the gathered weights of FSDP.
+    """
+    if torch.device(device).type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+        call()
+        return torch.cuda.max_memory_allocated(device)
+    held = Held()
+    held._note([x for x in gc.get_objects() if _is_on_cpu(x)], counts=True)
+    before = held.bytes()
+    with held:
+        call()
+    return max(before, held.peak)
+
+
+def _is_on_cpu(x: object) -> bool:
+    return issubclass(type(x), Tensor) and x.device.type == "cpu"  # isinstance asks odd objects
 
 
 def _storage(x: Tensor) -> torch.UntypedStorage:
