@@ -149,6 +149,7 @@ def test_an_endless_loop_ends(monkeypatch):
 
     quick = replace(rmsnorm.SUITES[0], limit_s=0.3)
     monkeypatch.setattr(rmsnorm, "SUITES", (quick,))
+    monkeypatch.setattr(importlib.import_module("course_lib.checks.suite"), "PATIENCE", 100)
     assert checks.suite("rmsnorm") is quick
     said = run_check(
         cell(norm("while True:\n    try:\n        pass\n    except Exception:\n        pass"))

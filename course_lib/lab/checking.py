@@ -12,6 +12,7 @@ from course_lib.checks.report import Verdict
 from course_lib.checks.subject import LocalSubject
 from course_lib.lab import events, mine, source
 from course_lib.lab.registry import Exercise, exercise
+from course_lib.runs.own_folder import own_folder
 
 
 class CheckFailed(Exception):
@@ -56,7 +57,8 @@ def judge(card: Exercise, answer: Any, *, seed: int = 0) -> Verdict:
     if refusal:
         return refusal
     suite = checks.suite(card.id)
-    return suite.run(LocalSubject(answer), seed=seed, number=card.number, title=card.title)
+    with own_folder():
+        return suite.run(LocalSubject(answer), seed=seed, number=card.number, title=card.title)
 
 
 def _refuse_cell(card: Exercise, answer: Any) -> Verdict | None:

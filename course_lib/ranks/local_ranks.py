@@ -42,6 +42,7 @@ from torch import Tensor
 from course_lib.measure.held import held_now
 from course_lib.ranks.rank_server import RankServer
 from course_lib.ranks.traffic import Traffic
+from course_lib.runs import own_folder
 from course_lib.runs.machine import cpu_seconds
 from course_lib.runs.random_states import random_states, restore_random_states
 from course_lib.runs.replaced import REPLACED, replace_definition
@@ -271,6 +272,8 @@ def live_as_rank(job: RankJob, rank: int, pipe: Connection) -> None:
     except BaseException as error:
         pipe.send_bytes(pickle.dumps((False, *_failure(error))))
         os._exit(0)
+    if own_folder.VARIABLE in os.environ:  # the ranks of a check
+        own_folder.guard_folder(os.environ[own_folder.VARIABLE])
     os.environ["CUDA_VISIBLE_DEVICES"] = ""  # a rank here is on the CPU; the GPUs are not its own
     _live(job, rank, function, args_by_rank[rank], pipe, _dumps)
 
