@@ -360,6 +360,29 @@ def test_the_same_check_in_a_terminal(learner, capsys):
     assert "no notebook" in capsys.readouterr().err
 
 
+def test_a_pass_in_a_terminal_is_kept_like_one_in_a_notebook(learner, capsys):
+    (learner / "answer.py").write_text(RIGHT)
+    assert main(["check", "rmsnorm", "--file", str(learner / "answer.py")]) == 0
+    assert "Kept      mine/rmsnorm.py" in capsys.readouterr().out
+    code = "from course_lib.lab import mine; print(mine.install())"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert "rmsnorm" in done.stdout, done.stderr
+
+
+def test_a_terminal_is_told_commands(learner, capsys):
+    for text in (norm("return x"), "x = 1"):
+        (learner / "answer.py").write_text(text)
+        assert main(["check", "rmsnorm", "--file", str(learner / "answer.py")]) == 1
+        said = capsys.readouterr().out
+        assert "course check rmsnorm" in said and "cell" not in said and 'hint("' not in said
+    assert main(["hint", "rmsnorm", "2"]) == main(["hint", "rmsnorm"]) == 0
+    assert "course hint rmsnorm 3 opens it now" in capsys.readouterr().out
+    assert main(["hint", "rmsnorm", "3"]) == main(["hint", "rmsnorm"]) == 0
+    assert "course hint rmsnorm --solution shows the code" in capsys.readouterr().out
+    assert main(["hint", "rmsnorm", "--solution"]) == 0
+    assert "class RMSNorm" in capsys.readouterr().out
+
+
 def test_the_terminal_reads_the_notebook(learner, capsys):
     (learner / "notebooks").mkdir()
     (learner / "notebooks/01_rmsnorm.ipynb").write_bytes(

@@ -45,7 +45,7 @@ def check(
     text = source.find_cell(card, scope.get(card.name) if answer is None else answer)
     if not grading:
         record(card, verdict, text, confidence)
-        verdict = _keep_answer(card, verdict, text, scope)
+        verdict = keep_answer(card, verdict, text, scope)
     shown = _show_verdict(verdict)
     if not verdict.passed:
         raise CheckFailed(verdict, shown) from None
@@ -122,7 +122,7 @@ def _count_tries(item: str) -> int:
     return sum(e["kind"] == "check" and e.get("item") == item for e in events.read())
 
 
-def _keep_answer(card: Exercise, verdict: Verdict, text: str | None, scope: dict) -> Verdict:
+def keep_answer(card: Exercise, verdict: Verdict, text: str | None, scope: dict) -> Verdict:
     """After a pass, the answer goes to mine/; the verdict says where, or why it could not."""
     if not verdict.passed:
         return verdict

@@ -10,11 +10,12 @@ from course_lib.lab.registry import Exercise, exercise
 LEVELS = 3
 
 
-def hint(name: str, level: int | None = None) -> None:
+def hint(name: str, level: int | None = None, *, in_terminal: bool = False) -> None:
     """Print the next hint of exercise `name`: a question, where to look, the line with one blank.
 
     A further one opens by itself after another failing check or after the exercise's minutes;
-    `hint(name, level)` opens it at once. ValueError for an unknown exercise or level.
+    `hint(name, level)` opens it at once. ValueError for an unknown exercise or level. With
+    `in_terminal` what it tells to type are commands.
     """
     card = exercise(name)
     if level is not None and level not in range(1, LEVELS + 1):
@@ -26,11 +27,13 @@ def hint(name: str, level: int | None = None) -> None:
         print(
             f"Hint {reached} of {LEVELS} is open: {card.hints[reached - 1]}\n\n"
             f"Hint {wanted} opens after another failing check or {card.minutes} minutes. "
-            f'hint("{name}", {wanted}) opens it now.'
+            + (f"course hint {name} {wanted}" if in_terminal else f'hint("{name}", {wanted})')
+            + " opens it now."
         )
         return
     if level is None and reached == LEVELS:
-        print(f'All {LEVELS} hints are open. solution("{name}") shows the code.\n')
+        shows = f"course hint {name} --solution" if in_terminal else f'solution("{name}")'
+        print(f"All {LEVELS} hints are open. {shows} shows the code.\n")
     events.record("hint", item=name, hint=wanted, concepts=list(card.teaches))
     print(
         f"{card.number} {card.title} \N{MIDDLE DOT} hint {wanted} of {LEVELS}\n\n"
