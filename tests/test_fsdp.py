@@ -419,3 +419,35 @@ def test_sizes_follow_the_device_where_they_are_used():
     assert (gpu.batch_size, gpu.tokens_per_sequence) == (8, 512)
     tiny = FSDPConfig(model_size="tiny", batch_size=3, seq_len=64).with_sizes("cpu")
     assert (tiny.batch_size, tiny.seq_len) == (3, 64)
+
+
+def asked_ahead(units: int) -> tuple[list[dict], list[int], list[int]]:
+    """Rows of a run, and how many blocks were asked for when each computed, forward and backward."""
+    trainer = make(settings(prefetch_units=units))
+    rows = steps(trainer, STEPS)
+    forward, backward = [], []
+    with Traffic() as traffic:
+
+        def gathers() -> int:
+            return sum(name == "allgather" for name, _ in traffic.seen)
+
+        for block in trainer.plain_model.blocks:
+            block.mlp.register_forward_pre_hook(lambda *_: forward.append(gathers()))
+            block.mlp.register_full_backward_hook(lambda *_: backward.append(gathers()))
+        trainer.train_step(trainer.next_batches())
+    return rows, forward, backward
+
+
+@pytest.mark.parametrize(
+    "units, forward, backward",
+    [
+        (0, [2, 3, 4, 5], [7, 8, 9, 9]),  # the root's and its own; backward torch asks for one more
+        (1, [3, 4, 5, 5], [7, 8, 9, 9]),
+        (2, [4, 5, 5, 5], [8, 9, 9, 9]),
+        (9, [5, 5, 5, 5], [9, 9, 9, 9]),
+    ],
+)
+def test_weights_are_asked_for_as_far_ahead_as_told(curve, units, forward, backward):
+    for rows, asked, asked_backward in values(on_ranks(2, asked_ahead, units)):
+        assert close(rows, curve)
+        assert (asked, asked_backward) == (forward, backward)

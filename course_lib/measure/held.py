@@ -66,6 +66,8 @@ class Held(Recorder):
         for leaf in tree_leaves(values):
             if isinstance(leaf, Tensor):
                 storage = _storage(leaf)
+                if storage.device.type == "meta":
+                    continue  # it says a size and holds nothing
                 known = self._known.get(storage._cdata)
                 if known is None or known[0]() is None:  # an address may be used again
                     self._known[storage._cdata] = weakref.ref(storage), counts

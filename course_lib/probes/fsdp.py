@@ -22,6 +22,7 @@ from course_lib.measure.held import Held
 from course_lib.measure.memory import tensor_bytes
 from course_lib.ranks.traffic import Traffic
 from course_lib.ranks.world import World
+from course_lib.training.ddp_trainer import DistributedTrainer
 from course_lib.training.fsdp_config import STRATEGIES, FSDPConfig
 from course_lib.training.fsdp_trainer import FSDPTrainer
 
@@ -66,7 +67,11 @@ def decide(kind: type[FSDPTrainer], method: str, cases: list[dict]) -> list[Any]
 
     For a strategy that FSDPConfig would refuse: the name of the exception that `method` raises.
     """
-    trainer = make(type(kind.__name__, (kind,), {"_wrap_model": lambda self: self.plain_model}))
+    whole = {
+        "_build_model": DistributedTrainer._build_model,
+        "_wrap_model": lambda self: self.plain_model,
+    }
+    trainer = make(type(kind.__name__, (kind,), whole))
     return [_decide_case(trainer, method, dict(case)) for case in cases]
 
 

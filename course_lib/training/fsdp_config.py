@@ -10,13 +10,18 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from course_lib.gpt import PRESETS
-from course_lib.runs.ranges import COUNT, Allowed
+from course_lib.runs.ranges import COUNT, ZERO_OR_MORE, Allowed
 from course_lib.training.train_config import RANGES, TrainConfig
 
 STRATEGIES = ("FULL_SHARD", "SHARD_GRAD_OP", "NO_SHARD", "HYBRID_SHARD")
 KINDS = ("sharded", "full")
 
-FSDP_RANGES = RANGES | {"sharding": STRATEGIES, "shard_size": COUNT, "checkpoint": KINDS}
+FSDP_RANGES = RANGES | {
+    "sharding": STRATEGIES,
+    "shard_size": COUNT,
+    "prefetch_units": ZERO_OR_MORE,
+    "checkpoint": KINDS,
+}
 GPU_SIZES = {"batch_size": 8, "seq_len": None}
 CPU_SIZES = {"batch_size": 2, "seq_len": 128}  # 50 steps of "medium" on two cores in minutes
 
@@ -42,6 +47,9 @@ class FSDPConfig(TrainConfig):
     (sharded over shard_size ranks, replicated over the rest) or NO_SHARD (replicated)."""
     shard_size: int | None = None
     """Ranks that share one copy of the model under HYBRID_SHARD; none takes those of a machine."""
+    prefetch_units: int = 0
+    """Blocks whose weights are asked for ahead of the one that computes, each held whole until it is
+    used; 0 leaves it to torch: none in the forward pass, one in the backward pass."""
     cpu_offload: bool = False
     """Keep shards, gradients and optimizer state in host memory, and update them there."""
     checkpoint: str = "sharded"

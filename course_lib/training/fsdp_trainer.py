@@ -14,6 +14,7 @@ torch.distributed.fsdp.fully_shard (FSDP2) and of torch.distributed.checkpoint.
 """
 
 import contextlib
+import copy
 import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
@@ -39,12 +40,14 @@ from torch.distributed.tensor import DTensor
 from course_lib.checkpoints.files import CheckpointError
 from course_lib.checkpoints.saved_state import SavedState, number_parameters
 from course_lib.checkpoints.sharded import ShardedCheckpoints
-from course_lib.gpt import TransformerBlock
+from course_lib.fast.rungs import apply_rungs
+from course_lib.gpt import GPT, TransformerBlock
 from course_lib.ranks.world import World, run
 from course_lib.runs.options import parse
 from course_lib.runs.random_states import random_states, restore_random_states
 from course_lib.training import ddp_trainer
 from course_lib.training.ddp_trainer import DistributedTrainer
+from course_lib.training.first_weights import allocate_shards, build_without_weights, draw_shards
 from course_lib.training.fsdp_config import FSDPConfig
 
 
@@ -54,8 +57,8 @@ class FSDPTrainer(DistributedTrainer):
     Args: as for `DistributedTrainer`, with an `FSDPConfig`. Without a `world`, or with one that has
     no group, that of the default group is taken, which is made where there is none.
 
-    The whole model exists on each rank once, in host memory, before it is cut: 4 bytes a parameter.
-    A GPU sees one block of it at a time.
+    No rank ever holds the whole model: the first weights are drawn matrix by matrix in host memory,
+    the same on every rank, and each keeps its part.
     """
 
     config: FSDPConfig
@@ -277,11 +280,17 @@ class FSDPTrainer(DistributedTrainer):
             f"state{where}; {self.config.checkpoint} checkpoints"
         )
 
+    def _build_model(self, vocab_size: int) -> GPT:
+        """The model without its matrices, which `_wrap_model` draws when they are cut into shards."""
+        self._plain = build_without_weights(self.config.model_config(vocab_size))
+        return apply_rungs(copy.deepcopy(self._plain), self.config.rung_names, self.device)
+
     def _wrap_model(self) -> nn.Module:
         """The same model, sharded in place: its parameters become DTensors and keep their names."""
         self.mesh, self.reshards = self._get_sharding_strategy()
         policy, offload = self._get_mixed_precision_policy(), self._offload()
-        for module in self._get_fsdp_policy():
+        units = self._get_fsdp_policy()
+        for module in units:
             root = module is self.plain_model
             if self.config.compile and not root:
                 # the computation alone: the hooks that gather and free stay outside the graph
@@ -294,7 +303,21 @@ class FSDPTrainer(DistributedTrainer):
                 mp_policy=policy,
                 offload_policy=offload,
             )
+        if self.config.prefetch_units:
+            self._prefetch(units)
+        allocate_shards(self.plain_model, "cpu" if self.config.cpu_offload else self.device)
+        draw_shards(self.plain_model, self._plain)
         return self.plain_model
+
+    def _prefetch(self, units: list[nn.Module]) -> None:
+        """Let each unit ask for the weights of the next `prefetch_units` before it computes."""
+        *blocks, root = cast(list[FSDPModule], units)
+        for order, ask in (
+            ([root, *blocks], "set_modules_to_forward_prefetch"),
+            ([root, *blocks[::-1]], "set_modules_to_backward_prefetch"),
+        ):
+            for i, unit in enumerate(order, 1):
+                getattr(unit, ask)(order[i : i + self.config.prefetch_units])
 
     def _offload(self) -> OffloadPolicy:
         """Host memory for what is sharded, pinned where there is a GPU to copy to; or none."""
