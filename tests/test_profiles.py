@@ -8,7 +8,7 @@ import torch
 
 from course_lib.measure import nsys
 from course_lib.measure.snapshot import memory_snapshot
-from course_lib.measure.trace import chrome_trace, mark_range
+from course_lib.measure.trace import WARM_UP, StepTrace, chrome_trace, mark_range
 
 HEAD = "Generating SQLite file step.sqlite from step.nsys-rep\nProcessing [step.sqlite] with [x.py]...\n"
 KERNELS = HEAD + (
@@ -87,6 +87,41 @@ def test_a_trace_holds_the_ranges(tmp_path, name):
     with read(path, "rt") as stream:
         events = [event.get("name") for event in json.load(stream)["traceEvents"]]
     assert {"outer", "inner", "aten::add"} <= set(events)
+
+
+def run_updates(trace: StepTrace, count: int) -> str:
+    for number in range(1, count + 1):
+        with mark_range(f"update {number}"):
+            torch.ones(3) + 1
+        trace.step()
+    return trace.close()
+
+
+@pytest.mark.parametrize(
+    "updates, said, inside",
+    [
+        (9, "trace of 2 updates in", [4, 5]),
+        (5, "trace of 2 updates in", [4, 5]),
+        (4, "trace of 1 update in", [4]),
+        (3, "no trace: it begins after 3 updates, and there were 3", None),
+        (0, "no trace", None),
+    ],
+)
+def test_a_trace_of_updates_has_those_after_the_first(tmp_path, updates, said, inside):
+    trace = StepTrace(tmp_path / "run" / "trace.json.gz", 2)
+    assert WARM_UP == 3 and run_updates(trace, updates).startswith(said)
+    assert trace.close().startswith(said), "again"
+    assert trace.path.exists() == (inside is not None)
+    if inside:
+        with gzip.open(trace.path, "rt") as stream:
+            events = [event.get("name", "") for event in json.load(stream)["traceEvents"]]
+        assert [e for e in events if e.startswith("update")] == [f"update {n}" for n in inside]
+    assert not torch.autograd._profiler_enabled()
+
+
+def test_no_trace_unless_asked_for(tmp_path):
+    assert run_updates(StepTrace(tmp_path / "trace.json.gz", 0), 9) == ""
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_range_without_a_profile_changes_nothing():

@@ -1,8 +1,8 @@
 """Names for parts of a program, and a file that shows when each of them ran.
 
-What it is: `mark_range`, a range that torch's profiler and Nsight Systems both show, and `chrome_trace`,
-one call for a profile to be opened in ui.perfetto.dev. What it leaves out: the tables of a profile,
-which `torch.profiler` prints itself (lesson 11).
+What it is: `mark_range`, a range that torch's profiler and Nsight Systems both show; `chrome_trace`,
+one call for a profile to be opened in ui.perfetto.dev; `StepTrace`, the same for some updates of a
+run. What it leaves out: the tables of a profile, which `torch.profiler` prints itself (lesson 11).
 """
 
 import contextlib
@@ -10,7 +10,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import torch
-from torch.profiler import ProfilerActivity, profile, record_function
+from torch.profiler import ProfilerActivity, profile, record_function, schedule
+
+WARM_UP = 3
+"""Updates before a trace begins: the first ones load code, compile, and ask for memory."""
 
 
 @contextlib.contextmanager
@@ -34,6 +37,66 @@ def chrome_trace(function: Callable[[], object], path: str | Path, *, shapes: bo
     for. `shapes` notes the sizes of inputs, which takes time. ValueError for a path that does not
     end in .json or .json.gz, or a torch without a profiler. What `function` raises comes through.
     """
+    path = _check_path(path)
+    with profile(activities=_list_activities(), record_shapes=shapes) as found:
+        function()
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()
+    found.export_chrome_trace(str(path))
+    return path
+
+
+class StepTrace:
+    """Profiles `count` updates of a run, after WARM_UP others, into a chrome trace at `path`.
+
+    Call `step` after each update and `close` at the end. With a `count` of 0 nothing is profiled.
+    OSError where the file can't be written. ValueError as `chrome_trace`.
+    """
+
+    def __init__(self, path: str | Path, count: int):
+        self.path, self.count, self.updates, self._profile = Path(path), count, 0, None
+        if count:
+            self.path = _check_path(path)
+            plan = schedule(wait=WARM_UP - 1, warmup=1, active=count, repeat=1)
+            self._profile = profile(
+                activities=_list_activities(), schedule=plan, on_trace_ready=self._write
+            )
+            self._profile.start()
+
+    def step(self) -> None:
+        """An update has been queued."""
+        self.updates += 1
+        if self._profile is None:
+            return
+        if self.updates == WARM_UP + self.count and torch.cuda.is_initialized():
+            torch.cuda.synchronize()  # the kernels of the last update belong to it
+        self._profile.step()
+        if self.updates == WARM_UP + self.count:
+            self.close()
+
+    def close(self) -> str:
+        """End it; a run that was too short for all updates leaves those it had. One line: what is
+        where, or why there is nothing; empty where nothing was asked for."""
+        if self._profile is not None:
+            self._profile.stop()
+            self._profile = None
+        taken = min(self.updates - WARM_UP, self.count)
+        if not self.count:
+            return ""
+        if taken < 1:
+            return f"no trace: it begins after {WARM_UP} updates, and there were {self.updates}"
+        return (
+            f"trace of {taken} update{'s' * (taken > 1)} in {self.path}: open it in ui.perfetto.dev, "
+            f"which reads it in the browser, or in chrome://tracing"
+        )
+
+    def _write(self, found: profile) -> None:
+        if self.updates > WARM_UP:
+            found.export_chrome_trace(str(self.path))
+
+
+def _check_path(path: str | Path) -> Path:
+    """The path, its folder made, where a trace can be."""
     path = Path(path)
     if not path.name.endswith((".json", ".json.gz")):
         raise ValueError(f"a trace is .json or .json.gz, got {path.name}")
@@ -42,13 +105,10 @@ def chrome_trace(function: Callable[[], object], path: str | Path, *, shapes: bo
             "this torch was built without its profiler (kineto): install a wheel from "
             "pytorch.org, or time parts with course_lib.measure.timing"
         )
-    activities = [ProfilerActivity.CPU]
-    if torch.cuda.is_available():
-        activities.append(ProfilerActivity.CUDA)
     path.parent.mkdir(parents=True, exist_ok=True)
-    with profile(activities=activities, record_shapes=shapes) as found:
-        function()
-        if torch.cuda.is_available():
-            torch.cuda.synchronize()
-    found.export_chrome_trace(str(path))
     return path
+
+
+def _list_activities() -> list[ProfilerActivity]:
+    gpu = [ProfilerActivity.CUDA] if torch.cuda.is_available() else []
+    return [ProfilerActivity.CPU, *gpu]

@@ -19,6 +19,8 @@ import torch
 import torch.distributed as dist
 from torch.distributed.rendezvous import rendezvous
 
+from course_lib.ranks.health import check_ranks
+
 TIMEOUT_S = 60
 """Seconds until a collective that one rank never joins becomes an error on the others."""
 
@@ -158,6 +160,8 @@ def run(main: Callable[[World], None], device: str = "auto") -> None:
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
     try:
         world = World.from_environment(device)
+        if world.group is not None:
+            check_ranks(world.group, world.device)
         main(world)
     except ValueError as error:
         print(f"error: {error}", file=sys.stderr)

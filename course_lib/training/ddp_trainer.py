@@ -32,6 +32,8 @@ from course_lib.fast.rungs import apply_rungs
 from course_lib.gpt import GPT
 from course_lib.measure.flops import flops_per_token
 from course_lib.measure.speed import Speed
+from course_lib.measure.trace import StepTrace
+from course_lib.ranks.flight_recorder import record_flight
 from course_lib.ranks.world import World, run
 from course_lib.runs.heartbeat import beat
 from course_lib.runs.options import parse
@@ -207,11 +209,12 @@ class DistributedTrainer:
             print(f"continuing from step {self.step}")
         validates = self.valid_tokens is not None and c.eval_batches > 0
         speed, row = self._speed(), {}
-        with contextlib.closing(self._log()) as log:
+        with contextlib.closing(self._log()) as log, contextlib.closing(self._trace()) as trace:
             while self.step < c.max_steps:
                 speed.start()
                 before = self.tokens_seen
                 found = self.train_step(self.next_batches())
+                trace.step()
                 speed.stop(self.tokens_seen - before)
                 beat(self.step, c.max_steps, loss=found["loss"], tokens=self.tokens_seen)
                 self._refuse_nan(found)
@@ -224,6 +227,8 @@ class DistributedTrainer:
                     log.write(row)
                 if self._is_due(c.save_every, last):
                     self.save_checkpoint()
+        if self.world.is_first and (line := trace.close()):
+            print(line)
         return row
 
     def next_batches(self) -> list[tuple[Tensor, Tensor]]:
@@ -378,6 +383,11 @@ class DistributedTrainer:
             settings=dataclasses.asdict(self.config),
         )
 
+    def _trace(self) -> StepTrace:
+        traces = self.world.rank < self.config.trace_ranks
+        path = Path(self.config.out) / f"trace_rank{self.world.rank}.json.gz"
+        return StepTrace(path, self.config.trace if traces else 0)
+
     def _speed(self) -> Speed:
         flops = flops_per_token(self.plain_model.config, self.config.tokens_per_sequence)
         return Speed(self.device, self.dtype, flops, self.world.world_size)
@@ -441,4 +451,5 @@ if __name__ == "__main__":
     chosen = parse(TrainConfig, prog="python -m course_lib.training.ddp_trainer")
     if chosen.mine:
         install_mine()
+    record_flight(Path(chosen.out) / "flight_recorder", chosen.device)
     run(lambda world: ddp_trainer.main(world, chosen), chosen.device)

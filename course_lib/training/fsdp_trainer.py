@@ -42,6 +42,7 @@ from course_lib.checkpoints.saved_state import SavedState, number_parameters
 from course_lib.checkpoints.sharded import ShardedCheckpoints
 from course_lib.fast.rungs import apply_rungs
 from course_lib.gpt import GPT, TransformerBlock
+from course_lib.ranks.flight_recorder import record_flight
 from course_lib.ranks.world import World, run
 from course_lib.runs.options import parse
 from course_lib.runs.random_states import random_states, restore_random_states
@@ -307,6 +308,7 @@ class FSDPTrainer(DistributedTrainer):
             self._prefetch(units)
         allocate_shards(self.plain_model, "cpu" if self.config.cpu_offload else self.device)
         draw_shards(self.plain_model, self._plain)
+        del self._plain  # its rotary tables are a second copy
         return self.plain_model
 
     def _prefetch(self, units: list[nn.Module]) -> None:
@@ -362,4 +364,5 @@ if __name__ == "__main__":
     chosen = parse(FSDPConfig, prog="python -m course_lib.training.fsdp_trainer")
     if chosen.mine:
         install_mine()
+    record_flight(Path(chosen.out) / "flight_recorder", chosen.device)
     run(lambda world: ddp_trainer.main(world, chosen, fsdp_trainer.FSDPTrainer), chosen.device)

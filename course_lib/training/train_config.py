@@ -53,6 +53,8 @@ RANGES = {
     "eval_batches": ZERO_OR_MORE,
     "save_every": ZERO_OR_MORE,
     "keep": COUNT,
+    "trace": ZERO_OR_MORE,
+    "trace_ranks": COUNT,
     "sample_tokens": ZERO_OR_MORE,
 }
 """What each setting may be."""
@@ -129,6 +131,10 @@ class TrainConfig:
     """Updates between two checkpoints; 0 saves at the end only."""
     keep: int = 2
     """Checkpoints to keep, newest first."""
+    trace: int = 0
+    """Updates to profile, after three others, into a Chrome trace in the folder of the run."""
+    trace_ranks: int = 1
+    """Ranks that write such a trace, from rank 0 on."""
     resume: bool = True
     """Continue from the newest good checkpoint in the folder of the run."""
     sample_tokens: int = 60
