@@ -85,5 +85,6 @@ def test_the_trainers_switch_it_on_before_they_make_a_group(program, tmp_path, g
     monkeypatch.setattr(
         world, "run", lambda *_, **__: seen.append(os.environ["TORCH_FR_DUMP_TEMP_FILE"])
     )
+    monkeypatch.delitem(sys.modules, f"course_lib.training.{program}", raising=False)
     runpy.run_module(f"course_lib.training.{program}", run_name="__main__")
     assert seen == [f"{tmp_path}/run/flight_recorder/rank_"]

@@ -1,6 +1,8 @@
 """Ranks that reach each other say nothing; others say who is missing, and where who is."""
 
+import io
 import socket
+import sys
 import time
 
 import pytest
@@ -107,6 +109,7 @@ def test_a_broken_connection_is_named():
 def start_program(spoiled: bool) -> list[str]:
     """What `run` comes to, where the ranks are well and where one of them gets a wrong number."""
     done: list[str] = []
+    sys.stdout = sys.stderr = io.StringIO()  # a forked rank has none
     World.from_environment = lambda *_, **__: World.of_group()
     World.close, world.os._exit = lambda self: None, lambda status: None
     if spoiled:

@@ -1,7 +1,9 @@
 """`--trace`: a profile of some updates in the folder of the run, and the training stays the same."""
 
 import gzip
+import io
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -21,6 +23,7 @@ def train(kind: str, out: str, **changes) -> float:
 
 
 def train_both_ways(kind: str, out: str) -> tuple[float, float]:
+    sys.stdout = sys.stderr = io.StringIO()  # a forked rank has none
     return train(kind, f"{out}/plain"), train(kind, f"{out}/traced", trace=2, trace_ranks=2)
 
 
