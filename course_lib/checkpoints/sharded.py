@@ -18,9 +18,10 @@ The order of a save, each step safe against a kill after it:
 """
 
 import concurrent.futures
-import dataclasses
+import contextlib
 import errno
 import functools
+import hashlib
 import shutil
 from collections.abc import Callable
 from datetime import timedelta
@@ -28,7 +29,6 @@ from pathlib import Path
 from typing import Any, cast
 
 import torch
-import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 from torch import Tensor
 from torch.distributed.checkpoint.api import CheckpointException
@@ -45,7 +45,11 @@ from course_lib.checkpoints.saved_state import (
 from course_lib.ranks.world import World
 
 PLAIN, DCP_INDEX, TENSORS = "plain.pt", ".metadata", ("model", "optimizer")
-LONG = timedelta(minutes=30)  # a save may take longer than a collective of training ever should
+SAVING = timedelta(hours=2)  # a save may take longer than a collective of training ever should
+ONE_FOLDER = (
+    "all machines must see one folder of the run, so pass --out as an absolute path on a disk that "
+    "they share"
+)
 
 
 class ShardedCheckpoints:
@@ -61,9 +65,9 @@ class ShardedCheckpoints:
         self._pending: concurrent.futures.Future | None = None
 
     @functools.cached_property
-    def _ranks(self) -> World:
-        group = dist.new_group(backend="gloo", timeout=LONG)
-        return dataclasses.replace(self.world, group=group, device=torch.device("cpu"))
+    def ranks(self) -> World:
+        """The ranks on that group. All must ask for it."""
+        return self.world.regroup(SAVING)
 
     def save(self, state: dict, *, wait: bool = True) -> Path:
         """Write `state` as the checkpoint of state["step"]; the path it is published under.
@@ -77,9 +81,9 @@ class ShardedCheckpoints:
         self.wait()
         target = self.folder / f"step_{state['step']:08d}"
         part = self.folder / (target.name + manifest.PART)
-        self._first_does(lambda: self._begin(part, state))
+        self.ranks.do_on_first(lambda: self._begin(part, state))
         writer = CheckpointWriter(part)
-        given: dict[str, Any] = {"storage_writer": writer, "process_group": self._ranks.group}
+        given: dict[str, Any] = {"storage_writer": writer, "process_group": self.ranks.group}
         tensors = flatten({name: state[name] for name in TENSORS})
         if wait:
             self._finish(lambda: dcp.save(tensors, **given), writer, part, target)
@@ -99,9 +103,11 @@ class ShardedCheckpoints:
 
         `names`: as for `open`. A bad one is named through `say` and passed over. CheckpointError
         when all that are there are bad: starting again should be a decision, not an accident.
+        ValueError on every rank when one does not see the checkpoints that rank 0 sees.
         """
         self.wait()
-        paths = self._ranks.broadcast(candidates(self.folder) if self.world.is_first else None)
+        self.ranks.require_same(lambda: list_records(self.folder), ONE_FOLDER)
+        paths = self.ranks.broadcast(candidates(self.folder) if self.world.is_first else None)
         for path in paths:
             try:
                 return self.open(path, names)
@@ -126,8 +132,8 @@ class ShardedCheckpoints:
             saved = opened(path, names)
         except CheckpointError as error:
             problem = str(error)
-        problems = [text for text in self._ranks.gather(problem) if text]
-        if problem := self._ranks.broadcast(problems[0] if problems else None):
+        problems = [text for text in self.ranks.gather(problem) if text]
+        if problem := self.ranks.broadcast(problems[0] if problems else None):
             raise CheckpointError(problem)
         return saved
 
@@ -141,7 +147,7 @@ class ShardedCheckpoints:
         """Fill this rank's parts in place, from the files that have their rows."""
         reader = dcp.FileSystemReader(path)
         try:
-            dcp.load(tensors, storage_reader=reader, process_group=self._ranks.group)
+            dcp.load(tensors, storage_reader=reader, process_group=self.ranks.group)
         except CheckpointException as error:  # not an Exception: it would pass every `except` by
             raise CheckpointError(f"{path.name} could not be read: {_cause(error)}") from None
 
@@ -163,8 +169,8 @@ class ShardedCheckpoints:
             told = manifest.describe(part, mine)
         except (Exception, CheckpointException) as error:  # whatever it is, the others wait
             told = writer.failed or _cause(error)
-        everyone = self._ranks.gather(told)
-        self._first_does(lambda: self._publish(everyone, part, target))
+        everyone = self.ranks.gather(told)
+        self.ranks.do_on_first(lambda: self._publish(everyone, part, target))
 
     def _publish(self, told: list[dict | OSError], part: Path, target: Path) -> None:
         try:
@@ -183,23 +189,26 @@ class ShardedCheckpoints:
         for old in manifest.find_published(self.folder, "step_*")[self.keep :]:
             manifest.remove(old)
 
-    def _first_does(self, work: Callable[[], None]) -> None:
-        """`work()` on rank 0; its OSError on every rank, so that none goes on alone."""
-        problem = None
-        if self.world.is_first:
-            try:
-                work()
-            except OSError as error:
-                problem = error.errno or errno.EIO, error.strerror or str(error)
-        if problem := self._ranks.broadcast(problem):
-            raise OSError(*problem)
-
 
 def candidates(folder: Path) -> list[Path]:
     """Published checkpoints in a run's folder, shards and files, newest first; not yet checked."""
     files = [Path(folder) / f"step_{step:08d}.pt" for step in single_file.steps(folder)]
     found = manifest.find_published(folder, "step_*") + files
     return sorted(found, key=lambda path: path.stem, reverse=True)
+
+
+def list_records(folder: Path) -> dict[str, str]:
+    """The candidates by name, newest first, each with the beginning of its record's sha256.
+
+    The record has the sha256 of what was saved, so two ranks with the same texts see the same
+    checkpoints, and nothing large is read. A folder in memory has no records.
+    """
+    found = {}
+    for path in candidates(folder):
+        record = path / manifest.NAME if path.is_dir() else path.with_suffix(".json")
+        with contextlib.suppress(FileNotFoundError):
+            found[path.name] = hashlib.sha256(record.read_bytes()).hexdigest()[:8]
+    return found
 
 
 def _cause(error: BaseException) -> OSError:

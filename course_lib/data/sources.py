@@ -5,11 +5,11 @@ leaves out: shards themselves (token_store.py), batches (batches.py).
 """
 
 import hashlib
-import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from course_lib.data.corpus import Corpus
-from course_lib.data.token_store import INDEX, TokenStore, pretokenize
+from course_lib.data.token_store import INDEX, PLAN, TokenStore, pretokenize
 from course_lib.data.tokenizer import Tokenizer
 
 PARTS = ("train", "valid")
@@ -21,35 +21,66 @@ def training_tokens(
     *,
     cache: str | Path,
     valid_fraction: float,
-    is_first: bool = True,
 ) -> tuple[TokenStore, TokenStore | None]:
-    """(training tokens, validation tokens) of the text that `data` names.
+    """(training tokens, validation tokens) of the text that `data` names, on this process alone.
+
+    Several ranks: `training/run_tokens.py`. ValueError when there is no text.
+    """
+    folders = make_tokens(data, tokenizer, cache=cache, valid_fraction=valid_fraction)
+    return open_tokens(folders, tokenizer)
+
+
+def make_tokens(
+    data: str | Path | None,
+    tokenizer: Tokenizer,
+    *,
+    cache: str | Path,
+    valid_fraction: float,
+) -> list[Path]:
+    """The folders of the training tokens and of the validation tokens, if any, of a text.
 
     A folder of shards is used as it is: its sub-folders "train" and "valid", or all of it for
     training and none for validation. A folder of text, or without `data` the text that every
-    machine has, is split by `valid_fraction` and tokenized into the folder `cache`, on first use, by
-    the rank that `is_first`; the others wait for the index, which is written last. ValueError when
-    there is no text.
+    machine has, is split by `valid_fraction` and tokenized into the folder `cache`, on first use.
+    One process at a time may do that, and for a large text it takes hours. ValueError when there is
+    no text.
     """
     folder = Path(data) if data else None
     if folder and (folder / INDEX).is_file():
-        return TokenStore.open(folder, tokenizer), None
+        return [folder]
     if folder and (folder / PARTS[0] / INDEX).is_file():
-        train, valid = (folder / part for part in PARTS)
-        has_valid = (valid / INDEX).is_file()
-        return TokenStore.open(train, tokenizer), TokenStore.open(
-            valid, tokenizer
-        ) if has_valid else None
+        return [folder / part for part in PARTS if (folder / part / INDEX).is_file()]
     corpus = Corpus.folder(folder) if folder else Corpus.default()
     target = Path(cache) / _name(corpus, tokenizer, valid_fraction)
-    if is_first:
-        for part, half in zip(PARTS, corpus.split(valid_fraction), strict=True):
-            if not (target / part / INDEX).is_file():
-                pretokenize(half, tokenizer, target / part)
-    while not all((target / part / INDEX).is_file() for part in PARTS):
-        time.sleep(0.1)  # no collective: they end after a minute, and a large text takes longer
-    first, second = (TokenStore.open(target / part, tokenizer) for part in PARTS)
-    return first, second
+    for part, half in zip(PARTS, corpus.split(valid_fraction), strict=True):
+        if not (target / part / INDEX).is_file():
+            pretokenize(half, tokenizer, target / part)
+    return [target / part for part in PARTS]
+
+
+def open_tokens(
+    folders: Sequence[Path], tokenizer: Tokenizer
+) -> tuple[TokenStore, TokenStore | None]:
+    """What `make_tokens` has made; None for validation where there is no folder for it."""
+    train, *valid = (TokenStore.open(folder, tokenizer) for folder in folders)
+    return train, valid[0] if valid else None
+
+
+def identify_tokens(folders: Sequence[Path]) -> list[str]:
+    """For each folder its name and the beginning of a sha256 of its plan and its index.
+
+    Two machines whose texts of this are the same have the same tokens. Without an index the text
+    says that there is none.
+    """
+    found = []
+    for folder in folders:
+        files = [folder / name for name in (PLAN, INDEX)]
+        if not files[-1].is_file():
+            found.append(f"no {INDEX} in {folder}")
+            continue
+        facts = b"".join(file.read_bytes() for file in files if file.is_file())
+        found.append(f"{folder} ({hashlib.sha256(facts).hexdigest()[:8]})")
+    return found
 
 
 def _name(corpus: Corpus, tokenizer: Tokenizer, valid_fraction: float) -> str:

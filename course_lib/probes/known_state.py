@@ -90,7 +90,7 @@ def trainer_at(kind: type, out: Path, tokens=TOKENS, **changes) -> FSDPTrainer:
     )
     trainer = kind(SmallConfig(**settings), tokens, vocab_size=V, world=World.of_group("cpu"))
     # nothing is saved behind the training here, and another group would cost time and threads
-    trainer.checkpoints._ranks = trainer.world
+    trainer.checkpoints.ranks = trainer.world
     return trainer
 
 

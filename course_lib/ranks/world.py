@@ -8,21 +8,31 @@ Without torchrun the world has one process, no group, and every method returns a
 code trains on a laptop.
 """
 
+import dataclasses
+import opcode
 import os
+import socket
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
+from torch import Tensor
 from torch.distributed.rendezvous import rendezvous
 
 from course_lib.ranks.health import check_ranks
+from course_lib.runs.launcher import end_with_launcher
 
-TIMEOUT_S = 60
+TIMEOUT_S = 600
 """Seconds until a collective that one rank never joins becomes an error on the others."""
+SEEN_S = 15.0
+"""Seconds in which a shared file system is to show every machine what one of them has written."""
+
+Result = TypeVar("Result")
 
 
 def read_world(environment: Mapping[str, str], num_gpus: int) -> dict[str, int | str]:
@@ -66,17 +76,18 @@ class World:
     """The group of all processes; None when there is one."""
 
     @classmethod
-    def from_environment(cls, device: str = "auto") -> "World":
+    def from_environment(cls, device: str = "auto", timeout_s: float = TIMEOUT_S) -> "World":
         """The world that torchrun has set up, or a world of one without it.
 
         `device`: "auto" (a GPU where there is one), "cpu" or "cuda". The group speaks gloo for
-        tensors on the CPU and, on GPUs, NCCL for those there. Call `close()` at the end. ValueError
-        for a device that is not there.
+        tensors on the CPU and, on GPUs, NCCL for those there. After `timeout_s` seconds a collective
+        for which one rank never came is an error. Call `close()` at the end. ValueError for a device
+        that is not there.
         """
         seat = _seat(device)
         if "RANK" not in os.environ:
             return cls(**seat)
-        _init_group(seat["device"], **_rendezvous(seat["rank"], seat["world_size"]))
+        _init_group(seat["device"], timeout_s, **_rendezvous(seat["rank"], seat["world_size"]))
         return cls(**seat, group=dist.group.WORLD)
 
     @classmethod
@@ -88,7 +99,8 @@ class World:
         """
         seat = _seat(device)
         if not dist.is_initialized():
-            _init_group(seat["device"], store=dist.HashStore(), rank=0, world_size=1)
+            store = dist.HashStore()
+            _init_group(seat["device"], TIMEOUT_S, store=store, rank=0, world_size=1)
         seat |= {"rank": dist.get_rank(), "world_size": dist.get_world_size()}
         return cls(**seat, group=dist.group.WORLD)
 
@@ -137,6 +149,73 @@ class World:
         dist.broadcast_object_list(box, group=self.group)
         return box[0]
 
+    def broadcast_state(self, state: dict | None) -> dict | None:
+        """Rank 0's nested dict of tensors and plain values, on every rank; None where it is None.
+
+        Rank 0 gets its own back; elsewhere the tensors are on `self.device`, but those in lists,
+        such as random states, on the CPU. One broadcast of the pickled plain values, then one for
+        each tensor: its bytes sent by rank 0, over NCCL on GPUs.
+        """
+        if self.group is None:
+            return state
+        plain = self.broadcast(_map_tensors(state, lambda t: t.to("meta")) if state else None)
+        if plain is None:
+            return None
+
+        def send(here: Tensor, like: Tensor) -> Tensor:
+            device = self.device
+            moved = here.to(device) if self.is_first else torch.empty_like(like, device=device)
+            dist.broadcast(moved, 0, group=self.group)
+            return here if self.is_first else moved
+
+        return _map_tensors(state or plain, send, plain)
+
+    def do_on_first(self, work: Callable[[], Result]) -> Result:
+        """What `work()` returns on rank 0, on every rank; the others wait for it.
+
+        An OSError or a ValueError of it is raised on every rank, so that none goes on alone. One
+        broadcast of a small pickled object, with the limit of this world's group: see `regroup`.
+        """
+        told = None
+        if self.is_first:
+            try:
+                told = None, work()
+            except (OSError, ValueError) as error:
+                told = error, None
+        error, result = self.broadcast(told)
+        if error is not None:
+            raise error
+        return result
+
+    def require_same(self, look: Callable[[], Any], what: str) -> None:
+        """ValueError on every rank unless each finds what rank 0 finds, within SEEN_S seconds.
+
+        `look()` reads something small that can be compared and shown, such as the names in a
+        folder. The message says what two ranks on which machines have found, and ends with `what`:
+        what has to be the same, and what to do. Collectives: of small pickled objects.
+        """
+        expected = self.broadcast(look() if self.is_first else None)
+        found, ends = expected if self.is_first else look(), time.monotonic() + SEEN_S
+        while found != expected and time.monotonic() < ends:
+            time.sleep(0.2)
+            found = look()
+        where = f"rank {self.rank} on {socket.gethostname()} finds"
+        told = self.gather((found == expected, f"{where} {found or 'nothing'}"))
+        odd = [text for same, text in told if not same]
+        if problem := self.broadcast(f"{odd[0]}, {told[0][1]}: {what}" if odd else None):
+            raise ValueError(problem)
+
+    def regroup(self, limit: timedelta) -> "World":
+        """The same ranks on the CPU in a gloo group of their own, whose collectives wait that long.
+
+        For what one rank does while the others wait, and for threads beside the training. All ranks
+        must call it; a world of one returns itself.
+        """
+        if self.group is None:
+            return self
+        group = dist.new_group(backend="gloo", timeout=limit)
+        return dataclasses.replace(self, group=group, device=torch.device("cpu"))
+
     def barrier(self) -> None:
         """Wait until every rank is here. Moves no data of ours."""
         if self.group is not None:
@@ -149,36 +228,64 @@ class World:
             dist.destroy_process_group()
 
 
-def run(main: Callable[[World], None], device: str = "auto") -> None:
+def run(main: Callable[[World], None], device: str = "auto", timeout_s: float = TIMEOUT_S) -> None:
     """Call `main(world)` in the world of the environment, and end the process properly.
 
-    A ValueError of `main` is what a person got wrong: one line, status 2. Under gloo the process
-    leaves by `os._exit`: threads of gloo that still hold tensors otherwise abort some programs after
-    their work is done (torch 2.13: 7 of 15 runs that send and receive).
+    `device` and `timeout_s`: as for `World.from_environment`. A ValueError that the course's library
+    raises is what a person got wrong: one line, status 2. All else keeps its traceback. Under
+    torchrun the process is killed when torchrun is. Ranks leave by `os._exit`: threads of gloo that
+    still hold tensors otherwise abort some programs after their work is done (torch 2.13: 7 of 15
+    runs that send and receive).
     """
+    end_with_launcher()
     if device == "cpu":  # where torch sees a GPU it makes NCCL groups, for a mesh of CPU ranks too
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
     try:
-        world = World.from_environment(device)
+        world = World.from_environment(device, timeout_s)
         if world.group is not None:
             check_ranks(world.group, world.device)
         main(world)
     except ValueError as error:
+        if not _is_raised_by_us(error):
+            raise
         print(f"error: {error}", file=sys.stderr)
         raise SystemExit(2) from None
     if dist.is_initialized():
         world = World.of_group(device)  # a world of one may have got its group in `main`
-    gloo = world.group is not None and world.device.type == "cpu"
     world.close()
-    if gloo:
+    if world.group is not None:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(0)
 
 
-def _init_group(place: torch.device, **meeting) -> None:
+def _is_raised_by_us(error: BaseException) -> bool:
+    """Whether a `raise` of this library made it, not torch, and not a call that went wrong."""
+    place = error.__traceback__
+    if place is None:
+        return False
+    while place.tb_next is not None:
+        place = place.tb_next
+    code, ours = place.tb_frame.f_code.co_code, place.tb_frame.f_globals.get("__name__", "")
+    return ours.startswith("course_lib.") and code[place.tb_lasti] == opcode.opmap["RAISE_VARARGS"]
+
+
+def _map_tensors(state: dict, change: Callable[..., Tensor], *like: dict) -> dict:
+    """A nested dict with `change(tensor, ...)` for each tensor in its dicts, `like` walked along."""
+    changed = {}
+    for key, value in state.items():
+        beside = [other[key] for other in like]
+        if isinstance(value, dict):
+            value = _map_tensors(value, change, *beside)
+        elif isinstance(value, Tensor):
+            value = change(value, *beside)
+        changed[key] = value
+    return changed
+
+
+def _init_group(place: torch.device, timeout_s: float, **meeting) -> None:
     """Make the default group; `meeting` says where, unless torchrun's environment does."""
-    limit = timedelta(seconds=TIMEOUT_S)
+    limit = timedelta(seconds=timeout_s)
     if place.type == "cpu":
         dist.init_process_group("gloo", timeout=limit, **meeting)
         return

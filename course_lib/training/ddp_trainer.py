@@ -12,6 +12,7 @@ DDP), Pascanu et al. 2013 (clipping).
 
 import contextlib
 import dataclasses
+import functools
 import math
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,9 +25,9 @@ from torch.nn.parallel import DistributedDataParallel
 from course_lib.checkpoints import single_file, whole
 from course_lib.checkpoints.files import CheckpointError
 from course_lib.checkpoints.saved_state import plain_names, refuse_other_shapes
+from course_lib.checkpoints.sharded import ONE_FOLDER, SAVING, list_records
 from course_lib.data.batches import BatchLoader
 from course_lib.data.prefetch import Prefetched
-from course_lib.data.sources import training_tokens
 from course_lib.data.tokenizer import Tokenizer
 from course_lib.fast.rungs import apply_rungs
 from course_lib.gpt import GPT
@@ -38,8 +39,11 @@ from course_lib.ranks.world import World, run
 from course_lib.runs.heartbeat import beat
 from course_lib.runs.options import parse
 from course_lib.runs.random_states import random_states, restore_random_states
+from course_lib.runs.run_lock import RunLock
 from course_lib.runs.run_log import RunLog
+from course_lib.runs.stop_request import SIGNALS, StopRequest
 from course_lib.training.precision import autocast, compute_dtype
+from course_lib.training.run_tokens import run_tokens
 from course_lib.training.train_config import TrainConfig
 
 IGNORED = -100  # a target that does not count, in GPT.forward and in F.cross_entropy
@@ -80,6 +84,8 @@ class DistributedTrainer:
         if config.prefetch:
             self.loader = Prefetched(self.loader, pinned=self.device.type == "cuda")
         self.valid_tokens = valid_tokens
+        self.stop_request: StopRequest | None = None  # of a program that listens for signals
+        self.stopped = ""
 
     def _setup_optimizer(self) -> torch.optim.AdamW:
         """AdamW over `self.plain_model`, in two groups; rate, betas and decay as in `self.config`.
@@ -201,8 +207,10 @@ class DistributedTrainer:
     def fit(self) -> dict[str, float]:
         """Train up to `max_steps`, with log, validation and checkpoints; the last row of the log.
 
-        Continues from the newest good checkpoint where `config.resume` says so. Raises
-        TrainingDiverged when the loss is no longer a number; no such state is ever saved.
+        Continues from the newest good checkpoint where `config.resume` says so. Ends early, with a
+        checkpoint, after the update in which any rank's `stop_request` has received a signal;
+        `stopped` is then a line about it, else "". Raises TrainingDiverged when the loss is no longer
+        a number; no such state is ever saved.
         """
         c = self.config
         if c.resume and self.load_checkpoint() and self.world.is_first:
@@ -218,18 +226,33 @@ class DistributedTrainer:
                 speed.stop(self.tokens_seen - before)
                 beat(self.step, c.max_steps, loss=found["loss"], tokens=self.tokens_seen)
                 self._refuse_nan(found)
-                last = self.step == c.max_steps
+                last, signal = self.step == c.max_steps, self.agree_on_stop()
+                ends = last or signal is not None
                 row = {"step": self.step, **found, "tokens": self.tokens_seen}
                 if validates and self._is_due(c.eval_every, last):
                     row["valid_loss"] = self.evaluate()
-                if self._is_due(c.log_every, last) or "valid_loss" in row:
+                if self._is_due(c.log_every, ends) or "valid_loss" in row:
                     row |= speed.row()
                     log.write(row)
-                if self._is_due(c.save_every, last):
-                    self.save_checkpoint()
+                if self._is_due(c.save_every, ends):
+                    path = self.save_checkpoint()
+                if signal and not last:
+                    self.stopped = f"stopped at step {self.step} by {signal}; checkpoint {path}"
+                    break
         if self.world.is_first and (line := trace.close()):
             print(line)
         return row
+
+    def agree_on_stop(self) -> str | None:
+        """The name of the signal by which this run is to stop, the same on every rank; or None.
+
+        Where `stop_request` is set, on all ranks or none: one all-reduce on the CPU, 8 bytes a signal.
+        """
+        if self.stop_request is None:
+            return None
+        received = self.stop_request.received
+        counts = self.world.sum_numbers([float(received == s) for s in SIGNALS])
+        return next((s.name for s, count in zip(SIGNALS, counts, strict=True) if count), None)
 
     def next_batches(self) -> list[tuple[Tensor, Tensor]]:
         """This rank's micro-batches for the next update; the loader moves on."""
@@ -258,13 +281,18 @@ class DistributedTrainer:
     def write_checkpoint(self, state: dict) -> Path:
         """Write `state`, from rank 0, as the run's checkpoint of its step; the path.
 
-        All ranks must call it, and none goes on before the file is there.
+        All ranks must call it, and none goes on before the file is there, however long that takes.
+        OSError on every rank when the disk is full; earlier checkpoints are then still there.
         """
-        folder = Path(self.config.out) / "checkpoints"
-        if self.world.is_first:
-            single_file.save(state, folder, state["step"], keep=self.config.keep)
-        self.world.barrier()
-        return folder / f"step_{state['step']:08d}.pt"
+        folder, keep = Path(self.config.out) / "checkpoints", self.config.keep
+        return self.patient.do_on_first(
+            lambda: single_file.save(state, folder, state["step"], keep=keep)
+        )
+
+    @functools.cached_property
+    def patient(self) -> World:
+        """The same ranks where they wait for files, with a limit of its own. All ranks must ask."""
+        return self.world.regroup(SAVING)
 
     def load_checkpoint(self, path: str | Path | None = None) -> int:
         """Continue from what `self.read_checkpoint(path)` finds; the step, 0 for none.
@@ -291,21 +319,31 @@ class DistributedTrainer:
         """The state in that file, or in the newest good one of the run; None when there is none.
 
         A dict, in the form that `load_checkpoint` takes; a trainer with files of its own has another.
+        Rank 0 decides and reads, and every rank gets the tensors from it, onto its device. All ranks
+        must call it.
 
-        CheckpointError for a file that is not good, or that lacks a part.
+        CheckpointError on every rank for a file that is not good, or that lacks a part. ValueError
+        on every rank when one does not see the checkpoints of the run that rank 0 sees.
         """
-        folder = Path(self.config.out) / "checkpoints"
-        say = print if self.world.is_first else lambda text: None
-        found = (0, whole.load(path)) if path else single_file.load_newest(folder, say)
-        if found is None:
-            return None
-        wanted = {"step", "tokens_seen", "model", "optimizer", "scaler", "loader", "ranks"}
-        if missing := wanted - set(found[1]):
-            raise CheckpointError(
-                f"expected a training checkpoint, this one lacks {', '.join(sorted(missing))}: "
-                f"for weights alone use trainer.plain_model.load_state_dict(plain_names(state))"
-            )
-        return found[1]
+        folder, state = Path(self.config.out) / "checkpoints", None
+        if path is None:
+            self.patient.require_same(lambda: list_records(folder), ONE_FOLDER)
+
+        def read() -> None:
+            nonlocal state
+            found = (0, whole.load(path)) if path else single_file.load_newest(folder)
+            if found is None:
+                return
+            wanted = {"step", "tokens_seen", "model", "optimizer", "scaler", "loader", "ranks"}
+            if missing := wanted - set(found[1]):
+                raise CheckpointError(
+                    f"expected a training checkpoint, this one lacks {', '.join(sorted(missing))}: "
+                    f"for weights alone use trainer.plain_model.load_state_dict(plain_names(state))"
+                )
+            state = found[1]
+
+        self.patient.do_on_first(read)
+        return self.world.broadcast_state(state)
 
     def optimizer_groups(self) -> list[dict]:
         """The groups in plain values: "names" of parameters, "weight_decay", "lr", "betas"."""
@@ -412,21 +450,27 @@ def main(world: World, config: TrainConfig, kind: type[DistributedTrainer] | Non
     """Train as `config` says, on its text, with a trainer of that kind, and write a sample."""
     if config.precision == "fp16" and world.device.type == "cpu":  # it works, far too slowly
         raise ValueError("fp16 trains on GPUs: on this CPU pass --precision bf16 or fp32")
+    lock = RunLock(config.out)
+    world.do_on_first(lock.take)
+    try:
+        if config.resume:  # on a first start too: better now than after the first failure
+            world.require_same(lock.read, ONE_FOLDER)
+        _train(world, config, kind or DistributedTrainer)
+    finally:
+        lock.release()
+
+
+def _train(world: World, config: TrainConfig, kind: type[DistributedTrainer]) -> None:
     tokenizer = Tokenizer.course()
-    tokens, valid_tokens = training_tokens(
-        config.data,
-        tokenizer,
-        cache=config.cache,
-        valid_fraction=config.valid_fraction,
-        is_first=world.is_first,
-    )
-    trainer = (kind or DistributedTrainer)(
+    tokens, valid_tokens = run_tokens(world, config, tokenizer)
+    trainer = kind(
         config, tokens, vocab_size=tokenizer.vocab_size, valid_tokens=valid_tokens, world=world
     )
     if world.is_first:
         print(trainer.describe())
     try:
-        row = trainer.fit()
+        with StopRequest() as trainer.stop_request:
+            row = trainer.fit()
     except TrainingDiverged as error:
         raise SystemExit(f"stopped: {error}") from None
     except OSError as error:
@@ -434,6 +478,11 @@ def main(world: World, config: TrainConfig, kind: type[DistributedTrainer] | Non
             f"stopped after step {trainer.step}, could not write below {config.out} ({error}): "
             f"earlier checkpoints are there; free some space and start the same command again"
         ) from None
+    if trainer.stopped:
+        if world.is_first:
+            resume = "" if config.resume else " without --no-resume"
+            print(f"{trainer.stopped}; start the same command{resume} to go on")
+        return
     if world.is_first:
         loss = f"loss {row['loss']:.4f}" if row else "nothing left to do"
         print(f"step {trainer.step}: {loss}; log, curves and checkpoints in {config.out}")
@@ -452,4 +501,4 @@ if __name__ == "__main__":
     if chosen.mine:
         install_mine()
     record_flight(Path(chosen.out) / "flight_recorder", chosen.device)
-    run(lambda world: ddp_trainer.main(world, chosen), chosen.device)
+    run(lambda world: ddp_trainer.main(world, chosen), chosen.device, chosen.timeout)

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from course_lib.data.ngram import bigram_loss, unigram_loss
-from course_lib.data.sources import training_tokens
 from course_lib.data.tokenizer import Tokenizer
 from course_lib.ranks.world import World, run
 from course_lib.runs.options import parse
 from course_lib.runs.ranges import Range, check_settings
 from course_lib.training.ddp_trainer import DistributedTrainer
+from course_lib.training.run_tokens import run_tokens
 from course_lib.training.train_config import RANGES, TrainConfig
 
 TRIAL_STEPS = 3
@@ -57,13 +57,7 @@ def main(world: World, chosen: DemoConfig) -> None:
         save_every=0,
     )
     tokenizer = Tokenizer.course()
-    train, valid = training_tokens(
-        config.data,
-        tokenizer,
-        cache=config.cache,
-        valid_fraction=config.valid_fraction,
-        is_first=world.is_first,
-    )
+    train, valid = run_tokens(world, config, tokenizer)
     if valid is None:
         raise ValueError(f"{chosen.data} has no validation shards: pass a folder of text files")
     words = (train, tokenizer.vocab_size, valid, world)

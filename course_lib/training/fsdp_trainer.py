@@ -210,6 +210,11 @@ class FSDPTrainer(DistributedTrainer):
             state = state | {"optimizer": number_parameters(state["optimizer"])}
         return super().write_checkpoint(state)
 
+    @property
+    def patient(self) -> World:
+        """The group on which the ranks wait for shards, too."""
+        return self.checkpoints.ranks
+
     def read_checkpoint(self, path: str | Path | None = None) -> SavedState | None:
         """That checkpoint, or the newest good one of the run, checked; None when there is none.
 
@@ -365,4 +370,8 @@ if __name__ == "__main__":
     if chosen.mine:
         install_mine()
     record_flight(Path(chosen.out) / "flight_recorder", chosen.device)
-    run(lambda world: ddp_trainer.main(world, chosen, fsdp_trainer.FSDPTrainer), chosen.device)
+    run(
+        lambda world: ddp_trainer.main(world, chosen, fsdp_trainer.FSDPTrainer),
+        chosen.device,
+        chosen.timeout,
+    )

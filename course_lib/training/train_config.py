@@ -9,6 +9,7 @@ from typing import ClassVar
 
 from course_lib.fast.rungs import RUNGS
 from course_lib.gpt import PRESETS, GPTConfig
+from course_lib.ranks.world import TIMEOUT_S
 from course_lib.runs.ranges import (
     COUNT,
     MANY,
@@ -43,6 +44,7 @@ RANGES = {
     "precision": PRECISIONS,
     "rungs": Words(tuple(RUNGS)),
     "device": DEVICES,
+    "timeout": COUNT,
     "data": PATH,
     "cache": PATH,
     "valid_fraction": Range(0, 1, open=True),
@@ -109,6 +111,8 @@ class TrainConfig:
     Triton kernel; needs a GPU), fp8 (needs a GPU of capability 8.9 or later)."""
     device: str = "auto"
     """cpu, cuda, or auto: a GPU where there is one."""
+    timeout: int = TIMEOUT_S
+    """Seconds until a collective that one rank never joins is an error; a save may take longer."""
     data: str | None = None
     """Folder of text files, or of token shards; none takes the sources of Python's library."""
     cache: str = "runs/data"

@@ -1,7 +1,7 @@
 """What happens in torchrun and in every rank before their own first line (inside/sitecustomize.py).
 
 In a rank: output goes to its own log, SIGUSR1 writes where it stands, an exception is written down
-before the process ends, and on Linux the rank ends when torchrun does. In torchrun: a thread waits
+before the process ends, and the rank ends when torchrun does. In torchrun: a thread waits
 for the end of whoever launched it, a killed notebook kernel for example, and then ends the run.
 
 Standard library alone, and little of it: every rank pays for this before it starts.
@@ -19,11 +19,11 @@ from pathlib import Path
 from types import FrameType
 
 from course_lib.runs import heartbeat
+from course_lib.runs.launcher import end_with_launcher
 
 WATCH = "COURSE_WATCH"  # descriptor of a pipe whose other end the launcher holds
 GRACE_S = 6.0  # for torchrun to end its ranks, before they are killed
 NUM_FRAMES, NUM_NAMES = 12, 8
-DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
 
 _kept = []  # a file whose descriptor faulthandler uses must not be collected
 
@@ -57,10 +57,7 @@ def _begin_rank(folder: Path, rank: str) -> None:
     _kept.append(stacks)
     faulthandler.enable()
     faulthandler.register(signal.SIGUSR1, file=stacks, all_threads=True)
-    if sys.platform == "linux":
-        import ctypes
-
-        ctypes.CDLL(None).prctl(DEATH_SIGNAL, signal.SIGKILL)
+    end_with_launcher()
     sys.excepthook = _record
     heartbeat.say("start", pid=os.getpid())  # last: who reads it may send SIGUSR1 from now on
 
