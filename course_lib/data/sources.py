@@ -15,21 +15,6 @@ from course_lib.data.tokenizer import Tokenizer
 PARTS = ("train", "valid")
 
 
-def training_tokens(
-    data: str | Path | None,
-    tokenizer: Tokenizer,
-    *,
-    cache: str | Path,
-    valid_fraction: float,
-) -> tuple[TokenStore, TokenStore | None]:
-    """(training tokens, validation tokens) of the text that `data` names, on this process alone.
-
-    Several ranks: `training/run_tokens.py`. ValueError when there is no text.
-    """
-    folders = make_tokens(data, tokenizer, cache=cache, valid_fraction=valid_fraction)
-    return open_tokens(folders, tokenizer)
-
-
 def make_tokens(
     data: str | Path | None,
     tokenizer: Tokenizer,

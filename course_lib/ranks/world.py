@@ -176,7 +176,7 @@ class World:
         An OSError or a ValueError of it is raised on every rank, so that none goes on alone. One
         broadcast of a small pickled object, with the limit of this world's group: see `regroup`.
         """
-        told = None
+        told: Any = None
         if self.is_first:
             try:
                 told = None, work()
