@@ -4,6 +4,7 @@ import importlib
 import json
 import linecache
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -20,7 +21,7 @@ from course_lib.runs import run_log
 from grader.cli import main
 from grader.course import ROOT
 from tests.answers import answers
-from tests.course import lessons
+from tests.course import lessons, solved
 
 RIGHT = answers("rmsnorm")[0].text
 
@@ -358,6 +359,20 @@ def test_the_same_check_in_a_terminal(learner, capsys):
     assert main(["check", "rmsnorm", "--file", str(learner / "missing.py")]) == 2
     assert main(["check", "rmsnorm"]) == 2
     assert "no notebook" in capsys.readouterr().err
+
+
+def test_what_raised_is_shown_with_its_line_and_with_what_was_tried():
+    said = run_check(cell(norm("return x[7]")))
+    assert "[RAISED]" in said and "Tried     float32 (" in said, said
+    assert "Look at   line" in said and "return x[7]" in said
+
+
+def test_what_raised_on_a_rank_is_shown_with_its_line_and_with_what_was_tried():
+    text = solved("ddp-sync").replace("means = []", "means = [] if world_size == 1 else grads[99]")
+    card = registry.exercise("ddp-sync")
+    said = checking.judge(card, terminal.define(card, text, "<cell>")).text()
+    assert "[RAISED]" in said and "of the cell: means = []" in said, said
+    assert re.search(r"Tried +2 ranks; rank \d with ", said), said
 
 
 def test_a_pass_in_a_terminal_is_kept_like_one_in_a_notebook(learner, capsys):

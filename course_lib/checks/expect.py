@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from course_lib.checks.report import Wrong, number, vector
+from course_lib.checks.report import Wrong, as_float, number, vector
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,7 +159,7 @@ def integer(out: Any, reference: int, patterns: Iterable[Pattern] = (), *, tried
                 hides=pattern.hides,
                 preset=pattern.preset,
             )
-    ratio = f", {number(out / reference)} times the expected" if reference else ""
+    ratio = f", {number(as_float(out) / reference)} times the expected" if reference else ""
     raise Wrong(
         "OTHER",
         "the count differs",

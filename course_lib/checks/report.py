@@ -14,6 +14,7 @@ Codes are stable: mutants in the tests and the learner's record refer to them.
 """
 
 import html
+import math
 import textwrap
 from dataclasses import dataclass, field
 
@@ -136,7 +137,15 @@ def _cap(lines: list[str]) -> list[str]:
 
 def number(value: float) -> str:
     """A number as a person reads it: 4 significant digits, no trailing zeros."""
-    return f"{value:.4g}"
+    return f"{as_float(value):.4g}"
+
+
+def as_float(value: float) -> float:
+    """The same number; infinity for an int that no float can hold."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
 
 
 def vector(values, limit: int = 6) -> str:

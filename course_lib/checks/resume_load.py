@@ -54,7 +54,7 @@ def nothing_there(subject: Subject, draw: Draw) -> None:
             look="what `read_checkpoint` returns when there is none.",
             **facts,
         ) from None
-    if out != 0 or isinstance(out, bool):
+    if not isinstance(out, (int, float)) or isinstance(out, bool) or out != 0:
         raise Wrong(
             "LOAD-EMPTY",
             "a run without a checkpoint has another step",

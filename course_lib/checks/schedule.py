@@ -13,7 +13,7 @@ import torch
 
 from course_lib.checks import expect
 from course_lib.checks.expect import Pattern
-from course_lib.checks.report import Wrong, number, vector
+from course_lib.checks.report import Wrong, as_float, number, vector
 from course_lib.checks.subject import AnswerError, Module, Subject
 from course_lib.checks.suite import DYNAMO, Draw, Suite
 from course_lib.training.train_config import TrainConfig
@@ -81,7 +81,7 @@ def _rates(trainer: Module, steps: Sequence[int], c: TrainConfig) -> torch.Tenso
                 got=f"{type(out).__name__}: {out}"[:60],
                 look="what stands after `return`; `.item()` makes a tensor a float.",
             )
-        expect.not_finite(torch.tensor(float(out)), tried=tried)
+        expect.not_finite(torch.tensor(as_float(out)), tried=tried)
         found.append(float(out))
     return torch.tensor(found, dtype=torch.float64)
 

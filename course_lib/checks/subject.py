@@ -24,11 +24,20 @@ limit."""
 
 
 class AnswerError(Exception):
-    """The answer's own code raised. `error` is what it raised."""
+    """The answer's own code raised.
 
-    def __init__(self, error: BaseException):
-        super().__init__(f"{type(error).__name__}: {error}")
-        self.error = error
+    `error` is what it raised, `tried` what it was called with, and `line` where it was, as "line 3 of
+    the cell: ...", when that is not in the error's traceback.
+    """
+
+    def __init__(self, error: BaseException, *, tried: str = "", line: str = ""):
+        try:
+            text = str(error)
+        except Exception:  # its own `__str__` does not work
+            text = "an error whose text cannot be had"
+            error = RuntimeError(text)
+        super().__init__(f"{type(error).__name__}: {text}")
+        self.error, self.tried, self.line = error, tried, line
 
 
 class OutOfTime(BaseException):
@@ -113,7 +122,9 @@ class LocalSubject:
             return local_ranks.run(self.answer, given, seconds=RANKS_S, probe=probe)
         except local_ranks.RankFailed as failure:
             error = failure.rebuild_exception()
-            raise AnswerError(error) from error
+            asked = describe_call(args_by_rank[failure.rank])
+            tried = f"{len(given)} rank{'s' * (len(given) > 1)}; rank {failure.rank} with {asked}"
+            raise AnswerError(error, tried=tried, line=failure.where) from error
         except local_ranks.RanksStuck as stuck:
             raise ranks_stuck(len(given), str(stuck)) from None
         finally:
@@ -135,8 +146,10 @@ class LocalSubject:
         began = time.perf_counter()
         try:
             out = function(*given, **kwargs)
-        except (Exception, SystemExit) as error:
-            raise AnswerError(error) from error
+        except (OutOfTime, KeyboardInterrupt):
+            raise
+        except BaseException as error:
+            raise AnswerError(error, tried=describe_call(args, kwargs)) from error
         finally:
             self.seconds += time.perf_counter() - began
         _refuse_changed(args, given)
@@ -152,8 +165,10 @@ class LocalSubject:
             out = out if item is None else out[item]
             if isinstance(out, Tensor) and out.requires_grad:
                 (out * upstream).sum().backward()
-        except (Exception, SystemExit) as error:
-            raise AnswerError(error) from error
+        except (OutOfTime, KeyboardInterrupt):
+            raise
+        except BaseException as error:
+            raise AnswerError(error, tried=describe_call(args)) from error
         finally:
             self.seconds += time.perf_counter() - began
         return [a.grad for a in given if isinstance(a, Tensor) and a.is_floating_point()]
@@ -195,15 +210,28 @@ class LocalModule:
 
     def method(self, name: str, *args, **kwargs) -> Any:
         """`module.name(*args, **kwargs)`."""
-        return self._subject._run(getattr(self._module, name), args, kwargs)
+        return self._subject._run(self._find_method(name), args, kwargs)
 
     def state(self) -> dict[str, Tensor]:
         """Copies of parameters and buffers by name."""
-        return {name: value.detach().clone() for name, value in self._module.state_dict().items()}
+        state = self._subject._run(self._find_method("state_dict"), (), {})
+        return {name: value.detach().clone() for name, value in state.items()}
 
     def load(self, state: dict[str, Tensor]) -> None:
         """Overwrite parameters and persistent buffers; the names must match."""
-        self._module.load_state_dict({name: value.clone() for name, value in state.items()})
+        load = self._find_method("load_state_dict")
+        load({name: value.clone() for name, value in state.items()})
+
+    def _find_method(self, name: str) -> Callable:
+        if not hasattr(self._module, name):
+            raise Wrong(
+                "TYPE",
+                f"what the answer makes has no `{name}`",
+                expected="an object of the class that the exercise asks for",
+                got=f"type {type(self._module).__name__}",
+                look="the line that begins with `class`, and what its base is.",
+            )
+        return getattr(self._module, name)
 
 
 def ranks_stuck(world_size: int, text: str) -> Wrong:
@@ -217,6 +245,25 @@ def ranks_stuck(world_size: int, text: str) -> Wrong:
         fits="a collective that only some ranks call, or in another order.",
         look="what stands under `if rank == ...`, and who sends to whom first.",
     )
+
+
+def describe_call(args: Sequence[Any], kwargs: dict[str, Any] | None = None) -> str:
+    """What a call was given, short: "float32 (2, 8), 3, eps=1e-05"."""
+    said = [_describe(value) for value in args]
+    said += [f"{name}={_describe(value)}" for name, value in (kwargs or {}).items()]
+    text = ", ".join(said) or "no argument"
+    return text if len(text) <= 150 else text[:147] + "..."
+
+
+def _describe(value: Any) -> str:
+    if isinstance(value, (Tensor, np.ndarray)):
+        return f"{str(value.dtype).removeprefix('torch.')} {tuple(value.shape)}"
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return repr(value)[:40]
+    if isinstance(value, (list, tuple)) and value and len(value) <= 4:
+        return f"[{', '.join(map(_describe, value))}]"
+    size = f" of {len(value)}" if isinstance(value, (list, tuple, dict)) else ""
+    return f"{type(value).__name__}{size}"
 
 
 def _clone(value: Any, *, grad: bool = False) -> Any:

@@ -108,7 +108,7 @@ class Suite:
                 base, code=wrong.code, finding=wrong.finding, rows=wrong.rows, preset=wrong.preset
             )
         except AnswerError as failure:
-            verdict = _error_verdict(base, failure.error)
+            verdict = _error_verdict(base, failure)
         except OutOfTime as late:
             verdict = _timeout_verdict(base, self.limit_s, waited=late.waited)
         except Exception as error:  # ours, not the learner's
@@ -149,7 +149,8 @@ def time_limit(seconds: float):
         signal.signal(signal.SIGALRM, before)
 
 
-def _error_verdict(base: Verdict, error: BaseException) -> Verdict:
+def _error_verdict(base: Verdict, failure: AnswerError) -> Verdict:
+    error = failure.error
     if isinstance(error, NotImplementedError):
         return replace(
             base,
@@ -163,12 +164,12 @@ def _error_verdict(base: Verdict, error: BaseException) -> Verdict:
                 ),
             ),
         )
-    frame = _learner_frame(error)
-    rows = [
-        ("Got", f"{type(error).__name__}: {str(error).splitlines()[0][:200] if str(error) else ''}")
-    ]
-    if frame:
-        rows.append(("Look at", f"line {frame.lineno} of the cell: {(frame.line or '').strip()}"))
+    frame, said = _learner_frame(error), str(error).strip().splitlines()
+    rows = [("Tried", failure.tried)] if failure.tried else []
+    rows.append(("Got", f"{type(error).__name__}: {said[0][:200] if said else ''}"))
+    line = f"line {frame.lineno} of the cell: {(frame.line or '').strip()}" if frame else ""
+    if line or failure.line:
+        rows.append(("Look at", line or failure.line))
     if isinstance(error, NameError):
         rows.append(("Fits", "an import that was removed, or a cell above that has not run."))
     return replace(

@@ -6,7 +6,7 @@ Oracle: FLOPs of one token added up matrix by matrix, and the shares they are of
 import math
 from collections.abc import Sequence
 
-from course_lib.checks.report import Wrong, number
+from course_lib.checks.report import Wrong, as_float, number
 from course_lib.checks.subject import AnswerError, Subject
 from course_lib.checks.suite import Draw, Suite
 from course_lib.gpt import GPTConfig
@@ -74,7 +74,7 @@ def _ask_mfu(subject: Subject, rate: float, c: GPTConfig, T: int, **more) -> tup
             got=f"type {type(found).__name__}",
             look="what stands after `return`.",
         )
-    return found, tried
+    return as_float(found), tried
 
 
 def _compare(found: float, right: float, tried: str, ways: Sequence[tuple], look: str) -> None:

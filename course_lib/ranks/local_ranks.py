@@ -18,6 +18,7 @@ import functools
 import gc
 import importlib
 import io
+import linecache
 import multiprocessing
 import os
 import pickle
@@ -88,11 +89,22 @@ class Rank:
 
 
 class RankFailed(Exception):
-    """The function raised on `rank`: `kind` is the exception's built-in type, `line` where."""
+    """The function raised on `rank`: `kind` is the exception's built-in type, `line` where in the
+    cell `file`."""
 
-    def __init__(self, rank: int, kind: str, text: str, line: int | None = None):
+    def __init__(
+        self, rank: int, kind: str, text: str, line: int | None = None, file: str | None = None
+    ):
         super().__init__(f"rank {rank}: {kind}: {text}")
-        self.rank, self.kind, self.text, self.line = rank, kind, text, line
+        self.rank, self.kind, self.text, self.line, self.file = rank, kind, text, line, file
+
+    @property
+    def where(self) -> str:
+        """ "line 3 of the cell: ...", as far as it is known."""
+        if self.line is None:
+            return ""
+        text = linecache.getline(self.file or "", self.line).strip()
+        return f"line {self.line} of the cell{': ' * bool(text)}{text}"
 
     def rebuild_exception(self) -> Exception:
         """An exception of that built-in kind here, its text led by the rank."""
@@ -341,12 +353,17 @@ def _result(rank: int, fine: bool, *parts) -> Rank | RankFailed:
     return Rank(*parts) if fine else RankFailed(rank, *parts)
 
 
-def _failure(error: BaseException) -> tuple[str, str, int | None]:
-    """Kind, text and line of an exception, in plain values."""
+def _failure(error: BaseException) -> tuple[str, str, int | None, str | None]:
+    """Kind, text, line and file of an exception, in plain values."""
     kinds = [c.__name__ for c in type(error).__mro__ if c.__module__ == "builtins"]
     frames = traceback.extract_tb(error.__traceback__)
-    cells = [f.lineno for f in frames if not Path(f.filename).is_file()]  # code of a cell
-    return kinds[0], str(error)[:600], cells[-1] if cells else None
+    cells = [f for f in frames if not Path(f.filename).is_file()]  # code of a cell
+    line, file = (cells[-1].lineno, cells[-1].filename) if cells else (None, None)
+    try:
+        text = str(error)[:600]
+    except Exception:
+        text = "an error whose text cannot be had"
+    return kinds[0], text, line, file
 
 
 def _held_bytes(*, settle: bool) -> int:
