@@ -7,6 +7,8 @@ from argparse import Namespace
 
 import pytest
 import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
 
 from benchmarks import ladder as program
 from course_lib.data.corpus import Corpus
@@ -19,6 +21,7 @@ from course_lib.ladder.report import table
 from course_lib.ladder.rung_data import SlowEncoder, WindowedText
 from course_lib.ladder.rungs import BESIDE, LADDER, SHAPES, Bench, Rungs, float32_products, not_here
 from course_lib.measure.step_memory import peak_bytes
+from course_lib.ranks import local_ranks
 from grader.cli import main
 from grader.course import ROOT
 
@@ -153,6 +156,24 @@ def test_models_share_their_weights(small):
         if "blocks.0.mlp.up" in n
     }
     assert len(held) <= 2  # one for each vocabulary
+
+
+def step_apart(folder: str, wraps: bool) -> torch.Tensor:
+    """A weight of this rank after two steps on batches that no other rank has."""
+    how = {"wrap": DistributedDataParallel} if wraps else {}
+    here, rungs = Bench(SHAPES["tiny"], CPU, folder, **how), Rungs(tokens=True, vocabulary=True)
+    for number in range(2):
+        here.step(rungs, 2 * number + dist.get_rank())
+    return here._weights(rungs).head.weight.detach()
+
+
+def test_what_a_step_calls_can_be_wrapped_in_ddp(tmp_path):
+    folders = [tmp_path / str(rank) for rank in range(2)]
+    for folder in folders:
+        folder.mkdir()
+    for wraps in (True, False):
+        ranks = local_ranks.run(step_apart, [(str(folder), wraps) for folder in folders])
+        assert torch.equal(*(rank.value for rank in ranks)) == wraps
 
 
 def test_restart_takes_nan_out_of_padded_rows(small):

@@ -10,7 +10,7 @@ checkpoints, logging.
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -165,16 +165,27 @@ class Bench:
 
     Models that differ in a switch share their weights: the time of a step does not depend on them,
     and a GPU need not hold twenty models. `restart` gives all of them their first values back.
+
+    `wrap` makes what a step calls out of the model, compiled or not, such as a copy under DDP. DDP
+    hangs on the weights, which the models share: give such a bench steps on the same rungs alone.
     """
 
-    def __init__(self, shape: Shape, device: torch.device, folder, *, seed: int = 0):
-        self.shape, self.device = shape, device
+    def __init__(
+        self,
+        shape: Shape,
+        device: torch.device,
+        folder,
+        *,
+        seed: int = 0,
+        wrap: Callable[[nn.Module], nn.Module] = lambda model: model,
+    ):
+        self.shape, self.device, self.wrap = shape, device, wrap
         self.text = WindowedText.default(folder, seq_len=shape.seq_len)
         self.models: dict[tuple, GPT] = {}
-        self.compiled: dict[tuple, Any] = {}
+        self.called: dict[tuple, Any] = {}
         self.optimizers: dict[tuple, torch.optim.AdamW] = {}
         torch.manual_seed(seed)
-        self.first = {k: v.clone() for k, v in self._model(Rungs()).state_dict().items()}
+        self.first = {k: v.clone() for k, v in self._weights(Rungs()).state_dict().items()}
 
     def step(self, rungs: Rungs, number: int) -> Tensor | float:
         """One update on batch `number`; the loss before it, in nats, as a number or a tensor."""
@@ -231,14 +242,15 @@ class Bench:
         return self.models[key]
 
     def _model(self, rungs: Rungs) -> nn.Module:
+        """What a step calls: compiled where the rungs say so, and wrapped."""
         model = self._plain_model(rungs)
-        if not rungs.compile:
-            return model
-        mode = "max-autotune" if rungs.autotune else None
-        key = (id(model), mode)
-        if key not in self.compiled:
-            self.compiled[key] = torch.compile(model, mode=mode)
-        return self.compiled[key]
+        key = (id(model), rungs.compile, rungs.autotune)
+        if key not in self.called:
+            mode = "max-autotune" if rungs.autotune else None
+            self.called[key] = self.wrap(
+                torch.compile(model, mode=mode) if rungs.compile else model
+            )
+        return self.called[key]
 
     def _optimizer(self, rungs: Rungs) -> torch.optim.AdamW:
         key = (rungs.vocabulary, rungs.update)
