@@ -243,13 +243,12 @@ class Bench:
 
     def _model(self, rungs: Rungs) -> nn.Module:
         """What a step calls: compiled where the rungs say so, and wrapped."""
-        model = self._plain_model(rungs)
+        model: Any = self._plain_model(rungs)
         key = (id(model), rungs.compile, rungs.autotune)
         if key not in self.called:
-            mode = "max-autotune" if rungs.autotune else None
-            self.called[key] = self.wrap(
-                torch.compile(model, mode=mode) if rungs.compile else model
-            )
+            if rungs.compile:
+                model = torch.compile(model, mode="max-autotune" if rungs.autotune else None)
+            self.called[key] = self.wrap(model)
         return self.called[key]
 
     def _optimizer(self, rungs: Rungs) -> torch.optim.AdamW:
