@@ -245,6 +245,18 @@ def test_install_puts_the_learners_code_into_the_library(learner, capsys):
     assert "yours     rmsnorm" in done.stdout and "reference" in done.stdout
 
 
+def test_install_imports_no_module_for_answers_that_are_not_there(learner):
+    """A rank that a lesson launches starts with it, and the trainers take seconds to import."""
+    text = norm("return F.rms_norm(x, self.weight.shape, self.weight, self.eps)")
+    mine.save(registry.exercise("rmsnorm"), text, cell(text))
+    program = (
+        "import sys\nfrom course_lib.lab import mine\nwhose = mine.install(quiet=True)\n"
+        "assert whose['rmsnorm'] == 'yours' and whose['fsdp-policy'] == 'reference'\n"
+        "assert 'course_lib.gpt' in sys.modules and 'course_lib.training' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
 def test_the_model_says_which_exercise_is_open(learner):
     done = subprocess.run(
         [sys.executable, "-m", "course_lib.gpt", "--mine"], capture_output=True, text=True

@@ -16,7 +16,10 @@ from course_lib.ranks.measurement import read_measurement
 from grader.course import ROOT
 from grader.lesson import LessonSource
 
-SCRIPTS = {"collectives": ("17_collectives", "collective_speed.py")}
+SCRIPTS = {
+    "collectives": ("17_collectives", "collective_speed.py"),
+    "ddp": ("18_ddp", "ddp_speed.py"),
+}
 """By name of the part: the lesson and its script."""
 
 
@@ -39,7 +42,7 @@ def measure(name: str, dry: bool) -> dict:
         path.write_text(read_script(lesson, script), encoding="utf-8")
         # no answers of a learner, and ranks that end when torchrun is told to
         own = {"COURSE_HOME": folder, "TORCH_ELASTIC_SHUTDOWN_TIMEOUT": "3"}
-        hidden = {"CUDA_VISIBLE_DEVICES": ""} if dry else {}
+        hidden = {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"} if dry else {}
         torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
         process = subprocess.Popen(
             [*torchrun, f"--nproc_per_node={ranks}", script],

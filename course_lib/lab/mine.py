@@ -111,8 +111,10 @@ def install(*, holes: bool = False, quiet: bool = False) -> dict[str, str]:
     """
     whose, problems = {}, []
     for card in exercises().values():
-        library = importlib.import_module(card.module)
         whose[card.id] = "reference"
+        if not (holes or file_of(card).exists()):
+            continue  # ranks do not wait for modules that they may never use
+        library = importlib.import_module(card.module)
         if file_of(card).exists():
             try:
                 _put(library, card, load(card))
@@ -120,7 +122,7 @@ def install(*, holes: bool = False, quiet: bool = False) -> dict[str, str]:
             except ValueError as problem:
                 whose[card.id] = "broken"
                 problems.append(_tell(card, problem))
-        elif holes:
+        else:
             _put(library, card, _hole(library, card))
             whose[card.id] = "open"
     if not quiet:
