@@ -76,6 +76,12 @@ def side_by_side(
     return run(functions, rounds)
 
 
+def synchronize(device: torch.device) -> None:
+    """Wait until the device has done all that was queued on it; a CPU has, when a call returns."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
 def stopwatch(
     function: Callable[[], object],
     *,
