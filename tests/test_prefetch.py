@@ -10,7 +10,7 @@ import torch
 
 from course_lib.checkpoints import single_file
 from course_lib.data.batches import BatchLoader
-from course_lib.data.prefetch import Prefetched
+from course_lib.data.prefetch import CopyStream, Prefetched
 from course_lib.training.ddp_trainer import DistributedTrainer
 from course_lib.training.train_config import TrainConfig
 
@@ -107,7 +107,7 @@ def test_a_program_that_ends_without_a_word_does_not_hang():
     program = """
 import numpy
 from course_lib.data.batches import BatchLoader
-from course_lib.data.prefetch import Prefetched
+from course_lib.data.prefetch import CopyStream, Prefetched
 Prefetched(BatchLoader(numpy.arange(99, dtype=numpy.uint16), batch_size=1, seq_len=8)).next_batch()
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=60)
@@ -118,6 +118,80 @@ def test_pinned_memory_without_cuda_is_refused(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(ValueError, match="pass pinned=False"):
         Prefetched(plain(), pinned=True)
+
+
+class Stream:
+    """A stand-in for a stream of a GPU, and for the tensors that it moves: what is asked of them."""
+
+    def __init__(self, name: str, said: list):
+        self.name, self.said = name, said
+
+    def record_event(self):
+        self.said.append(f"{self.name} marks the end")
+        return "the end"
+
+    def wait_event(self, event):
+        self.said.append(f"{self.name} waits for {event}")
+
+    def __enter__(self):
+        self.said.append(f"on {self.name}:")
+
+    def __exit__(self, *error):
+        self.said.append("as before:")
+
+
+class HostTensor:
+    is_cuda = False
+
+    def __init__(self, said: list):
+        self.said = said
+
+    def pin_memory(self):
+        self.said.append("pinned")
+        return self
+
+    def to(self, device, *, non_blocking):
+        self.said.append(f"copied to {device}, {non_blocking=}")
+        return self
+
+    def record_stream(self, stream):
+        self.said.append(f"kept for {stream.name}")
+
+
+def test_a_copy_has_a_stream_of_its_own_and_only_later_work_waits_for_it(monkeypatch):
+    said = []
+    computing, copying = Stream("computing", said), Stream("copying", said)
+    monkeypatch.setattr(torch.cuda, "Stream", lambda device: copying)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: computing)
+    monkeypatch.setattr(torch.cuda, "stream", lambda stream: stream)
+    (batch,) = CopyStream(torch.device("cuda:1")).copy(HostTensor(said))
+    assert batch.said == [
+        "on copying:",
+        "pinned",
+        "copied to cuda:1, non_blocking=True",
+        "copying marks the end",
+        "as before:",
+        "computing waits for the end",
+        "kept for computing",
+    ]
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+def test_a_copy_begins_before_the_work_that_is_queued_is_done():
+    device, host = torch.device("cuda"), torch.arange(1000)
+    copies = CopyStream(device)
+    copies.copy(host)  # makes the stream's memory
+    torch.cuda.synchronize()
+    torch.cuda._sleep(2_000_000_000)  # cycles: a second or so on the stream of the computation
+    moved = copies.copy(host)[0]
+    copies._stream.synchronize()
+    assert not torch.cuda.current_stream().query(), "the copy has waited for the computation"
+    assert torch.equal(moved.cpu(), host)
+
+
+def test_on_a_cpu_nothing_is_copied():
+    x = torch.ones(3)
+    assert all(y is x for y in CopyStream(torch.device("cpu")).copy(x, x))
 
 
 def trainer(out, **changes) -> DistributedTrainer:

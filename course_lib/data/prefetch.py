@@ -1,7 +1,7 @@
-"""The next batch is fetched while this one is trained on.
+"""The next batch is fetched while this one is trained on, and copied while the GPU computes.
 
-What it is: a loader around a loader. One thread fetches one batch ahead and, for a GPU, puts it into
-pinned memory, from which a copy to the device runs beside the computation. What it leaves out: more
+What it is: a loader around a loader, whose thread fetches one batch ahead and, for a GPU, puts it into
+pinned memory; and the stream on which a batch travels from there to the GPU. What it leaves out: more
 than one batch ahead, which helps only where fetching takes longer than training now and then.
 
 The trap is the state: the loader inside is one batch further than training is. So the state is taken
@@ -29,7 +29,8 @@ class Prefetched:
     """The batches of `loader`, in its order, each fetched before it is asked for.
 
     Args: `loader`, which nobody else may use from now on; `pinned`, whether batches come in pinned
-    memory, for `.to("cuda", non_blocking=True)`. ValueError for pinned batches without CUDA.
+    memory, from which `CopyStream` copies without a copy on the host. ValueError for pinned batches
+    without CUDA.
     """
 
     def __init__(self, loader: Loader, *, pinned: bool = False):
@@ -89,3 +90,32 @@ class Prefetched:
         if self._ahead is not None and not self._ahead.cancel():
             self._ahead.exception()
         self._ahead = None
+
+
+class CopyStream:
+    """Copies of host tensors on `device`, beside what a GPU is computing; on a CPU nothing is copied.
+
+    A copy has a stream of its own. It begins when it is asked for, even if updates are still queued,
+    and only work that is queued afterwards waits for it. The host waits for neither, which takes
+    pinned memory: a tensor that is not in it is first copied there, on the host.
+    """
+
+    def __init__(self, device: torch.device):
+        self.device = device
+        self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
+
+    def copy(self, *tensors: Tensor) -> list[Tensor]:
+        """The tensors on the device, in order, for use on the current stream alone."""
+        if self._stream is None:
+            return [x.to(self.device) for x in tensors]
+        current = torch.cuda.current_stream(self.device)
+        with torch.cuda.stream(self._stream):
+            there = [
+                (x if x.is_cuda else x.pin_memory()).to(self.device, non_blocking=True)
+                for x in tensors
+            ]
+            copied = self._stream.record_event()
+        current.wait_event(copied)
+        for x in there:
+            x.record_stream(current)  # or its memory is used again when Python drops it, too early
+        return there
