@@ -60,8 +60,9 @@ def make(config: FSDPConfig, kind=FSDPTrainer, **changes) -> DistributedTrainer:
 
 
 def steps(trainer: DistributedTrainer, count: int) -> list[dict[str, float]]:
-    """What the next `count` updates report."""
-    return [trainer.train_step(trainer.next_batches()) for _ in range(count)]
+    """What the next `count` updates report, as numbers."""
+    rows = [trainer.train_step(trainer.next_batches()) for _ in range(count)]
+    return [{name: float(value) for name, value in row.items()} for row in rows]
 
 
 def single(batch_size: int = GLOBAL_BATCH, **changes) -> DistributedTrainer:

@@ -38,7 +38,7 @@ def test_values_have_the_types_of_the_fields():
         (["--max_steps", "0"], "max_steps must be at least 1, got 0"),
         (["--max_steps", "many"], "invalid int value"),
         (["--model_size", "huge"], "must be one of tiny, small"),
-        (["--precision", "fp8"], "auto, fp32, bf16, fp16"),
+        (["--precision", "fp8"], "auto, fp32, tf32, ieee, bf16, fp16"),
         (["--seq_len", "9999"], "1 to 256"),
         (["--lr", "1e-5"], "expected 0 <= min_lr <= lr"),
         (["--lr", "nan"], "lr must lie between 0 and 100"),

@@ -37,6 +37,16 @@ def test_a_resumed_run_drops_what_it_does_again(tmp_path):
     assert [(r["step"], r["lr"]) for r in rows] == [(1, 1e-3), (2, 1e-3), (3, 5e-4)]
 
 
+def test_a_log_of_fewer_columns_is_gone_on_with(tmp_path):
+    """Begun by an earlier edition, whose rows ended before today's last columns."""
+    (tmp_path / "log.csv").write_text("step,loss,valid_loss,lr\n1,9.5,,0.001\n", encoding="utf-8")
+    log = RunLog(tmp_path, total=2, done=1)
+    log.write(row(2, slowest_rank=3))
+    log.close()
+    first, second = run_log.read(tmp_path / "log.csv")
+    assert first == {"step": 1, "loss": 9.5, "lr": 1e-3} and second["slowest_rank"] == 3
+
+
 def test_other_ranks_write_nothing(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     log = RunLog(None, total=3)

@@ -17,8 +17,10 @@ import torch
 from course_lib.checkpoints import single_file
 from course_lib.checkpoints.files import CheckpointError
 from course_lib.ranks import local_ranks
+from course_lib.ranks.traffic import Traffic
 from course_lib.ranks.world import World
 from course_lib.runs import run_log
+from course_lib.training import ddp_trainer
 from course_lib.training.ddp_trainer import IGNORED, DistributedTrainer, TrainingDiverged
 from course_lib.training.train_config import TrainConfig
 from tests.soak import campaign, times
@@ -205,6 +207,65 @@ def test_nan_stops_the_run_and_is_never_saved(tmp_path, monkeypatch):
     assert single_file.steps(tmp_path / "checkpoints") == [4]
 
 
+def test_nan_between_two_rows_of_the_log_is_found_before_anything_is_saved(tmp_path, monkeypatch):
+    run, step = trainer(tmp_path, log_every=5, eval_every=0), DistributedTrainer.train_step
+
+    def breaks(self, parts):
+        if self.step == 5:
+            self.plain_model.norm.weight.data[0] = math.nan
+        return step(self, parts)
+
+    monkeypatch.setattr(DistributedTrainer, "train_step", breaks)
+    with pytest.raises(TrainingDiverged, match="steps 6 to 8: loss nan.*checkpoint of step 4 is"):
+        run.fit()
+    assert single_file.steps(tmp_path / "checkpoints") == [4]
+    assert [row["step"] for row in run_log.read(tmp_path / "log.csv")] == [5]
+
+
+@pytest.mark.parametrize("steps, said", [(4, "every update .*down to 4096"), (40, "update after")])
+def test_float16_that_never_steps_ends_with_a_message(tmp_path, steps, said):
+    """A gradient that is nan for good: the scaler skips each update, and no run may call it success."""
+    run = trainer(tmp_path, precision="fp16", max_steps=steps, save_every=0, eval_every=0)
+    run.plain_model.norm.weight.register_hook(lambda grad: grad * math.nan)
+    with pytest.raises(TrainingDiverged, match=f"float16 has skipped {said}"):
+        run.fit()
+    assert run.step < 32 and not single_file.steps(tmp_path / "checkpoints")
+
+
+def test_a_run_in_tf32_says_so_and_leaves_the_switch_as_it_was(tmp_path, monkeypatch):
+    monkeypatch.setattr(ddp_trainer, "takes_tf32", lambda precision, device: True)
+    run, step, seen = trainer(tmp_path, max_steps=1), DistributedTrainer.train_step, []
+
+    def looks(self, parts):
+        seen.append(torch.get_float32_matmul_precision())
+        return step(self, parts)
+
+    monkeypatch.setattr(DistributedTrainer, "train_step", looks)
+    assert "float32 with TF32 products" in run.describe()
+    run.fit()
+    assert seen == ["high"] and torch.get_float32_matmul_precision() == "highest"
+
+
+def test_float16_that_skips_now_and_then_goes_on(tmp_path):
+    run = trainer(tmp_path, precision="fp16", max_steps=4, eval_every=0)
+    run.scaler = torch.amp.GradScaler("cpu", init_scale=2.0**40)  # too high by far, it is halved
+    run.optimizer.register_step_post_hook(lambda *_: run.scaler._scale.fill_(2.0**10))
+    assert run.fit()["step"] == 4 and run.scaler.get_scale() < 2.0**40
+
+
+def test_an_answer_that_returns_floats_trains_as_before(tmp_path, monkeypatch):
+    step = DistributedTrainer.train_step
+
+    def reads(self, parts):
+        return {name: float(value) for name, value in step(self, parts).items()}
+
+    found = trainer(tmp_path / "tensors", max_steps=3).fit()
+    monkeypatch.setattr(DistributedTrainer, "train_step", reads)
+    told = trainer(tmp_path / "floats", max_steps=3).fit()
+    for name in ("step", "loss", "grad_norm", "lr", "tokens", "valid_loss"):
+        assert found[name] == told[name] and type(told[name]) in (int, float)
+
+
 def test_other_checkpoints_are_refused_and_nothing_changes(tmp_path):
     trainer(tmp_path, max_steps=4).fit()
     path = tmp_path / "checkpoints/step_00000004.pt"
@@ -335,6 +396,7 @@ def test_the_log_is_there_as_csv_picture_and_record(tmp_path):
     rows = run_log.read(tmp_path / "log.csv")
     assert set(rows[-1]) == set(run_log.COLUMNS)
     assert rows[-1]["mfu"] > 0 and rows[-1]["memory_mb"] > 50
+    assert rows[-1]["slowest_rank"] == 0 and rows[-1]["slowest_ratio"] == 1
     assert (tmp_path / "curves.png").stat().st_size > 1000
     record = json.loads((tmp_path / "checkpoints/step_00000004.json").read_text())
     assert record["step"] == 4
@@ -377,3 +439,27 @@ def test_a_batch_in_which_no_target_counts_is_refused_and_changes_nothing(world_
     else:
         done = local_ranks.run(work, [(0,), (1,)], seconds=60)
         assert all(rank.value for rank in done)
+
+
+def sent_and_kept(rank: int) -> tuple[list, int, int]:
+    """What an update sends, how many blocks of memory the gradients lie in, and how many they are."""
+    run, found = DistributedTrainer(settings(), TOKENS, vocab_size=V, world=World.of_group()), []
+
+    def look(optimizer, args, kwargs):
+        grads = [p.grad for p in run.plain_model.parameters()]
+        found.extend((len({g.untyped_storage().data_ptr() for g in grads}), len(grads)))
+
+    run.train_step(run.next_batches())  # after the first update DDP orders its buckets anew
+    run.optimizer.register_step_pre_hook(look)
+    with Traffic() as traffic:
+        run.train_step(run.next_batches())
+    return traffic.seen, *found
+
+
+def test_ddp_sends_gradients_and_two_sums_and_copies_no_gradient():
+    """No broadcast of buffers, which are equal everywhere; and gradients are parts of what is sent."""
+    for rank in local_ranks.run(sent_and_kept, [(0,), (1,)], seconds=60):
+        sent, blocks, grads = rank.value
+        assert {name for name, _ in sent} == {"allreduce"}
+        assert [b for _, b in sent if b <= 8] == [8, 8], "the targets that count, the loss"
+        assert blocks < grads

@@ -55,7 +55,7 @@ def train_run(at: int | None = None, forgotten: str = "nothing", steps: int = ST
         for step in range(at or 0, steps):
             if at is None and step in RESUMES:
                 run.save_checkpoint()
-            losses.append(run.train_step(run.next_batches())["loss"])
+            losses.append(float(run.train_step(run.next_batches())["loss"]))
     return losses[::EVERY]
 
 

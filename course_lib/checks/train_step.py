@@ -62,12 +62,12 @@ class TwinRun:
         return self.trainer.method("weights")
 
     def step(self, batches: Batches, tried: str) -> dict[str, float]:
-        """What train_step returns: three finite floats by name, else `Wrong`."""
+        """What train_step returns, as three finite floats by name, else `Wrong`."""
         try:
             found = self.trainer.method("train_step", [(i.clone(), t.clone()) for i, t in batches])
         except AnswerError as failure:
             raise mistakes.put_together(failure, tried) or failure from None
-        _three_floats(found, tried)
+        found = _read_three(found, tried)
         if not all(map(math.isfinite, found.values())):
             raise _not_finite(found, batches, tried)
         return found
@@ -116,7 +116,8 @@ def _batches(draw: Draw, counts: list[int], lengths: tuple[int, ...] = ()) -> Ba
     return made
 
 
-def _three_floats(found, tried: str) -> None:
+def _read_three(found, tried: str) -> dict[str, float]:
+    """The three numbers as floats, of floats or of tensors of no dimension."""
     wanted = f"a dict with {', '.join(KEYS)}"
     if found is None:
         raise Wrong(
@@ -146,16 +147,19 @@ def _three_floats(found, tried: str) -> None:
             look="the docstring: Returns.",
         )
     for key in KEYS:
-        if type(found[key]) not in (float, int):
-            raise Wrong(
-                "TYPE",
-                f"{key} is not a float",
-                tried=tried,
-                expected="three floats",
-                got=f"{key}: a {type(found[key]).__name__}",
-                hides="a loss that is a tensor with a graph keeps its activations alive.",
-                look="`.item()`.",
-            )
+        value = found[key]
+        if type(value) in (float, int) or isinstance(value, Tensor) and value.dim() == 0:
+            continue
+        shape = f" of shape {tuple(value.shape)}" if isinstance(value, Tensor) else ""
+        raise Wrong(
+            "TYPE",
+            f"{key} is not one number",
+            tried=tried,
+            expected="three numbers: floats, or tensors of no dimension",
+            got=f"{key}: a {type(value).__name__}{shape}",
+            look="what is added up, and what is returned.",
+        )
+    return {key: float(found[key]) for key in KEYS}
 
 
 def _not_finite(found: dict, batches: Batches, tried: str) -> Wrong:
@@ -179,7 +183,7 @@ def _not_finite(found: dict, batches: Batches, tried: str) -> Wrong:
 
 
 def runs(subject: Subject, draw: Draw) -> None:
-    """One micro-batch: three floats come back, and the weights move."""
+    """One micro-batch: three numbers come back, and the weights move."""
     run, batches = TwinRun(subject, draw, 1), _batches(draw, [B * T])
     tried = f"one micro-batch of {B} x {T} tokens"
     if run.step(batches, tried)["grad_norm"] == 0:

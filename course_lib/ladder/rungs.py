@@ -8,9 +8,8 @@ In the step, always: batch, forward, backward, clipping to 1, AdamW. Not in it: 
 checkpoints, logging.
 """
 
-import contextlib
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +19,7 @@ from torch import Tensor, nn
 from course_lib.fast.rungs import apply_rungs
 from course_lib.gpt import GPT, GPTConfig
 from course_lib.ladder.rung_data import WindowedText
-from course_lib.training.precision import autocast, bf16_pays, has_bf16_units
+from course_lib.training.precision import autocast, bf16_pays, float32_products, has_bf16_units
 
 LEARNING_RATE, BETAS, DECAY = 1e-3, (0.9, 0.95), 0.1
 COMPUTE = {False: torch.float32, True: torch.bfloat16}
@@ -260,14 +259,3 @@ class Bench:
                 params, lr=LEARNING_RATE, betas=BETAS, weight_decay=DECAY, **how
             )
         return self.optimizers[key]
-
-
-@contextlib.contextmanager
-def float32_products(tf32: bool) -> Iterator[None]:
-    """Products of float32 in float32, or with inputs of 19 bits; afterwards as it was before."""
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("high" if tf32 else "highest")
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(before)

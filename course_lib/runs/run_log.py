@@ -14,7 +14,8 @@ from tqdm import tqdm
 from course_lib.runs.atomic import write_whole
 
 COLUMNS = ("step", "loss", "valid_loss", "lr", "grad_norm", "tokens", "tokens_per_s", "mfu",
-           "memory_mb")  # fmt: skip
+           "memory_mb", "slowest_rank", "slowest_ratio")  # fmt: skip
+"""A new one comes last, so that the rows of an older log stay where they are."""
 
 
 class RunLog:
@@ -113,11 +114,12 @@ def _keep_rows(path: Path, done: int) -> None:
     if not path.exists():
         return
     lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
-    head, rows = lines[:1], [line for line in lines[1:] if line.endswith("\n")]
+    rows = [line for line in lines[1:] if line.endswith("\n")]
     kept = [
         line for line in rows if line.split(",")[0].isdigit() and int(line.split(",")[0]) <= done
     ]
-    write_whole(path, "".join(head + kept), sync=False)
+    # a log that was begun with fewer columns goes on with those of today
+    write_whole(path, "".join([",".join(COLUMNS) + "\n", *kept]) if lines else "", sync=False)
 
 
 def _tensorboard(folder: Path, done: int):

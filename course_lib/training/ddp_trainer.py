@@ -16,7 +16,7 @@ import functools
 import math
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -27,12 +27,12 @@ from course_lib.checkpoints.files import CheckpointError
 from course_lib.checkpoints.saved_state import plain_names, refuse_other_shapes
 from course_lib.checkpoints.sharded import ONE_FOLDER, SAVING, list_records
 from course_lib.data.batches import BatchLoader
-from course_lib.data.prefetch import Prefetched
+from course_lib.data.prefetch import CopyStream, Prefetched
 from course_lib.data.tokenizer import Tokenizer
 from course_lib.fast.rungs import apply_rungs
 from course_lib.gpt import GPT
 from course_lib.measure.flops import flops_per_token
-from course_lib.measure.speed import Speed
+from course_lib.measure.speed import OwnTime, Speed, peak_megabytes
 from course_lib.measure.trace import StepTrace
 from course_lib.ranks.flight_recorder import record_flight
 from course_lib.ranks.world import World, run
@@ -42,15 +42,13 @@ from course_lib.runs.random_states import random_states, restore_random_states
 from course_lib.runs.run_lock import RunLock
 from course_lib.runs.run_log import RunLog
 from course_lib.runs.stop_request import SIGNALS, StopRequest
-from course_lib.training.precision import autocast, compute_dtype
+from course_lib.training.divergence import TrainingDiverged, refuse_divergence
+from course_lib.training.precision import autocast, compute_dtype, float32_products, takes_tf32
 from course_lib.training.run_tokens import run_tokens
 from course_lib.training.train_config import TrainConfig
 
+Number = TypeVar("Number", Tensor, float)
 IGNORED = -100  # a target that does not count, in GPT.forward and in F.cross_entropy
-
-
-class TrainingDiverged(RuntimeError):
-    """The loss or the gradient is no longer a number; the message says where and what to try."""
 
 
 class DistributedTrainer:
@@ -73,6 +71,7 @@ class DistributedTrainer:
         self.device, self.step, self.tokens_seen = self.world.device, 0, 0
         self.accumulation = config.accumulation(self.world.world_size)
         self.dtype = compute_dtype(config.precision, self.device)
+        self.tf32 = takes_tf32(config.precision, self.device)
         torch.manual_seed(config.seed)  # the same weights on every rank
         self.plain_model = self._build_model(vocab_size)
         self.model: Any = (
@@ -86,6 +85,8 @@ class DistributedTrainer:
         self.valid_tokens = valid_tokens
         self.stop_request: StopRequest | None = None  # of a program that listens for signals
         self.stopped = ""
+        self.copies = CopyStream(self.device)
+        self.own_time = OwnTime(self.device, parts=1 + self.accumulation)
 
     def _setup_optimizer(self) -> torch.optim.AdamW:
         """AdamW over `self.plain_model`, in two groups; rate, betas and decay as in `self.config`.
@@ -123,7 +124,7 @@ class DistributedTrainer:
         done = (step - c.warmup_steps) / (c.max_steps - c.warmup_steps)  # 0 up to, not with, 1
         return c.min_lr + 0.5 * (c.lr - c.min_lr) * (1 + math.cos(math.pi * done))
 
-    def train_step(self, batches: list[tuple[Tensor, Tensor]]) -> dict[str, float]:
+    def train_step(self, batches: list[tuple[Tensor, Tensor]]) -> dict[str, Tensor | float]:
         """One update from this rank's micro-batches: pairs (idx, targets), each (B, T) int64.
 
         The gradient is that of the mean loss over all targets that count (not IGNORED), of all
@@ -131,9 +132,11 @@ class DistributedTrainer:
         `config.grad_clip`, 0 for no limit. The rate is `get_lr(step)`, in every group. Afterwards
         no gradient is left, `step` is 1 higher, `tokens_seen` higher by the targets that counted.
         ValueError on every rank where no target counts on any; nothing has been changed then.
-        Returns floats: "loss" (nats per token, before the update), "grad_norm" (before clipping)
-        and "lr". Memory: activations of one micro-batch at a time. Collectives: two all-reduces of
-        8 bytes, and DDP's of the gradients, once: 4 bytes a parameter.
+        Returns "loss" (nats per token, before the update), "grad_norm" (before clipping) and "lr":
+        floats, or tensors of no dimension, whose numbers are there once the device has computed
+        them. Micro-batches lie in host memory, so an update that returns tensors never waits for a
+        GPU. Memory: activations of one micro-batch at a time. Collectives: all-reduces of 8 bytes,
+        one on the host and one on the device, and DDP's of the gradients, once: 4 bytes a parameter.
         """
         counts = [(targets != IGNORED).sum().item() for _, targets in batches]
         num_tokens = self.sum_over_ranks(sum(counts))
@@ -143,7 +146,7 @@ class DistributedTrainer:
         lr = self.get_lr(self.step)
         for group in self.optimizer.param_groups:
             group["lr"] = lr
-        loss_sum: Tensor | float = 0.0
+        loss_sum = torch.zeros((), dtype=torch.float64, device=self.device)
         for count, (idx, targets) in zip(counts, self.micro_batches(batches), strict=True):
             part = self.mean_loss(idx, targets) * (count / num_tokens)
             self.backward(part)  # here, not after the loop: it frees what the forward has kept
@@ -156,7 +159,7 @@ class DistributedTrainer:
         self.optimizer.zero_grad(set_to_none=True)
         self.step += 1
         self.tokens_seen += int(num_tokens)
-        return {"loss": self.sum_over_ranks(loss_sum), "grad_norm": grad_norm.item(), "lr": lr}
+        return {"loss": self.sum_over_ranks(loss_sum), "grad_norm": grad_norm, "lr": lr}
 
     def micro_batches(self, batches: list[tuple[Tensor, Tensor]]) -> Iterator:
         """The same pairs in order; DDP all-reduces in the backward pass of the last one alone."""
@@ -168,9 +171,8 @@ class DistributedTrainer:
     def mean_loss(self, idx: Tensor, targets: Tensor) -> Tensor:
         """The model's mean loss in nats over the targets that count, 0 where none does."""
         counts = (targets != IGNORED).any()
-        with self.autocast():
-            moved = (part.to(self.device, non_blocking=True) for part in (idx, targets))
-            logits, loss = self.model(*moved)
+        with self.own_time.measure(), self.autocast():
+            logits, loss = self.model(*self.copies.copy(idx, targets))
         # the mean of nothing is nan, and nan stays nan under a share of 0
         return loss if counts else 0.0 * logits.sum()
 
@@ -180,12 +182,21 @@ class DistributedTrainer:
         self.scaler.scale(part * self.world.world_size).backward()
 
     def autocast(self) -> contextlib.AbstractContextManager:
-        """Matrix products in `self.dtype`, weights and their gradients in float32."""
+        """Matrix products in `self.dtype`, weights and their gradients in float32.
+
+        Products of float32 use TF32 in `fit` alone, and where `self.tf32` says so.
+        """
         return autocast(self.dtype, self.device)
 
-    def sum_over_ranks(self, value: Tensor | float) -> float:
-        """The sum of one number over all ranks: an all-reduce of 8 bytes."""
-        return self.world.sum(torch.as_tensor(value, dtype=torch.float64)).item()
+    def sum_over_ranks(self, value: Number) -> Number:
+        """The sum over all ranks, by an all-reduce of 8 bytes that does not wait for the device.
+
+        Of a Python number, summed on the host, a float. Of a tensor of no dimension, wherever it
+        lies, such a tensor of float64 on the device; reading it waits.
+        """
+        if isinstance(value, Tensor):
+            return self.world.sum(value.double())
+        return self.world.sum_numbers([value])[0]
 
     @torch.no_grad()
     def evaluate(self) -> float:
@@ -207,38 +218,50 @@ class DistributedTrainer:
     def fit(self) -> dict[str, float]:
         """Train up to `max_steps`, with log, validation and checkpoints; the last row of the log.
 
-        Continues from the newest good checkpoint where `config.resume` says so. Ends early, with a
-        checkpoint, after the update in which any rank's `stop_request` has received a signal;
-        `stopped` is then a line about it, else "". Raises TrainingDiverged when the loss is no longer
-        a number; no such state is ever saved.
+        Continues from the newest good checkpoint where `config.resume` says so. Updates are queued
+        and the device is waited for only after those that are logged, validated or saved: their loss
+        and norm are read. Ends early, with a checkpoint, after the update in which any rank's
+        `stop_request` has received a signal; `stopped` is then a line about it, else "". Raises
+        TrainingDiverged when loss or norm are no longer numbers, or when float16 has skipped every
+        update; no such state is ever saved.
         """
         c = self.config
         if c.resume and self.load_checkpoint() and self.world.is_first:
             print(f"continuing from step {self.step}")
         validates = self.valid_tokens is not None and c.eval_batches > 0
-        speed, row = self._speed(), {}
-        with contextlib.closing(self._log()) as log, contextlib.closing(self._trace()) as trace:
+        row, shown, looked_at = {}, {}, self.step
+        with (
+            float32_products(self.tf32),
+            contextlib.closing(self._log()) as log,
+            contextlib.closing(self._trace()) as trace,
+        ):
+            speed = self._speed()
+            speed.start(self.tokens_seen)
             while self.step < c.max_steps:
-                speed.start()
-                before = self.tokens_seen
                 found = self.train_step(self.next_batches())
                 trace.step()
-                speed.stop(self.tokens_seen - before)
-                beat(self.step, c.max_steps, loss=found["loss"], tokens=self.tokens_seen)
-                self._refuse_nan(found)
                 last, signal = self.step == c.max_steps, self.agree_on_stop()
                 ends = last or signal is not None
-                row = {"step": self.step, **found, "tokens": self.tokens_seen}
-                if validates and self._is_due(c.eval_every, last):
+                logs, saves = self._is_due(c.log_every, ends), self._is_due(c.save_every, ends)
+                tests = validates and self._is_due(c.eval_every, last)
+                if reads := logs or saves or tests:
+                    row = self._read_row(found, looked_at + 1)
+                    looked_at, shown = self.step, {"loss": row["loss"]}
+                beat(self.step, c.max_steps, tokens=self.tokens_seen, **shown)
+                if not reads:
+                    continue
+                speed.stop(self.tokens_seen)
+                if tests:
                     row["valid_loss"] = self.evaluate()
-                if self._is_due(c.log_every, ends) or "valid_loss" in row:
-                    row |= speed.row()
+                if logs or tests:
+                    row |= self._speed_row(speed)
                     log.write(row)
-                if self._is_due(c.save_every, ends):
+                if saves:
                     path = self.save_checkpoint()
                 if signal and not last:
                     self.stopped = f"stopped at step {self.step} by {signal}; checkpoint {path}"
                     break
+                speed.start(self.tokens_seen)
         if self.world.is_first and (line := trace.close()):
             print(line)
         return row
@@ -256,7 +279,8 @@ class DistributedTrainer:
 
     def next_batches(self) -> list[tuple[Tensor, Tensor]]:
         """This rank's micro-batches for the next update; the loader moves on."""
-        return [self.loader.next_batch() for _ in range(self.accumulation)]
+        with self.own_time.measure():
+            return [self.loader.next_batch() for _ in range(self.accumulation)]
 
     def save_checkpoint(self) -> Path:
         """Write everything that an exact resume needs; the path. All ranks must call it.
@@ -369,7 +393,8 @@ class DistributedTrainer:
         batch = c.batch_size * self.accumulation * ranks
         return (
             f"{c.model_size}: {decayed + plain:,} parameters, {decayed:,} of them decayed; {ranks} "
-            f"{self.device.type} rank{'s' * (ranks > 1)}, {str(self.dtype)[6:]}; "
+            f"{self.device.type} rank{'s' * (ranks > 1)}, {str(self.dtype)[6:]}"
+            f"{' with TF32 products' * self.tf32}; "
             f"{batch} x {c.tokens_per_sequence} = {batch * c.tokens_per_sequence:,} tokens per step"
         )
 
@@ -397,7 +422,13 @@ class DistributedTrainer:
         if self.world.group is None:
             return model
         devices = [self.device] if self.device.type == "cuda" else None
-        return DistributedDataParallel(model, devices, process_group=self.world.group)
+        return DistributedDataParallel(
+            model,
+            devices,
+            process_group=self.world.group,
+            broadcast_buffers=False,  # the rotary tables: all ranks compute the same, for good
+            gradient_as_bucket_view=True,  # 4 bytes a parameter less: no copy into what is sent
+        )
 
     def _loader(self, tokens, seed: int) -> BatchLoader:
         return BatchLoader(
@@ -433,17 +464,25 @@ class DistributedTrainer:
     def _is_due(self, every: int, last: bool) -> bool:
         return last or (every > 0 and self.step % every == 0)
 
-    def _refuse_nan(self, found: dict[str, float]) -> None:
-        # an infinite float16 gradient is the scaler's daily work: it skips that update
-        values = [found["loss"]] + ([] if self.scaler.is_enabled() else [found["grad_norm"]])
-        if all(map(math.isfinite, values)):
-            return
-        good = single_file.steps(Path(self.config.out) / "checkpoints")
-        kept = f"the checkpoint of step {good[0]} is good" if good else "there is no checkpoint"
-        raise TrainingDiverged(
-            f"step {self.step}: loss {found['loss']}, gradient norm {found['grad_norm']}; {kept}. "
-            f"Try a lower --lr (now {self.config.lr:g}), more --warmup_steps, or --precision fp32"
-        )
+    def _read_row(self, found: dict[str, Tensor | float], first: int) -> dict[str, float]:
+        """The numbers of the last update, waited for; none was looked at since update `first`."""
+        row = {"step": self.step} | {name: float(value) for name, value in found.items()}
+        try:
+            last = self.step == self.config.max_steps
+            refuse_divergence(row, self.scaler, self.optimizer, is_last=last)
+        except TrainingDiverged as error:
+            good = single_file.steps(Path(self.config.out) / "checkpoints")
+            kept = f"the checkpoint of step {good[0]} is good" if good else "there is no checkpoint"
+            span = f"step {self.step}" if first == self.step else f"steps {first} to {self.step}"
+            raise TrainingDiverged(
+                f"{span}: {error}; {kept}. Try a lower --lr (now {self.config.lr:g}), more "
+                f"--warmup_steps, or --precision fp32"
+            ) from None
+        return row | {"tokens": self.tokens_seen}
+
+    def _speed_row(self, speed: Speed) -> dict[str, float]:
+        ranks = self.world.gather((peak_megabytes(self.device), self.own_time.seconds()))
+        return speed.row(ranks) if ranks else {}  # rank 0 has them, and it writes the log
 
 
 def main(world: World, config: TrainConfig, kind: type[DistributedTrainer] | None = None) -> None:

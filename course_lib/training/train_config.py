@@ -99,7 +99,8 @@ class TrainConfig:
     grad_clip: float = 1.0
     """Longest global gradient; a longer one is scaled down to it. 0 switches clipping off."""
     precision: str = "auto"
-    """fp32, bf16, fp16, or auto: bf16 where the device is faster with it, else fp32."""
+    """bf16, fp16, fp32 (its matrix products in TF32 on a GPU that has units for it), tf32 (only with
+    these units), ieee (float32 in all its bits), or auto: bf16 where it is faster, else fp32."""
     activation_checkpointing: bool = False
     """Recompute each block in the backward pass: less memory, more time."""
     compile: bool = False
@@ -118,7 +119,7 @@ class TrainConfig:
     cache: str = "runs/data"
     """Folder for the tokens of the text, made on first use."""
     prefetch: bool = False
-    """Fetch the next batch in a thread while this one trains, on a GPU into pinned memory."""
+    """Fetch the next batch in a thread while this one trains, for a GPU into pinned memory."""
     valid_fraction: float = 0.05
     """Share of the text's files that is kept for validation."""
     out: str = "runs/ddp"
@@ -126,7 +127,7 @@ class TrainConfig:
     seed: int = 1337
     """Seed of the weights and of the order of the data."""
     log_every: int = 1
-    """Updates between two rows of the log."""
+    """Updates between two rows of the log; for a row the device is waited for, otherwise not."""
     eval_every: int = 25
     """Updates between two validations; 0 validates at the end only."""
     eval_batches: int = 8
