@@ -61,8 +61,12 @@ def make(config: FSDPConfig, kind=FSDPTrainer, **changes) -> DistributedTrainer:
 
 def steps(trainer: DistributedTrainer, count: int) -> list[dict[str, float]]:
     """What the next `count` updates report, as numbers."""
-    rows = [trainer.train_step(trainer.next_batches()) for _ in range(count)]
-    return [{name: float(value) for name, value in row.items()} for row in rows]
+    return [read(trainer.train_step(trainer.next_batches())) for _ in range(count)]
+
+
+def read(row: dict) -> dict[str, float]:
+    """The numbers that an update returns, waited for."""
+    return {name: float(value) for name, value in row.items()}
 
 
 def single(batch_size: int = GLOBAL_BATCH, **changes) -> DistributedTrainer:

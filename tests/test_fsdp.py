@@ -17,7 +17,18 @@ from course_lib.runs.options import parse
 from course_lib.training.ddp_trainer import DistributedTrainer
 from course_lib.training.fsdp_config import FSDPConfig
 from course_lib.training.fsdp_trainer import FSDPTrainer, full_tensor
-from tests.fsdp_runs import GLOBAL_BATCH, REL, V, make, on_ranks, settings, single, steps, values
+from tests.fsdp_runs import (
+    GLOBAL_BATCH,
+    REL,
+    V,
+    make,
+    on_ranks,
+    read,
+    settings,
+    single,
+    steps,
+    values,
+)
 from tests.soak import campaign, times
 
 STEPS = 4
@@ -256,7 +267,7 @@ def unequal() -> dict:
     if trainer.world.rank == trainer.world.world_size - 1:
         parts[0][1][:, 5:] = -100
         parts[1][1][:] = -100
-    return trainer.train_step(parts)
+    return read(trainer.train_step(parts))
 
 
 def evaluated(strategy: str) -> tuple[float, int, float]:
@@ -345,7 +356,7 @@ def test_unequal_batches_count_by_token(two):
     parts = [one.loader.next_batch() for _ in range(4)]  # of rank 0, rank 1, rank 0, rank 1
     parts[1][1][:, 5:] = -100
     parts[3][1][:] = -100
-    assert close([two["unequal"]], [one.train_step(parts)])
+    assert close([two["unequal"]], [read(one.train_step(parts))])
 
 
 def test_validation_leaves_nothing_gathered(two):
