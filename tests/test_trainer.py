@@ -16,6 +16,7 @@ import torch
 
 from course_lib.checkpoints import single_file
 from course_lib.checkpoints.files import CheckpointError
+from course_lib.measure import speed
 from course_lib.ranks import local_ranks
 from course_lib.ranks.traffic import Traffic
 from course_lib.ranks.world import World
@@ -222,10 +223,16 @@ def test_nan_between_two_rows_of_the_log_is_found_before_anything_is_saved(tmp_p
     assert [row["step"] for row in run_log.read(tmp_path / "log.csv")] == [5]
 
 
-@pytest.mark.parametrize("steps, said", [(4, "every update .*down to 4096"), (40, "update after")])
-def test_float16_that_never_steps_ends_with_a_message(tmp_path, steps, said):
+@pytest.fixture
+def known_peak(monkeypatch):
+    """A CPU takes minutes to say how fast it multiplies float16."""
+    monkeypatch.setattr(speed, "peak_flops", lambda device, dtype: (1e12, "data sheet"))
+
+
+@pytest.mark.parametrize("steps, said", [(4, "every update.*down to 4096"), (40, "update after")])
+def test_float16_that_never_steps_ends_with_a_message(tmp_path, steps, said, known_peak):
     """A gradient that is nan for good: the scaler skips each update, and no run may call it success."""
-    run = trainer(tmp_path, precision="fp16", max_steps=steps, save_every=0, eval_every=0)
+    run = trainer(tmp_path, precision="fp16", seq_len=8, max_steps=steps, save_every=0)
     run.plain_model.norm.weight.register_hook(lambda grad: grad * math.nan)
     with pytest.raises(TrainingDiverged, match=f"float16 has skipped {said}"):
         run.fit()
@@ -246,8 +253,8 @@ def test_a_run_in_tf32_says_so_and_leaves_the_switch_as_it_was(tmp_path, monkeyp
     assert seen == ["high"] and torch.get_float32_matmul_precision() == "highest"
 
 
-def test_float16_that_skips_now_and_then_goes_on(tmp_path):
-    run = trainer(tmp_path, precision="fp16", max_steps=4, eval_every=0)
+def test_float16_that_skips_now_and_then_goes_on(tmp_path, known_peak):
+    run = trainer(tmp_path, precision="fp16", seq_len=8, max_steps=4)
     run.scaler = torch.amp.GradScaler("cpu", init_scale=2.0**40)  # too high by far, it is halved
     run.optimizer.register_step_post_hook(lambda *_: run.scaler._scale.fill_(2.0**10))
     assert run.fit()["step"] == 4 and run.scaler.get_scale() < 2.0**40
@@ -449,7 +456,8 @@ def sent_and_kept(rank: int) -> tuple[list, int, int]:
         grads = [p.grad for p in run.plain_model.parameters()]
         found.extend((len({g.untyped_storage().data_ptr() for g in grads}), len(grads)))
 
-    run.train_step(run.next_batches())  # after the first update DDP orders its buckets anew
+    for _ in range(2):  # in the second update DDP orders its buckets anew, and says so to all
+        run.train_step(run.next_batches())
     run.optimizer.register_step_pre_hook(look)
     with Traffic() as traffic:
         run.train_step(run.next_batches())
