@@ -33,7 +33,7 @@ TRAINERS = {kind: f"course_lib.training.{kind}_trainer" for kind in ("ddp", "fsd
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run"]
 TWO = [*TORCHRUN, "--standalone", "--nproc_per_node=2"]
 FOREVER = ["--max_steps", "100000", "--save_every", "0"]
-LIMIT_S = 240  # on a busy machine
+LIMIT_S = 900  # on a busy machine
 
 SLOW = """
 import dataclasses, sys, time
@@ -312,6 +312,12 @@ def test_a_killed_run_holds_no_lock(tmp_path):
     assert json.loads(lock.read())["pid"] == os.getpid()
     lock.release()
     assert lock.read() == ""
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(ValueError, match=r"cannot write below .*file/run .*--out"):
+        RunLock(tmp_path / "file" / "run").take()
 
 
 @pytest.mark.parametrize("locks", [True, False], ids=["locks", "no locks"])

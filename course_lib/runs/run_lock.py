@@ -34,11 +34,16 @@ class RunLock:
     def take(self) -> None:
         """Hold the folder from now on; it is made where it is missing.
 
-        ValueError, naming process, machine and start, when another run holds it. A restart of the
-        same launch, one with the same id for torchrun, takes over from its earlier attempt.
+        ValueError, naming process, machine and start, when another run holds it, and for a folder
+        that cannot be written. A restart of the same launch, one with the same id for torchrun,
+        takes over from its earlier attempt.
         """
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        stream = self.path.open("a+", encoding="utf-8")
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            stream = self.path.open("a+", encoding="utf-8")
+        except OSError as error:
+            raise ValueError(f"cannot write below {self.path.parent} ({error}): pass an --out that "
+                             f"is yours") from None  # fmt: skip
         free = _try_lock(stream)
         stream.seek(0)
         holder = _read_holder(stream.read())
