@@ -33,6 +33,15 @@ def _launch_once(subject: Subject, case: dict, tried: str) -> dict:
     """What came of one launch that stayed inside of its tensors and wrote all of out."""
     found = subject.probe(PROBE, [case])[0]
     _expect_inside(found, tried)
+    if len(found["stores"]) < 3:
+        raise Wrong(
+            "KERNEL-SIGNATURE",
+            "the kernel does not name its arguments",
+            tried=tried,
+            expected="the three pointers first, by names of their own",
+            got=f"names for {len(found['stores'])} tensors",
+            look="the line that begins with `def`.",
+        )
     missing = found["stores"][2] == 0
     if missing.all():
         raise Wrong(

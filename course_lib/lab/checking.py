@@ -77,6 +77,18 @@ def _refuse_cell(card: Exercise, answer: Any) -> Verdict | None:
             ),
         )
     library = importlib.import_module(card.module)
+    if _resolve_method(answer, card) is None:
+        method = card.path.partition(".")[2]
+        return Verdict(
+            **base,
+            code="UNDEFINED",
+            finding=f"{card.name} has no `{method}`",
+            rows=(
+                ("Expected", f"a class with the method `{method}`"),
+                ("Got", f"{type(answer).__name__} {getattr(answer, '__name__', '')}".strip()),
+                ("Next", "define it in the exercise's cell, run that, then this one."),
+            ),
+        )
     if _resolve_method(answer, card) is _resolve_method(getattr(library, card.name), card):
         return Verdict(
             **base,

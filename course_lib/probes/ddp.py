@@ -185,7 +185,8 @@ def flags(answer: type[ddp.Replica]) -> dict[str, bool | str]:
 
 
 def _join_classes(answer: type[ddp.Replica]) -> type[ddp.DataParallel]:
-    return type("DataParallel", (answer, ddp.DataParallel), {})
+    # without one of its own it would be the library's `no_sync` that is tried
+    return type("DataParallel", (answer, ddp.DataParallel), {"no_sync": answer.no_sync})
 
 
 def _take_seen(traffic: Traffic) -> list[tuple[str, int]]:
