@@ -112,16 +112,18 @@ def start_program(spoiled: bool) -> list[str]:
     sys.stdout = sys.stderr = io.StringIO()  # a forked rank has none
     World.from_environment = lambda *_, **__: World.of_group()
     World.close, world.os._exit = lambda self: None, lambda status: None
+    look = world.check_ranks
+    world.check_ranks = lambda *args, seconds: (done.append(seconds), look(*args, seconds=seconds))
     if spoiled:
         real = dist.all_reduce
         dist.all_reduce = lambda x, **given: real(x.add_(dist.get_rank()), **given)
     try:
-        world.run(lambda _: done.append("trained"), "cpu")
+        world.run(lambda _: done.append("trained"), "cpu", 30)
     except RankCheckFailed:
         done.append("refused")
     return done
 
 
-@pytest.mark.parametrize("spoiled, done", [(False, ["trained"]), (True, ["refused"])])
+@pytest.mark.parametrize("spoiled, done", [(False, [30, "trained"]), (True, [30, "refused"])])
 def test_a_program_trains_only_where_the_ranks_reach_each_other(spoiled, done):
     assert [rank.value for rank in local_ranks.run(start_program, [(spoiled,)] * 2)] == [done] * 2

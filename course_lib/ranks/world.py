@@ -24,7 +24,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.rendezvous import rendezvous
 
-from course_lib.ranks.health import check_ranks
+from course_lib.ranks.health import LIMIT_S, check_ranks
 from course_lib.runs.launcher import end_with_launcher
 
 TIMEOUT_S = 600
@@ -231,11 +231,12 @@ class World:
 def run(main: Callable[[World], None], device: str = "auto", timeout_s: float = TIMEOUT_S) -> None:
     """Call `main(world)` in the world of the environment, and end the process properly.
 
-    `device` and `timeout_s`: as for `World.from_environment`. A ValueError that the course's library
-    raises is what a person got wrong: one line, status 2. All else keeps its traceback. Under
-    torchrun the process is killed when torchrun is. Ranks leave by `os._exit`: threads of gloo that
-    still hold tensors otherwise abort some programs after their work is done (torch 2.13: 7 of 15
-    runs that send and receive).
+    `device` and `timeout_s`: as for `World.from_environment`. Where the ranks don't reach each other
+    RankCheckFailed says so, before `main`. A ValueError that the course's library raises is what a
+    person got wrong: one line, status 2. All else keeps its traceback. Under torchrun the process is
+    killed when torchrun is. Ranks leave by `os._exit`: threads of gloo that still hold tensors
+    otherwise abort some programs after their work is done (torch 2.13: 7 of 15 runs that send and
+    receive).
     """
     end_with_launcher()
     if device == "cpu":  # where torch sees a GPU it makes NCCL groups, for a mesh of CPU ranks too
@@ -243,7 +244,7 @@ def run(main: Callable[[World], None], device: str = "auto", timeout_s: float = 
     try:
         world = World.from_environment(device, timeout_s)
         if world.group is not None:
-            check_ranks(world.group, world.device)
+            check_ranks(world.group, world.device, seconds=min(LIMIT_S, timeout_s))
         main(world)
     except ValueError as error:
         if not _is_raised_by_us(error):
