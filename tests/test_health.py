@@ -4,6 +4,7 @@ import io
 import socket
 import sys
 import time
+import warnings
 
 import pytest
 import torch
@@ -14,6 +15,7 @@ from course_lib.ranks.health import RankCheckFailed, check_ranks
 from course_lib.ranks.world import World
 
 CPU = torch.device("cpu")
+GATHER = "all_gather_single" if hasattr(dist, "all_gather_single") else "all_gather_into_tensor"
 
 
 def check(seconds: float = 30) -> str:
@@ -75,13 +77,24 @@ def spoil(collective: str, from_rank: int) -> str:
     "collective, words",
     [
         ("all_reduce", "all-reduce gives a wrong number expected 3, got 7"),
-        ("all_gather_into_tensor", "all-gather gives a wrong number of rank 1: expected 2, got 6"),
+        (GATHER, "all-gather gives a wrong number of rank 1: expected 2, got 6"),
     ],
 )
 def test_a_wrong_number_is_named_with_its_rank(collective, words):
     for rank in local_ranks.run(spoil, [(collective, 1)] * 2):
         assert words in rank.value and "all ranks came" in rank.value
         assert "NCCL_SOCKET_IFNAME" in rank.value
+
+
+def check_strictly() -> str:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        return check()
+
+
+def test_ranks_that_are_well_are_not_warned_of_anything():
+    """The check runs in every program: torch 2.13 warns of all_gather_into_tensor."""
+    assert [rank.value for rank in local_ranks.run(check_strictly, [()] * 2)] == [""] * 2
 
 
 def break_off() -> str:

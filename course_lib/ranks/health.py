@@ -34,7 +34,9 @@ def check_ranks(
     total = check.own.clone()
     check.wait("all-reduce", dist.all_reduce(total, group=group, async_op=True))
     numbers = check.own.new_empty(check.size)
-    work = dist.all_gather_into_tensor(numbers, check.own, group=group, async_op=True)
+    # torch 2.13 renamed it and warns of the old name
+    gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
+    work = gather(numbers, check.own, group=group, async_op=True)
     check.wait("all-gather", work)
     check.compare("all-gather", numbers.tolist(), [r + 1 for r in range(check.size)])
     check.compare("all-reduce", total.tolist(), [check.size * (check.size + 1) // 2])
