@@ -88,3 +88,34 @@ def test_only_a_step_that_is_logged_waits(ranks, tmp_path):
         updates, steps = rank.value
         assert updates == [[]] * 4
         assert steps == [[3, 6, 9]] * 2
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+@pytest.mark.parametrize("changes", [{}, {"precision": "fp16"}, {"prefetch": True}])
+def test_torch_sees_no_wait_in_an_update_on_a_gpu(changes):
+    config = settings(device="cuda", grad_accumulation=2, **({"precision": "bf16"} | changes))
+    run = DistributedTrainer(config, TOKENS, vocab_size=V, world=World.from_environment("cuda"))
+    for _ in range(2):
+        run.train_step(run.next_batches())
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        for _ in range(3):
+            run.train_step(run.next_batches())
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    assert run.step == 5
+
+
+def last_row(rank: int) -> dict:
+    """What `fit` returns on a rank that says it took 1 second, or 2 on rank 1."""
+    run = make(DistributedTrainer, max_steps=2, save_every=0)
+    run._log = lambda: RunLog(None, total=2)
+    run.own_time.seconds = lambda: 1.0 + rank
+    run.save_checkpoint = lambda: None  # saving has tests of its own
+    return run.fit()
+
+
+def test_a_row_names_the_slowest_of_two_ranks():
+    first, second = (rank.value for rank in local_ranks.run(last_row, [(0,), (1,)], seconds=60))
+    assert first["slowest_rank"] == 1 and first["slowest_ratio"] == pytest.approx(4 / 3)
+    assert first["loss"] == second["loss"] and "memory_mb" not in second, "rank 0 writes the log"
