@@ -45,7 +45,7 @@ from course_lib.training.ddp_trainer import DistributedTrainer
 from course_lib.training.fsdp_trainer import FSDPTrainer
 from tests.fsdp_runs import TOKENS, V, settings
 
-LIMIT_S, SAVE_S = 4, 9
+LIMIT_S, SAVE_S = 6, 9
 write = single_file.save
 
 def save(*args, **options):
