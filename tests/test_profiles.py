@@ -2,6 +2,8 @@
 
 import gzip
 import json
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -154,3 +156,14 @@ def test_a_snapshot_is_written_when_the_block_fails(tmp_path, monkeypatch):
     with pytest.raises(torch.OutOfMemoryError), memory_snapshot(path, max_entries=7):
         raise torch.OutOfMemoryError
     assert said == [{"max_entries": 7, "clear_history": True}, str(path), {"enabled": None}]
+
+
+def test_a_trace_prints_nothing(tmp_path):
+    program = (
+        "import sys, torch\nfrom course_lib.measure.trace import chrome_trace\n"
+        "chrome_trace(lambda: torch.ones(3) + 1, sys.argv[1])\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, tmp_path / "a.json"], capture_output=True, text=True
+    )
+    assert (tmp_path / "a.json").exists() and "profiler_st" not in done.stdout + done.stderr

@@ -6,6 +6,7 @@ run. What it leaves out: the tables of a profile, which `torch.profiler` prints 
 """
 
 import contextlib
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -106,6 +107,8 @@ def _check_path(path: str | Path) -> Path:
             "pytorch.org, or time parts with course_lib.measure.timing"
         )
     path.parent.mkdir(parents=True, exist_ok=True)
+    # else kineto of torch 2.13 prints a line of its own at each start and stop
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")
     return path
 
 
