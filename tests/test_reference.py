@@ -12,6 +12,7 @@ from itertools import groupby
 from pathlib import Path
 
 import pytest
+import torch
 import yaml
 
 from course_lib.lab.registry import exercises
@@ -167,7 +168,11 @@ def test_examples_give_what_the_page_says(name):
     text = "\n".join(blocks(name, "python"))
     example = doctest.DocTestParser().get_doctest(text, {}, name, f"{name}.md", 0)
     told: list[str] = []
-    failed, tried = doctest.DocTestRunner(verbose=False).run(example, out=told.append)
+    torch.set_warn_always(True)  # else torch is silent where another test has seen the warning
+    try:
+        failed, tried = doctest.DocTestRunner(verbose=False).run(example, out=told.append)
+    finally:
+        torch.set_warn_always(False)
     assert tried and not failed, "".join(told)
 
 

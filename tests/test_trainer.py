@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 
 import numpy as np
 import pytest
@@ -450,7 +451,10 @@ def test_a_batch_in_which_no_target_counts_is_refused_and_changes_nothing(world_
 
 def sent_and_kept(rank: int) -> tuple[list, int, int]:
     """What an update sends, how many blocks of memory the gradients lie in, and how many they are."""
-    run, found = DistributedTrainer(settings(), TOKENS, vocab_size=V, world=World.of_group()), []
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # a program does not begin with torch's warnings
+        run = DistributedTrainer(settings(), TOKENS, vocab_size=V, world=World.of_group())
+    found: list[int] = []
 
     def look(optimizer, args, kwargs):
         grads = [p.grad for p in run.plain_model.parameters()]

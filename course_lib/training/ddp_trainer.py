@@ -13,6 +13,7 @@ DDP), Pascanu et al. 2013 (clipping).
 import contextlib
 import dataclasses
 import functools
+import inspect
 import math
 from collections.abc import Iterator
 from pathlib import Path
@@ -48,6 +49,12 @@ from course_lib.training.run_tokens import run_tokens
 from course_lib.training.train_config import TrainConfig
 
 Number = TypeVar("Number", Tensor, float)
+# torch 2.13 gave it another name, and warns of the old one
+SENDS_BUFFERS = (
+    "forward_sync_buffers"
+    if "forward_sync_buffers" in inspect.signature(DistributedDataParallel).parameters
+    else "broadcast_buffers"
+)
 IGNORED = -100  # a target that does not count, in GPT.forward and in F.cross_entropy
 
 
@@ -426,8 +433,8 @@ class DistributedTrainer:
             model,
             devices,
             process_group=self.world.group,
-            broadcast_buffers=False,  # the rotary tables: all ranks compute the same, for good
             gradient_as_bucket_view=True,  # 4 bytes a parameter less: no copy into what is sent
+            **{SENDS_BUFFERS: False},  # the rotary tables: all ranks compute the same, for good
         )
 
     def _loader(self, tokens, seed: int) -> BatchLoader:
