@@ -8,6 +8,8 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 from tests.course import lessons
 
 LIMIT_S = 900  # on a busy machine; a quiet one needs 15
@@ -48,8 +50,29 @@ def test_the_slurm_script_starts_one_torchrun_a_machine():
     assert f"--nproc_per_node={asked['gpus-per-node']}" in text
 
 
-def test_slurms_warning_ends_the_job_well_and_with_a_checkpoint(tmp_path):
-    """What stands for Slurm names this machine and starts the one task; torchrun is the real one."""
+SRUN = """
+shift
+set -m
+"$@" &
+wait $!
+status=$?
+kill -9 -- -$! 2> /dev/null  # when the task has ended, what is left of the step is killed
+exit $status
+"""
+
+
+def find_children(pid: int) -> list[int]:
+    found = subprocess.run(["pgrep", "-P", str(pid)], capture_output=True, text=True)
+    return [int(word) for word in found.stdout.split()]
+
+
+@pytest.mark.parametrize("number", [signal.SIGUSR2, signal.SIGTERM], ids=["warning", "scancel"])
+def test_a_signal_of_slurm_leaves_a_checkpoint(number, tmp_path):
+    """What stands for Slurm names this machine and starts the one task; torchrun is the real one.
+
+    A warning goes to the task alone and ends in status 0; scancel's SIGTERM goes to all that it has
+    started as well, and torchrun books it as a failure.
+    """
     asked = script("train.sbatch")
     (tmp_path / "text").mkdir()
     for name in ("a.py", "b.py"):
@@ -63,8 +86,8 @@ def test_slurms_warning_ends_the_job_well_and_with_a_checkpoint(tmp_path):
         assert asked.count(old) == 1
         asked = asked.replace(old, new)
     (tmp_path / "train.sbatch").write_text(asked)
-    for name, line in {"scontrol": "echo localhost", "srun": 'shift; exec "$@"'}.items():
-        (tmp_path / name).write_text(f"#!/bin/bash\n{line}\n")
+    for name, lines in {"scontrol": "echo localhost", "srun": SRUN}.items():
+        (tmp_path / name).write_text(f"#!/bin/bash\n{lines}\n")
         (tmp_path / name).chmod(0o755)
     told = {"SLURM_JOB_NODELIST": "localhost", "SLURM_JOB_ID": str(os.getpid()),
             "SLURM_NNODES": "1", "SLURM_SUBMIT_DIR": str(tmp_path), "SLURM_JOB_NAME": "gpt",
@@ -82,10 +105,11 @@ def test_slurms_warning_ends_the_job_well_and_with_a_checkpoint(tmp_path):
     while not (log.exists() and len(log.read_text().splitlines()) > 2):
         assert job.poll() is None and time.monotonic() < ends, job.communicate()
         time.sleep(0.1)
-    tasks = subprocess.run(["pgrep", "-P", str(job.pid)], capture_output=True, text=True)
-    (task,) = map(int, tasks.stdout.split())
-    os.kill(task, signal.SIGUSR2)  # Slurm signals the tasks of a step, not what they have started
+    (srun,) = find_children(job.pid)
+    (task,) = find_children(srun)
+    for pid in [task, *(find_children(task) if number == signal.SIGTERM else ())]:
+        os.kill(pid, number)
     said, errors = job.communicate(timeout=LIMIT_S)
-    assert job.returncode == 0, errors
-    assert "by SIGUSR2; checkpoint" in said, said
+    assert (job.returncode == 0) == (number == signal.SIGUSR2), errors
+    assert f"by {number.name}; checkpoint" in said, said
     assert len(list((tmp_path / "runs/gpt/checkpoints").iterdir())) == 1
