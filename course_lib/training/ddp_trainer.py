@@ -50,10 +50,9 @@ from course_lib.training.train_config import TrainConfig
 
 Number = TypeVar("Number", Tensor, float)
 # torch 2.13 gave it another name, and warns of the old one
-SENDS_BUFFERS = (
-    "forward_sync_buffers"
-    if "forward_sync_buffers" in inspect.signature(DistributedDataParallel).parameters
-    else "broadcast_buffers"
+SENDS_BUFFERS = {"forward_sync_buffers", "broadcast_buffers"}
+NO_BUFFERS: dict[str, Any] = dict.fromkeys(
+    sorted(SENDS_BUFFERS & set(inspect.signature(DistributedDataParallel).parameters))[-1:], False
 )
 IGNORED = -100  # a target that does not count, in GPT.forward and in F.cross_entropy
 
@@ -434,7 +433,7 @@ class DistributedTrainer:
             devices,
             process_group=self.world.group,
             gradient_as_bucket_view=True,  # 4 bytes a parameter less: no copy into what is sent
-            **{SENDS_BUFFERS: False},  # the rotary tables: all ranks compute the same, for good
+            **NO_BUFFERS,  # the rotary tables: all ranks compute the same, for good
         )
 
     def _loader(self, tokens, seed: int) -> BatchLoader:
