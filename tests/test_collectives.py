@@ -316,5 +316,5 @@ def test_the_fit_of_lesson_17_finds_the_link_that_made_the_times(R, latency_s, b
     assert alone == {"latency_s": 0.0, "bytes_per_s": float("inf")}
     said = capsys.readouterr().out
     assert (
-        f"{1e6 * latency_s:.0f} us and {bytes_per_s / 1e9:.2f} GB/s" in said and "nan" not in said
+        f"{1e6 * latency_s:.1f} us and {bytes_per_s / 1e9:.2f} GB/s" in said and "nan" not in said
     )
