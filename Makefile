@@ -9,7 +9,7 @@ READY := $(VENV)/.ready
 PIP_ARGS ?=
 export PATH := $(BIN):$(PATH)
 
-.PHONY: lab test check build book bench train-demo soak clean
+.PHONY: lab test check build book bench train-demo soak mutants clean
 
 lab: $(READY)
 	course lab
@@ -34,6 +34,9 @@ train-demo: $(READY)  # five minutes: a model of your own, beside what counting 
 
 soak: $(READY)  # the long forms of what the tests do briefly; takes hours
 	COURSE_SOAK=1 python -m pytest -m soak -v
+
+mutants: $(READY)  # every small change of every right answer, judged by its checks; takes hours
+	python -m tests.mutation.judge
 
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if v >= (3, 11) else \

@@ -3,11 +3,10 @@
     python -m tests.mutation.judge [ID ...] [--workers N]    judge, write what survived, say a table
 
 A mutant is killed when its suite refuses it with one of three seeds. One that survives them all
-stands in `survivors.json`, and needs a verdict of a person there: why it is no wrong answer.
+stands in `survivors/ID.json`, and needs a verdict of a person there: why it is no wrong answer.
 """
 
 import argparse
-import collections
 import json
 import queue
 import subprocess
@@ -20,7 +19,7 @@ from tests.course import solved
 from tests.mutation.operators import Mutant, mutants
 
 SEEDS = (0, 12345, 777)
-SURVIVORS = Path(__file__).with_name("survivors.json")
+SURVIVORS = Path(__file__).with_name("survivors")
 PATIENCE_S = 240  # a worker that says nothing for so long is ended, and its mutant counts as killed
 
 WORKER = """
@@ -80,23 +79,19 @@ class _Worker:
 
 
 def judge_mutants(
-    found: dict[str, list[Mutant]], *, workers: int = 2, say=lambda text: None
-) -> list[tuple[str, Mutant, str, str]]:
-    """(exercise, mutant, code, message) of every mutant of every exercise, in order."""
+    exercise: str, found: list[Mutant], *, workers: int = 2
+) -> list[tuple[Mutant, str, str]]:
+    """(mutant, code, message) of every mutant, in order."""
     jobs, results = queue.SimpleQueue(), {}
-    for exercise, each in found.items():
-        for number, mutant in enumerate(each):
-            jobs.put((exercise, number, mutant))
+    for job in enumerate(found):
+        jobs.put(job)
 
     def work():
         worker = _Worker()
         try:
             while True:
-                exercise, number, mutant = jobs.get_nowait()
-                code, message = worker.judge(exercise, mutant.text, SEEDS)
-                results[exercise, number] = exercise, mutant, code, message
-                if code in ("PASS", "DIED", "CHECK-BROKE"):
-                    say(f"{exercise} line {mutant.line}: {code}: {mutant.key}")
+                number, mutant = jobs.get_nowait()
+                results[number] = mutant, *worker.judge(exercise, mutant.text, SEEDS)
         except queue.Empty:
             pass
         finally:
@@ -107,14 +102,23 @@ def judge_mutants(
         thread.start()
     for thread in threads:
         thread.join()
-    return [
-        results[exercise, number] for exercise, each in found.items() for number in range(len(each))
-    ]
+    return [results[number] for number in range(len(found))]
 
 
-def read_survivors() -> dict[str, dict[str, str]]:
-    """By exercise: the key of each mutant that survives, and why it is as right as the original."""
-    return json.loads(SURVIVORS.read_text(encoding="utf-8")) if SURVIVORS.is_file() else {}
+def read_survivors(exercise: str) -> dict[str, str]:
+    """The key of each mutant that survives, and why it is as right as the original."""
+    path = SURVIVORS / f"{exercise}.json"
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+
+
+def write_survivors(exercise: str, alive: dict[str, str]) -> None:
+    path = SURVIVORS / f"{exercise}.json"
+    if alive:
+        SURVIVORS.mkdir(exist_ok=True)
+        text = json.dumps(dict(sorted(alive.items())), indent=1, ensure_ascii=False)
+        path.write_text(text + "\n", encoding="utf-8")
+    else:
+        path.unlink(missing_ok=True)
 
 
 def main() -> int:
@@ -122,28 +126,22 @@ def main() -> int:
     parser.add_argument("exercises", nargs="*", default=list(registry.exercises()))
     parser.add_argument("--workers", type=int, default=2)
     args = parser.parse_args()
-    found = {exercise: mutants(solved(exercise)) for exercise in args.exercises}
-    judged = judge_mutants(found, workers=args.workers, say=lambda text: print(text, flush=True))
-    known, open_ones = read_survivors(), 0
+    unjudged = 0
     print(f"{'exercise':<22}{'mutants':>8}{'killed':>8}{'equivalent':>12}{'unjudged':>10}")
     for exercise in args.exercises:
-        codes = collections.Counter()
-        alive = {}
-        for of, mutant, code, _ in judged:
-            if of == exercise:
-                codes["killed"] += code != "PASS"
-                if code == "PASS":
-                    alive[mutant.key] = known.get(exercise, {}).get(mutant.key, "")
-        known[exercise] = alive
-        unjudged = sum(not why for why in alive.values())
-        open_ones += unjudged
-        print(
-            f"{exercise:<22}{len(found[exercise]):>8}{codes['killed']:>8}"
-            f"{len(alive) - unjudged:>12}{unjudged:>10}"
-        )
-    kept = {exercise: alive for exercise, alive in known.items() if alive}
-    SURVIVORS.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    return int(open_ones > 0)
+        judged = judge_mutants(exercise, mutants(solved(exercise)), workers=args.workers)
+        known = read_survivors(exercise)
+        alive = {m.key: known.get(m.key, "") for m, code, _ in judged if code == "PASS"}
+        write_survivors(exercise, alive)
+        killed = sum(code != "PASS" for _, code, _ in judged)
+        left = sum(not why for why in alive.values())
+        unjudged += left
+        equivalent = len(judged) - killed - left
+        print(f"{exercise:<22}{len(judged):>8}{killed:>8}{equivalent:>12}{left:>10}", flush=True)
+        for mutant, code, _ in judged:
+            if code in ("DIED", "CHECK-BROKE") or code == "PASS" and not alive[mutant.key]:
+                print(f"  line {mutant.line}: {code}: {mutant.key}", flush=True)
+    return int(unjudged > 0)
 
 
 if __name__ == "__main__":

@@ -36,6 +36,12 @@ CASTS = {"float", "double", "half", "bfloat16", "long", "int", "to", "type_as", 
 COPIES = {"clone", "detach", "contiguous", "copy", "cpu", "item", "requires_grad_"}
 WRAPPERS = {"list", "tuple", "float", "int", "sorted", "max", "min", "abs", "bool"}
 
+UNCHANGEABLE = {"int", "float", "bool", "str", "tuple", "torch.dtype", "torch.device", "GPTConfig"}
+WRITE = (
+    "(lambda _r, _a: (_a.detach().add_(1) if hasattr(_a, 'add_') else "
+    "_a.clear() if hasattr(_a, 'clear') else None, _r)[1])"
+)
+
 
 @dataclass(frozen=True)
 class Mutant:
@@ -91,6 +97,7 @@ def mutants(text: str) -> list[Mutant]:
             continue
         if dumped != whole:
             before, after = _changed_lines(text, changed)
+            after = after.replace(WRITE, "written_to")
             found.setdefault(dumped, Mutant(operator, node.lineno, before, after, changed))
     return list(found.values())
 
@@ -197,15 +204,17 @@ def _function_edits(source: _Source, function) -> Iterator[tuple[str, ast.AST, s
     for decorator in function.decorator_list:
         yield "dropped decorator", decorator, "(lambda f: f)"
     names = [a.arg for a in function.args.args + function.args.kwonlyargs if a.arg != "self"]
+    plain = {
+        a.arg
+        for a in function.args.args + function.args.kwonlyargs
+        if a.annotation and source.of(a.annotation).split(" | ")[0] in UNCHANGEABLE
+    }
     returns = [s for s in ast.walk(function) if isinstance(s, ast.Return) and s.value]
     if len(returns) == 1 and function.name != "__init__":
         value = source.of(returns[0].value)
         for name in names:  # an answer that scribbles on what it was given, and on that alone
-            write = (
-                "(lambda _r, _a: (_a.detach().add_(1) if hasattr(_a, 'add_') else "
-                "_a.clear() if hasattr(_a, 'clear') else None, _r)[1])"
-            )
-            yield "argument written to", returns[0], f"return {write}(({value}), {name})"
+            if name not in plain:
+                yield "argument written to", returns[0], f"return {WRITE}(({value}), {name})"
     local = sorted(
         set(names)
         | {
