@@ -8,7 +8,8 @@ import re
 
 import pytest
 
-from course_lib.checks.report import MAX_LINES, WIDTH
+from course_lib.checks.report import MAX_LINES, WIDTH, Wrong, number
+from course_lib.checks.suite import Suite
 from course_lib.lab import checking, registry, terminal
 from tests.answers import Answer, answers
 from tests.course import solved
@@ -61,6 +62,8 @@ def test_messages_keep_their_form(answer: Answer):
     assert max(map(len, lines)) <= WIDTH, verdict.text()
     assert "(shortened)" not in verdict.text(), verdict.text()
     assert f"[{verdict.code}]" in verdict.text()
+    rows = dict(verdict.rows)
+    assert rows.get("Expected", "") != rows.get("Got", None), verdict.text()
     if not verdict.passed:
         assert any(line.startswith("  Next ") for line in lines[-3:]), verdict.text()
     assert not re.search(r"\b(you forgot|just|obviously|oops|simply)\b", verdict.text().lower())
@@ -72,3 +75,16 @@ def test_enough_answers(exercise):
     codes = {a.code for a in found} - {None, "STUB"}
     assert len(codes) >= 5, f"{exercise} has {len(codes)} kinds of mutants"
     assert sum(a.code is None for a in found) >= 2
+
+
+def test_two_numbers_that_differ_never_look_the_same():
+    """Where four digits are not enough, the check is run again and says more of them."""
+
+    def check(subject, draw):
+        got = 1 + draw.size(3) * 1e-6
+        raise Wrong("NEAR", "not equal", expected=number(1.0), got=f"{number(got)} at index 0")
+
+    suite = Suite("bytes", (check,), proved="p", remember="r", next_step="n")
+    rows = dict(suite.run(None).rows)
+    assert (rows["Expected"], rows["Got"]) == ("1", "1.000003 at index 0")
+    assert number(1.0000001) == "1", "in the next message as before"

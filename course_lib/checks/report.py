@@ -15,12 +15,18 @@ Codes are stable: mutants in the tests and the learner's record refer to them.
 
 import html
 import math
+import re
 import textwrap
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 
 WIDTH = 88
 MAX_LINES = 12
+DIGITS = ContextVar("digits", default=4)
+"""Significant digits of numbers; a suite asks for more where two numbers would look the same."""
 LABELS = ("Tried", "Expected", "Got", "Fits", "Hides", "Look at", "Next")
+
+NUMBER = re.compile(r"-?\d[\d,]*(\.\d+)?(e[-+]\d+)?")
 
 
 class Wrong(Exception):
@@ -47,6 +53,12 @@ class Wrong(Exception):
         self.code, self.finding, self.preset = code, finding, preset
         texts = dict(zip(LABELS, (tried, expected, got, fits, hides, look), strict=False))
         self.rows = tuple((label, text) for label, text in texts.items() if text)
+
+    def looks_the_same(self) -> bool:
+        """Whether Expected and Got begin with the same number, so that nobody sees a difference."""
+        rows = dict(self.rows)
+        found = [NUMBER.search(rows.get(label, "")) for label in ("Expected", "Got")]
+        return all(found) and found[0][0] == found[1][0]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,8 +148,8 @@ def _cap(lines: list[str]) -> list[str]:
 
 
 def number(value: float) -> str:
-    """A number as a person reads it: 4 significant digits, no trailing zeros."""
-    return f"{as_float(value):.4g}"
+    """A number as a person reads it: `DIGITS` significant digits, no trailing zeros."""
+    return f"{as_float(value):.{DIGITS.get()}g}"
 
 
 def as_float(value: float) -> float:
