@@ -438,3 +438,41 @@ def test_course_help_needs_no_torch():
         "sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", program]).returncode == 0
+
+
+def test_after_a_cell_with_a_syntax_error_the_check_says_what_it_judges(tmp_path):
+    """In IPython, which keeps what was typed: no definition yet, then an older one."""
+    cells = (
+        registry.exercise("rmsnorm").setup + "\nfrom course_lib.lab import check",
+        "class RMSNorm(nn.Module:\n    pass",
+        "check('rmsnorm')",
+        RIGHT,
+        "check('rmsnorm')",
+        RIGHT.replace("class RMSNorm(nn.Module)", "x = 0\nclass RMSNorm(nn.Module"),
+        "check('rmsnorm')",
+        RIGHT.replace("self.eps = eps", "self.eps = 2 * eps"),
+        "check('rmsnorm')",
+    )
+    program = (
+        "import json, sys\n"
+        "from IPython.core.interactiveshell import InteractiveShell\n"
+        "shell = InteractiveShell.instance()\n"
+        "for cell in json.load(sys.stdin):\n"
+        "    print('=====')\n"
+        "    shell.run_cell(cell, store_history=True)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        input=json.dumps(cells),
+        capture_output=True,
+        text=True,
+        env={**os.environ, "COURSE_HOME": str(tmp_path), "IPYTHONDIR": str(tmp_path / "ipython")},
+    )
+    said = done.stdout.split("=====\n")[1:]
+    assert "[UNDEFINED]" in said[2] and "[PASS]" in said[4] and "[PASS]" in said[6], done.stdout
+    judged = [re.sub(r"\s+", " ", text).partition("Judged ")[2] for text in said[2::2]]
+    assert judged[0].startswith("none yet; the newest cell did not run: ")
+    assert ", line 1 of it" in judged[0]
+    assert judged[1] == "" and judged[3] == "", "each of these cells ran"
+    assert judged[2].startswith("the definition that ran last; the newest cell did not run:")
+    assert "line 2" in judged[2]

@@ -1,9 +1,12 @@
 """`check("rmsnorm")`: the learner's own definition through its suite, in this kernel."""
 
+import ast
 import importlib
 import os
 import random
+import re
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -41,6 +44,8 @@ def check(
     scope = sys._getframe(1).f_globals
     seed = random.randrange(1, 2**31) if fresh else 0
     verdict = judge(card, scope.get(card.name) if answer is None else answer, seed=seed)
+    if answer is None:
+        verdict = _say_what_was_judged(verdict, card, scope.get("In", ()))
     grading = "NBGRADER_EXECUTION" in os.environ
     text = source.find_cell(card, scope.get(card.name) if answer is None else answer)
     if not grading:
@@ -104,6 +109,21 @@ def _refuse_cell(card: Exercise, answer: Any) -> Verdict | None:
             ),
         )
     return None
+
+
+def _say_what_was_judged(verdict: Verdict, card: Exercise, cells: Sequence[str]) -> Verdict:
+    """The verdict; with a row more where the newest of the cells that defines the answer could not
+    be run for an error of syntax, so that what was judged is older than what is on the screen."""
+    defines = re.compile(rf"^(async\s+def|def|class)\s+{card.name}\b", re.MULTILINE)
+    newest = next((text for text in reversed(cells) if defines.search(text)), "")
+    try:
+        ast.parse(newest)
+    except SyntaxError as error:
+        why = f"the newest cell did not run: {error.msg}, line {error.lineno} of it"
+        judged = "none yet; " if verdict.code == "UNDEFINED" else "the definition that ran last; "
+        *rows, last = verdict.rows
+        return replace(verdict, rows=(*rows, ("Judged", judged + why), last))
+    return verdict
 
 
 def _resolve_method(obj: Any, card: Exercise) -> Any:
