@@ -54,6 +54,17 @@ def test_answers(answer: Answer, record_property):
     assert verdict.code == (answer.code or "PASS"), verdict.text()
 
 
+@campaign
+@pytest.mark.parametrize(
+    "answer", ANSWERS[:: times(200, 1)], ids=lambda a: f"{a.exercise}: {a.name}"
+)
+def test_a_verdict_depends_on_the_answer_alone(answer: Answer):
+    """Not on the numbers and sizes that a seed draws."""
+    card = registry.exercise(answer.exercise)
+    codes = {seed: verdict_on(card, answer.text, seed).code for seed in range(times(3, 20))}
+    assert set(codes.values()) == {answer.code or "PASS"}, codes
+
+
 @pytest.mark.parametrize("answer", ANSWERS, ids=lambda a: f"{a.exercise}: {a.name}")
 def test_messages_keep_their_form(answer: Answer):
     verdict = verdict_on(registry.exercise(answer.exercise), answer.text)
