@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import sys
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -91,6 +92,21 @@ def test_parts_over_all_gpus_are_left_out_where_there_is_one(monkeypatch, tmp_pa
         assert gpu.main(["--out", str(tmp_path)]) == 0
         done = {line.split()[0] for line in capsys.readouterr().out.splitlines() if "done" in line}
         assert done == {"nccl", "ladder"} | (set(lessons.SCRIPTS) if count > 1 else set())
+
+
+def test_scripts_of_lessons_take_no_time_from_the_ladder(monkeypatch, tmp_path):
+    now, seconds = [0.0], {}
+
+    def run(name, dry, out, limit):
+        seconds[name] = limit
+        now[0] += limit
+        return ""
+
+    monkeypatch.setattr(gpu, "run", run)
+    monkeypatch.setattr(gpu, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert gpu.main([*lessons.SCRIPTS, "ladder", "--out", str(tmp_path)]) == 0
+    assert seconds == dict.fromkeys(lessons.SCRIPTS, gpu.LESSON_S) | {"ladder": gpu.LIMIT_S}
 
 
 def test_each_lesson_has_the_script_that_is_measured():
