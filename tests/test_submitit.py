@@ -47,11 +47,12 @@ def test_the_slurm_script_starts_one_torchrun_a_machine():
         if line.startswith("#SBATCH --") and "=" in line
     )
     assert asked["ntasks-per-node"] == "1" and "--rdzv-backend=c10d" in text
+    assert asked["open-mode"] == "append", "a job that is started again overwrites its log"
     assert f"--nproc_per_node={asked['gpus-per-node']}" in text
 
 
 SRUN = """
-shift
+while [[ $1 == --* ]]; do echo "$1" >> srun_options; shift; done
 set -m
 "$@" &
 wait $!
@@ -95,7 +96,7 @@ def test_a_signal_of_slurm_leaves_a_checkpoint(number, to_all, tmp_path):
         (tmp_path / name).chmod(0o755)
     told = {"SLURM_JOB_NODELIST": "localhost", "SLURM_JOB_ID": str(os.getpid()),
             "SLURM_NNODES": "1", "SLURM_SUBMIT_DIR": str(tmp_path), "SLURM_JOB_NAME": "gpt",
-            "OMP_NUM_THREADS": "1"}  # fmt: skip
+            "SLURM_CPUS_PER_TASK": "64", "OMP_NUM_THREADS": "1"}  # fmt: skip
     path = f"{tmp_path}:{Path(sys.executable).parent}:{os.environ['PATH']}"
     job = subprocess.Popen(
         ["bash", "train.sbatch"],
@@ -117,3 +118,5 @@ def test_a_signal_of_slurm_leaves_a_checkpoint(number, to_all, tmp_path):
     assert (job.returncode == 0) == (number == signal.SIGUSR2), errors
     assert f"by {number.name}; checkpoint" in said, said
     assert len(list((tmp_path / "runs/gpt/checkpoints").iterdir())) == 1
+    options = (tmp_path / "srun_options").read_text().split()
+    assert "--cpus-per-task=64" in options, "srun does not take the cores over from sbatch"
