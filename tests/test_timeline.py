@@ -5,10 +5,11 @@ import json
 
 import pytest
 import torch
+import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 from course_lib.measure.timeline import Timeline, merge_spans, read_timeline, sum_spans
-from course_lib.measure.trace import chrome_trace
+from course_lib.measure.trace import RECORDED, chrome_trace
 from course_lib.ranks import local_ranks
 
 
@@ -50,9 +51,42 @@ def test_a_gpus_kernels_count_and_not_the_calls_that_queue_them(tmp_path):
     assert line.exposed_s == pytest.approx(50e-6)
 
 
+def test_what_is_before_the_recorded_call_is_left_out(tmp_path):
+    path = write_trace(
+        tmp_path / "gpu.json",
+        ("kernel", "ncclDevKernel_AllReduce_Sum_f32_RING_LL", 0, 90),  # a barrier
+        ("user_annotation", RECORDED, 100, 60),
+        ("kernel", "sm90_xmma_gemm_bf16", 120, 40),
+        ("gpu_user_annotation", RECORDED, 120, 70),  # where its kernels are, not where it began
+        ("kernel", "ncclDevKernel_AllReduce_Sum_f32_RING_LL", 150, 30),
+    )
+    line = read_timeline(path)
+    assert line.communication_s == pytest.approx(30e-6)
+    assert (line.compute[0][0], line.exposed_s) == (0, pytest.approx(20e-6))
+
+
 def test_a_trace_without_either_is_refused(tmp_path):
     with pytest.raises(ValueError, match="empty.json has no kernels.*chrome_trace"):
         read_timeline(write_trace(tmp_path / "empty.json", ("cpu_op", "detach", 0, 1)))
+
+
+def test_a_barrier_is_between_an_unrecorded_call_and_the_recorded_one(tmp_path):
+    done = []
+
+    def work():
+        done.append("work")
+        torch.ones(3) + 1
+
+    def barrier():
+        done.append("barrier")
+        torch.ones(3) * 2
+
+    path = chrome_trace(work, tmp_path / "step.json", barrier=barrier)
+    assert done == ["work", "barrier", "work"]
+    events = json.loads(path.read_text())["traceEvents"]
+    at = {event["name"]: event["ts"] for event in events if event.get("ph") == "X"}
+    assert [event.get("name") for event in events].count("aten::add") == 1
+    assert at["aten::mul"] < at[RECORDED] < at["aten::add"]
 
 
 def profile_steps(path: str) -> dict:
@@ -64,7 +98,7 @@ def profile_steps(path: str) -> dict:
 
     step()
     step()
-    line = read_timeline(chrome_trace(step, path))
+    line = read_timeline(chrome_trace(step, path, barrier=dist.barrier))
     return {"compute": sum_spans(line.compute), "communication": line.communication_s,
             "exposed": line.exposed_s, "seconds": line.seconds}  # fmt: skip
 

@@ -9,9 +9,12 @@ operations of ATen, and the transfers of gloo, which go on in threads of their o
 
 import gzip
 import json
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+
+from course_lib.measure.trace import RECORDED
 
 Span = tuple[float, float]
 """Where it begins and where it ends, in seconds."""
@@ -39,20 +42,28 @@ class Timeline:
 
     @property
     def exposed_s(self) -> float:
-        """Seconds with a collective under way and no computing: what communication costs."""
+        """Seconds with a collective under way and no computing.
+
+        Communication costs at least this. It also slows down the computing beside it, which needs
+        the same processors and the same memory.
+        """
         return sum_spans(self.compute + self.communication) - sum_spans(self.compute)
 
 
 def read_timeline(path: str | Path) -> Timeline:
     """The timeline in a chrome trace of one process, as `chrome_trace` writes it (.json or .json.gz).
 
-    A trace with GPU kernels is read by these alone, another by its CPU operations. ValueError for
-    a trace in which nothing computed or communicated.
+    A trace with GPU kernels is read by these alone, another by its CPU operations. What is before
+    the recorded call, such as a barrier, is left out. ValueError for a trace in which nothing
+    computed or communicated.
     """
     path = Path(path)
     with gzip.open(path, "rt") if path.suffix == ".gz" else path.open(encoding="utf-8") as stream:
         found = json.load(stream)["traceEvents"]
     events = [event for event in found if event.get("ph") == "X"]
+    marks = (e["ts"] for e in events if (e["name"], e.get("cat")) == (RECORDED, "user_annotation"))
+    begin = max(marks, default=-math.inf)
+    events = [event for event in events if event["ts"] >= begin]
     if kernels := [event for event in events if event.get("cat") in ON_GPU]:
         communication = [event for event in kernels if "nccl" in event["name"].lower()]
         compute = [event for event in kernels if "nccl" not in event["name"].lower()]

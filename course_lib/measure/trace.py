@@ -15,6 +15,8 @@ from torch.profiler import ProfilerActivity, profile, record_function, schedule
 
 WARM_UP = 3
 """Updates before a trace begins: the first ones load code, compile, and ask for memory."""
+RECORDED = "recorded call"
+"""The range around what `chrome_trace` was asked to record; what is before it was a preparation."""
 
 
 @contextlib.contextmanager
@@ -31,16 +33,32 @@ def mark_range(name: str) -> Iterator[None]:
         yield
 
 
-def chrome_trace(function: Callable[[], object], path: str | Path, *, shapes: bool = False) -> Path:
+def chrome_trace(
+    function: Callable[[], object],
+    path: str | Path,
+    *,
+    shapes: bool = False,
+    barrier: Callable[[], object] | None = None,
+) -> Path:
     """Profile one call of `function` and write it to `path` as a chrome trace; the path.
 
     Warm it up first, or the trace shows the loading of code. On CUDA the kernels are in it, waited
-    for. `shapes` notes the sizes of inputs, which takes time. ValueError for a path that does not
-    end in .json or .json.gz, or a torch without a profiler. What `function` raises comes through.
+    for. `shapes` notes the sizes of inputs, which takes time.
+    Profilers of several ranks don't start at one moment, and who is early waits in a collective for
+    the others. So ranks pass a `barrier`, which returns when all ranks have called it: a call of
+    `function` that isn't recorded comes first, then the barrier, then the recorded call.
+    ValueError for a path that does not end in .json or .json.gz, or a torch without a profiler. What
+    `function` raises comes through.
     """
     path = _check_path(path)
-    with profile(activities=_list_activities(), record_shapes=shapes) as found:
-        function()
+    plan = schedule(wait=0, warmup=1, active=1, repeat=1) if barrier else None
+    with profile(activities=_list_activities(), schedule=plan, record_shapes=shapes) as found:
+        if barrier:
+            function()
+            found.step()
+            barrier()
+        with mark_range(RECORDED):
+            function()
         if torch.cuda.is_available():
             torch.cuda.synchronize()
     found.export_chrome_trace(str(path))
