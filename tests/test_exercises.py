@@ -7,7 +7,9 @@ import functools
 import re
 
 import pytest
+import torch
 
+from course_lib.checks import expect
 from course_lib.checks.report import MAX_LINES, WIDTH, Wrong, number
 from course_lib.checks.suite import Suite
 from course_lib.lab import checking, registry, terminal
@@ -99,3 +101,20 @@ def test_two_numbers_that_differ_never_look_the_same():
     rows = dict(suite.run(None).rows)
     assert (rows["Expected"], rows["Got"]) == ("1", "1.000003 at index 0")
     assert number(1.0000001) == "1", "in the next message as before"
+
+
+@pytest.mark.parametrize(
+    "judge", [expect.integer, functools.partial(expect.values, rtol=0, atol=0)]
+)
+def test_two_mistakes_with_one_result_are_both_named(judge):
+    number = int if judge is expect.integer else torch.tensor
+    patterns = [
+        expect.Pattern(code=code, value=value, finding="f", fits=fits, look="l")
+        for code, value, fits in (("A", 12, "a sum."), ("B", 14, "no b."), ("C", 14, "no c."))
+    ]
+    with pytest.raises(Wrong) as caught:
+        judge(number(14), number(16), patterns)
+    assert caught.value.code == "B" and dict(caught.value.rows)["Fits"] == "no b; or no c."
+    with pytest.raises(Wrong) as caught:
+        judge(number(12), number(16), patterns)
+    assert dict(caught.value.rows)["Fits"] == "a sum."

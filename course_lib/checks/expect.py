@@ -109,18 +109,9 @@ def values(
         if torch.allclose(out, value, rtol=10 * rtol, atol=10 * atol, equal_nan=True):
             fitting.append((_distance(out, value), len(fitting), pattern))
     if fitting:
-        pattern = min(fitting)[2]
-        raise Wrong(
-            pattern.code,
-            pattern.finding,
-            tried=tried,
-            expected=expected,
-            got=got,
-            fits=pattern.fits,
-            hides=pattern.hides,
-            look=pattern.look,
-            preset=pattern.preset,
-        )
+        nearest, _, best = min(fitting)
+        as_near = [pattern for distance, _, pattern in sorted(fitting) if distance == nearest]
+        raise name_pattern(best, as_near, tried=tried, expected=expected, got=got)
     raise Wrong("OTHER", finding, tried=tried, expected=expected, got=got, look=look)
 
 
@@ -146,19 +137,9 @@ def integer(out: Any, reference: int, patterns: Iterable[Pattern] = (), *, tried
         )
     if out == reference:
         return
-    for pattern in patterns:
-        if out == pattern.value:
-            raise Wrong(
-                pattern.code,
-                pattern.finding,
-                tried=tried,
-                expected=f"{reference:,}",
-                got=f"{out:,}",
-                fits=pattern.fits,
-                look=pattern.look,
-                hides=pattern.hides,
-                preset=pattern.preset,
-            )
+    if fitting := [pattern for pattern in patterns if out == pattern.value]:
+        texts = dict(tried=tried, expected=f"{reference:,}", got=f"{out:,}")
+        raise name_pattern(fitting[0], fitting, **texts)
     ratio = f", {number(as_float(out) / reference)} times the expected" if reference else ""
     raise Wrong(
         "OTHER",
@@ -167,6 +148,26 @@ def integer(out: Any, reference: int, patterns: Iterable[Pattern] = (), *, tried
         expected=f"{reference:,}",
         got=f"{out:,}{ratio}",
         look="one term at a time, for this input.",
+    )
+
+
+def name_pattern(
+    best: Pattern, fitting: Sequence[Pattern], *, tried: str, expected: str, got: str
+) -> Wrong:
+    """The message that names `best`, and one more of `fitting` where two mistakes give these very
+    numbers."""
+    said = [best.fits, *(pattern.fits for pattern in fitting)]
+    causes = list(dict.fromkeys(text.rstrip(".") for text in said))[:2]
+    return Wrong(
+        best.code,
+        best.finding,
+        tried=tried,
+        expected=expected,
+        got=got,
+        fits="; or ".join(causes) + ".",
+        hides=best.hides,
+        look=best.look,
+        preset=best.preset,
     )
 
 
