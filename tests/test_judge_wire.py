@@ -1,5 +1,6 @@
 """The wire carries plain values, both ways, and turns everything else into `ProtocolError`."""
 
+import itertools
 import json
 import math
 import pickle
@@ -64,6 +65,15 @@ def test_tensors_of_every_dtype_and_shape(dtype, shape):
     x = (torch.arange(math.prod(shape)) % 2).reshape(shape).to(dtype)
     y, z = back([x, x.T if x.dim() == 2 else x])
     assert same(y, x) and y.is_contiguous() and (x.dim() != 2 or same(z, x.T))
+
+
+def test_a_permuted_view_arrives_as_one():
+    for order in itertools.permutations(range(4)):
+        x = torch.arange(120.0).reshape(2, 3, 4, 5).permute(order)
+        y = back(x)
+        assert torch.equal(x, y) and y.stride() == x.stride()
+    for x in (torch.arange(9.0)[::2], torch.ones(1).expand(3, 4)):  # no permuted whole
+        assert torch.equal(back(x), x) and back(x).is_contiguous()
 
 
 @pytest.mark.parametrize("dtype", wire.ARRAYS.values(), ids=str)
@@ -176,6 +186,11 @@ HEADERS = {
     "too many dimensions": b'["T", "float32", [' + b",".join([b"1"] * 40) + b"]]",
     "more than its bytes": b'["T", "float32", [3]]',
     "fewer than its bytes": b'["T", "float32", [1]]',
+    "order of too few": b'["T", "float32", [1, 1], [0]]',
+    "order with a dimension twice": b'["T", "float32", [1, 1], [0, 0]]',
+    "order of bools": b'["T", "float32", [1, 1], [false, true]]',
+    "order of text": b'["T", "float32", [1, 1], ["0", "1"]]',
+    "order a number": b'["T", "float32", [1, 1], 3]',
     "unknown dtype": b'["T", "object", [1]]',
     "dtype a list": b'["T", ["float32"], [1]]',
     "a number of many digits": b"1" + b"0" * 9000,

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from course_lib.checks.report import Wrong
 from course_lib.measure.memory import saved_bytes
+from course_lib.measure.sharing import find_shared_memory
 from course_lib.ranks import local_ranks
 
 RANKS_S = 8.0
@@ -76,6 +77,7 @@ class Subject(Protocol):
     ) -> list[local_ranks.Rank]: ...
     def prepare_ranks(self) -> None: ...
     def probe(self, name: str, *args) -> Any: ...
+    def shared_memory(self, *args, **kwargs) -> str: ...
 
 
 class LocalSubject:
@@ -141,8 +143,13 @@ class LocalSubject:
         except Wrong:  # one rank waits for nobody
             raise OutOfTime from None
 
-    def _run(self, function: Callable, args: tuple, kwargs: dict) -> Any:
+    def shared_memory(self, *args, **kwargs) -> str:
+        """What `answer(*args, **kwargs)` gives back that shares memory, or "": `find_shared_memory`."""
         given = tuple(_clone(a) for a in args)
+        return find_shared_memory(given, self._run(self.answer, given, kwargs, clone=False))
+
+    def _run(self, function: Callable, args: tuple, kwargs: dict, *, clone: bool = True) -> Any:
+        given = tuple(_clone(a) for a in args) if clone else args
         began = time.perf_counter()
         try:
             out = function(*given, **kwargs)

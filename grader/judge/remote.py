@@ -83,6 +83,13 @@ class RemoteSubject:
         """As `LocalSubject.probe`; the worker is another process already."""
         return self.ask("probe", *args, probe=name)
 
+    def shared_memory(self, *args, **kwargs) -> str:
+        """As `LocalSubject.shared_memory`: the worker's own report."""
+        said = self.ask("shared_memory", *args, kwargs=kwargs)
+        if not isinstance(said, str):
+            self._give_up("protocol", "no word about memory")
+        return said[:60]
+
     def _check_rank(self, found: Any) -> Rank:
         value, seen, held = found if isinstance(found, tuple) and len(found) == 3 else (0, 0, 0)
         good = isinstance(seen, list) and all(

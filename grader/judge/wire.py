@@ -2,7 +2,8 @@
 
 A message is one value: None, bool, int, float, str, tensor, array, dtype, tuple, list, or dict with
 str keys. It travels as a JSON header, in which every container is tagged, followed by the raw bytes
-of tensors and arrays in the order of the header. Nothing is pickled. What arrives is treated as hostile:
+of tensors and arrays in the order of the header; a permuted view stays one. Nothing is pickled.
+What arrives is treated as hostile:
 sizes, depth, counts, dtypes and shapes are checked before anything is allocated, and whatever does
 not fit is a `ProtocolError`.
 
@@ -14,11 +15,11 @@ A value that is none of these travels as `Opaque`: the name of its kind, and not
 
 import ctypes
 import dataclasses
+import importlib
 import json
 import math
 import socket
 import struct
-import sys
 import time
 from typing import Any
 
@@ -149,12 +150,15 @@ def _pack_tensor(value: Tensor, body: list[bytes]) -> list:
         if not strided or value.is_nested or name not in DTYPES:
             return ["o", "tensor"]
         plain = value.detach().as_subclass(Tensor)
-        plain = plain.resolve_conj().resolve_neg().contiguous()
+        plain = plain.resolve_conj().resolve_neg()
+        order = sorted(range(plain.dim()), key=plain.stride, reverse=True)
+        permuted = not plain.is_contiguous() and plain.permute(order).is_contiguous()
+        plain = plain.permute(order) if permuted else plain.contiguous()
         size = plain.numel() * plain.element_size()
         if size > BODY_BYTES or plain.dim() > DIMS:
             raise ProtocolError(f"a tensor of {size:,} bytes is too large")
         body.append(ctypes.string_at(plain.data_ptr(), size) if size else b"")
-        return ["T", name, list(plain.shape)]
+        return ["T", name, list(plain.shape), *([order] if permuted else [])]
 
 
 def _pack_array(value: np.ndarray, body: list[bytes]) -> list:
@@ -218,10 +222,20 @@ class _Reader:
             return make_opaque(_require(str, *rest))
         if tag == "c" and self.trusted:
             name, fields = rest
-            return getattr(sys.modules[SENT[name]], name)(**self.read_value(fields, depth + 1))
+            return getattr(importlib.import_module(SENT[name]), name)(
+                **self.read_value(fields, depth + 1)
+            )
         raise ProtocolError("an unknown tag")
 
-    def read_tensor(self, name: str, shape: list) -> Tensor:
+    def read_tensor(self, name: str, shape: list, order: list | None = None) -> Tensor:
+        """The tensor; with `order`, of the dimensions as they lie in memory, the view of it."""
+        if order is not None:
+            if [*map(type, _require(list, order))] != [int] * len(_require(list, shape)):
+                raise ProtocolError("an order that cannot be")
+            if sorted(order) != [*range(len(shape))]:
+                raise ProtocolError("an order that cannot be")
+            places = sorted(range(len(order)), key=order.__getitem__)
+            return self.read_tensor(name, shape).permute(places)
         dtype = DTYPES[_require(str, name)]
         raw = self.take_bytes(shape, dtype.itemsize)
         if not raw:

@@ -6,6 +6,7 @@ replies are values, on which the judge decides. So this file guards against acci
     prepare   card, context           erase the reference; imports and other definitions
     start     source, kind            run the answer's cell, find what the exercise names
     call      args, kwargs            answer(*args, **kwargs)
+    shared_memory  args, kwargs       what it gives back that shares memory, or ""
     ranks     args by rank, probe     answer(*args) on each, or a probe of the library with it
     probe     args, probe             probe(answer, *args)
     vjp       args, upstream          gradients of sum(upstream * answer(*args))
@@ -28,6 +29,7 @@ import torch
 from torch import Tensor
 
 from course_lib.measure.memory import saved_bytes
+from course_lib.measure.sharing import find_shared_memory
 from course_lib.ranks import local_ranks
 from grader.judge import cell, wire
 from grader.judge.erase import ErasureError, erase_definition
@@ -135,6 +137,9 @@ class AnswerRunner:
 
     def do_call(self, args: tuple, request: dict) -> Any:
         return _run_answer(self.answer, args, request["kwargs"])
+
+    def do_shared_memory(self, args: tuple, request: dict) -> str:
+        return find_shared_memory(args, _run_answer(self.answer, args, request["kwargs"]))
 
     def do_ranks(self, args: tuple, request: dict) -> list[tuple] | str:
         """By rank (value, collectives, bytes held); or a sentence when the ranks wait for ever."""

@@ -7,6 +7,7 @@ read as a difference of a line or two. Docstrings, annotations and the texts of 
 import ast
 import difflib
 import itertools
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -36,10 +37,12 @@ CASTS = {"float", "double", "half", "bfloat16", "long", "int", "to", "type_as", 
 COPIES = {"clone", "detach", "contiguous", "copy", "cpu", "item", "requires_grad_"}
 WRAPPERS = {"list", "tuple", "float", "int", "sorted", "max", "min", "abs", "bool"}
 
-UNCHANGEABLE = {"int", "float", "bool", "str", "tuple", "torch.dtype", "torch.device", "GPTConfig"}
+UNCHANGEABLE = {"int", "float", "bool", "str", "tuple", "torch.dtype", "torch.device", "GPTConfig",
+                "Tokenizer"}  # fmt: skip
 WRITE = (
     "(lambda _r, _a: (_a.detach().add_(1) if hasattr(_a, 'add_') else "
-    "_a.clear() if hasattr(_a, 'clear') else None, _r)[1])"
+    "_a.clear() if hasattr(_a, 'clear') else "
+    "_a.__iadd__(1) if hasattr(_a, 'strides') else None, _r)[1])"
 )
 
 
@@ -207,7 +210,7 @@ def _function_edits(source: _Source, function) -> Iterator[tuple[str, ast.AST, s
     plain = {
         a.arg
         for a in function.args.args + function.args.kwonlyargs
-        if a.annotation and source.of(a.annotation).split(" | ")[0] in UNCHANGEABLE
+        if a.annotation and re.split(r"\[| \| ", source.of(a.annotation))[0] in UNCHANGEABLE
     }
     returns = [s for s in ast.walk(function) if isinstance(s, ast.Return) and s.value]
     if len(returns) == 1 and function.name != "__init__":
@@ -223,7 +226,10 @@ def _function_edits(source: _Source, function) -> Iterator[tuple[str, ast.AST, s
             if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
         }
     )
-    owners = {
+    said = {
+        id(n) for part in ast.walk(function) if isinstance(part, ast.Raise) for n in ast.walk(part)
+    }
+    owners = said | {
         id(n.value)
         for n in ast.walk(function)
         if isinstance(n, ast.Attribute) and n.attr in ("dtype", "device", "shape")
