@@ -118,3 +118,19 @@ def test_two_mistakes_with_one_result_are_both_named(judge):
     with pytest.raises(Wrong) as caught:
         judge(number(12), number(16), patterns)
     assert dict(caught.value.rows)["Fits"] == "a sum."
+
+
+def test_checks_compute_in_one_thread():
+    """Their inputs are small, and where others use the machine each operation would wait for the
+    threads of the others: a check of lesson 10 took a minute on the wall for 7 seconds of work."""
+
+    def check(subject, draw):
+        seen.append(torch.get_num_threads())
+
+    seen, before = [], torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        Suite("bytes", (check,), proved="p", remember="r", next_step="n").run(None)
+        assert (seen, torch.get_num_threads()) == ([1], 2)
+    finally:
+        torch.set_num_threads(before)

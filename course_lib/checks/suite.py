@@ -86,7 +86,7 @@ class Suite:
             subject.prepare_ranks()
         began = time.perf_counter()
         printed = io.StringIO()
-        with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
+        with one_thread(), contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
             verdict = self._run(subject, base)
         return replace(
             verdict,
@@ -137,6 +137,18 @@ def _run_check(check: Check, subject: Subject, seed: int) -> None:
             finally:
                 DIGITS.reset(digits)
         raise
+
+
+@contextlib.contextmanager
+def one_thread():
+    """torch computes in one thread. Inputs are small, and on a busy machine each operation would
+    wait for threads that are not given a core: minutes on the wall for seconds of work."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 @contextlib.contextmanager
