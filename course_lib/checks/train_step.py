@@ -15,13 +15,11 @@ from course_lib.checks import train_step_mistakes as mistakes
 from course_lib.checks.report import Wrong, number, vector
 from course_lib.checks.subject import AnswerError, Module, Subject
 from course_lib.checks.suite import DYNAMO, Draw, Suite
-from course_lib.checks.train_step_mistakes import Batches, Plain
+from course_lib.checks.train_step_mistakes import LR, MOVED_ALIKE, Batches, Plain
+from course_lib.checks.train_step_ranks import rank_of_nothing, shared_update
 from course_lib.training.train_config import TrainConfig
 
-V, B, T, LR = 37, 2, 8, 1e-3
-KEYS = ("loss", "grad_norm", "lr")
-# Adam's first step is the sign of a gradient, and one near 0 may take either: measured 1e-4
-MOVED_ALIKE = 0.01
+V, B, T = 37, 2, 8
 
 
 class TwinRun:
@@ -67,7 +65,7 @@ class TwinRun:
             found = self.trainer.method("train_step", [(i.clone(), t.clone()) for i, t in batches])
         except AnswerError as failure:
             raise mistakes.put_together(failure, tried) or failure from None
-        found = _read_three(found, tried)
+        found = mistakes.read_three(found, tried)
         if not all(map(math.isfinite, found.values())):
             raise _not_finite(found, batches, tried)
         return found
@@ -116,54 +114,8 @@ def _batches(draw: Draw, counts: list[int], lengths: tuple[int, ...] = ()) -> Ba
     return made
 
 
-def _read_three(found, tried: str) -> dict[str, float]:
-    """The three numbers as floats, of floats or of tensors of no dimension."""
-    wanted = f"a dict with {', '.join(KEYS)}"
-    if found is None:
-        raise Wrong(
-            "NONE",
-            "the answer returned None",
-            tried=tried,
-            expected=wanted,
-            got="None",
-            look="the last line: is there a `return`?",
-        )
-    if not isinstance(found, dict):
-        raise Wrong(
-            "TYPE",
-            "the answer is not a dict",
-            tried=tried,
-            expected=wanted,
-            got=f"a {type(found).__name__}",
-            look="what stands after `return`.",
-        )
-    if set(found) != set(KEYS):
-        raise Wrong(
-            "TRAIN-KEYS",
-            "the dict has other keys",
-            tried=tried,
-            expected=wanted,
-            got=", ".join(sorted(map(str, found)))[:60] or "no key",
-            look="the docstring: Returns.",
-        )
-    for key in KEYS:
-        value = found[key]
-        if type(value) in (float, int) or isinstance(value, Tensor) and value.dim() == 0:
-            continue
-        shape = f" of shape {tuple(value.shape)}" if isinstance(value, Tensor) else ""
-        raise Wrong(
-            "TYPE",
-            f"{key} is not one number",
-            tried=tried,
-            expected="three numbers: floats, or tensors of no dimension",
-            got=f"{key}: a {type(value).__name__}{shape}",
-            look="what is added up, and what is returned.",
-        )
-    return {key: float(found[key]) for key in KEYS}
-
-
 def _not_finite(found: dict, batches: Batches, tried: str) -> Wrong:
-    key = next(key for key in KEYS if not math.isfinite(found[key]))
+    key = next(key for key in mistakes.KEYS if not math.isfinite(found[key]))
     facts = dict(tried=tried, expected="three finite numbers", got=f"{key} {found[key]}")
     if 0 in mistakes.count_targets(batches):
         return Wrong(
@@ -359,6 +311,12 @@ def clips(subject: Subject, draw: Draw) -> None:
             mistakes.clip_each,
         ),
         (
+            "TRAIN-CLIP-GROUPS",
+            "each group is clipped by itself",
+            "a limit for each group of the optimizer, which changes the direction.",
+            mistakes.clip_groups,
+        ),
+        (
             "TRAIN-CLIP-VALUE",
             "the numbers are clipped, not the gradient",
             "clip_grad_value_, which changes the direction.",
@@ -488,11 +446,24 @@ def _unscaled_loss(tried: str) -> Wrong:
 SUITES = (
     Suite(
         "train-step",
-        (runs, equal_parts, ragged_parts, empty_part, next_update, clips, no_limit, scaled_loss),
+        (
+            runs,
+            equal_parts,
+            ragged_parts,
+            empty_part,
+            next_update,
+            clips,
+            no_limit,
+            scaled_loss,
+            shared_update,
+            rank_of_nothing,
+        ),
         proved="micro-batches of any sizes make the update of the big batch, with its\n"
-        "gradient, loss and clipping, and leave nothing over for the next one.",
+        "gradient, loss and clipping, on one rank or two, and leave nothing over.",
         remember="the share of a micro-batch is its counted targets divided by all of them.",
         next_step="the figure accumulation: make the first micro-batch small, then empty.",
+        ranks=2,
+        limit_s=15.0,
         loads=(DYNAMO,),
     ),
 )

@@ -22,6 +22,10 @@ from course_lib.training.train_config import TrainConfig
 Batches = list[tuple[Tensor, Tensor]]
 Clip = Callable[[list, float], object]
 IGNORED = -100
+KEYS = ("loss", "grad_norm", "lr")
+LR = 1e-3
+# Adam's first step is the sign of a gradient, and one near 0 may take either: measured 1e-4
+MOVED_ALIKE = 0.01
 CLOSE = 1e-4  # float32 sums over 800,000 parameters in another order: measured 8e-7 on the norm
 
 
@@ -30,7 +34,7 @@ class Plain:
 
     def __init__(self, config: TrainConfig, weights: dict[str, Tensor], vocab_size: int):
         self.config = config
-        self.model = _model(config.model_size, vocab_size)  # its shape; the weights are these
+        self.model = _model(config.model_config(vocab_size))  # its shape; the weights are these
         self.named = {n: w.clone().requires_grad_() for n, w in weights.items()}
         self.params = list(self.named.values())
         decay = config.weight_decay
@@ -82,8 +86,8 @@ class Plain:
 
 
 @functools.cache
-def _model(size: str, vocab_size: int) -> GPT:
-    return GPT(GPTConfig.preset(size, vocab_size=vocab_size))
+def _model(config: GPTConfig) -> GPT:
+    return GPT(config)
 
 
 def _one_batch(batches: Batches) -> tuple[Tensor, Tensor]:
@@ -96,6 +100,52 @@ def _one_batch(batches: Batches) -> tuple[Tensor, Tensor]:
     ]
     idx, targets = (torch.cat(side) for side in zip(*rows, strict=True))
     return idx, targets
+
+
+def read_three(found, tried: str) -> dict[str, float]:
+    """The three numbers as floats, of floats or of tensors of no dimension."""
+    wanted = f"a dict with {', '.join(KEYS)}"
+    if found is None:
+        raise Wrong(
+            "NONE",
+            "the answer returned None",
+            tried=tried,
+            expected=wanted,
+            got="None",
+            look="the last line: is there a `return`?",
+        )
+    if not isinstance(found, dict):
+        raise Wrong(
+            "TYPE",
+            "the answer is not a dict",
+            tried=tried,
+            expected=wanted,
+            got=f"a {type(found).__name__}",
+            look="what stands after `return`.",
+        )
+    if set(found) != set(KEYS):
+        raise Wrong(
+            "TRAIN-KEYS",
+            "the dict has other keys",
+            tried=tried,
+            expected=wanted,
+            got=", ".join(sorted(map(str, found)))[:60] or "no key",
+            look="the docstring: Returns.",
+        )
+    for key in KEYS:
+        value = found[key]
+        if type(value) in (float, int) or isinstance(value, Tensor) and value.dim() == 0:
+            continue
+        shape = f" of shape {tuple(value.shape)}" if isinstance(value, Tensor) else ""
+        raise Wrong(
+            "TYPE",
+            f"{key} is not one number",
+            tried=tried,
+            expected="three numbers: floats, or tensors of no dimension",
+            got=f"{key}: a {type(value).__name__}{shape}",
+            look="what is added up, and what is returned.",
+        )
+    return {key: float(found[key]) for key in KEYS}
 
 
 def count_targets(batches: Batches) -> list[int]:
@@ -116,11 +166,21 @@ def is_near(a: float, b: float) -> bool:
 def distance(
     found: dict[str, Tensor], wanted: dict[str, Tensor], start: dict[str, Tensor]
 ) -> float:
-    """How far `found` is from `wanted`, as a share of the way from `start` to `wanted`."""
-    off, way = (
-        _length([a[n] - b[n] for n in start]) for a, b in ((found, wanted), (wanted, start))
-    )
-    return off / way if math.isfinite(off) else math.inf
+    """How far `found` is from `wanted`, as a share of the way from `start` to `wanted`.
+
+    Matrices and gains are looked at by themselves, and the larger share counts: the matrices are so
+    many more that nobody would see where the gains went.
+    """
+    farthest = 0.0
+    for names in (
+        [n for n in start if start[n].dim() >= 2],
+        [n for n in start if start[n].dim() < 2],
+    ):
+        off, way = (
+            _length([a[n] - b[n] for n in names]) for a, b in ((found, wanted), (wanted, start))
+        )
+        farthest = max(farthest, off / way if math.isfinite(off) else math.inf)
+    return farthest
 
 
 def _length(tensors: list[Tensor]) -> float:
@@ -280,6 +340,13 @@ def clip_each(params: list, limit: float) -> None:
     """Every tensor to the limit by itself."""
     for p in params:
         torch.nn.utils.clip_grad_norm_([p], limit)
+
+
+def clip_groups(params: list, limit: float) -> None:
+    """Matrices and gains to the limit, each by themselves."""
+    for is_matrix in (True, False):
+        group = [p for p in params if (p.dim() >= 2) is is_matrix]
+        torch.nn.utils.clip_grad_norm_(group, limit)
 
 
 def clip_nothing(params: list, limit: float) -> None:

@@ -3,10 +3,12 @@
 # %% right sums in the loss, one division
 class DistributedTrainer(ddp_trainer.DistributedTrainer):
     def train_step(self, batches):
+        num_tokens = self.sum_over_ranks(sum(int((t != IGNORED).sum()) for _, t in batches))
+        if num_tokens == 0:
+            raise ValueError("nothing to learn from")
         lr = self.get_lr(self.step)
         for group in self.optimizer.param_groups:
             group.update(lr=lr)
-        num_tokens = self.sum_over_ranks(sum(int((t != IGNORED).sum()) for _, t in batches))
         self.optimizer.zero_grad()
         loss = torch.zeros((), dtype=torch.float64)
         for idx, targets in self.micro_batches(batches):
@@ -23,44 +25,49 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         self.step, self.tokens_seen = self.step + 1, self.tokens_seen + int(num_tokens)
         return dict(loss=self.sum_over_ranks(loss), grad_norm=float(norm), lr=lr)
 
-# %% right the model itself, empty parts passed over, clipping by hand
+# %% right clipping by hand, a count in each turn
 class DistributedTrainer(ddp_trainer.DistributedTrainer):
     def train_step(self, batches):
+        everybodys = int(self.sum_over_ranks(sum((t != -100).sum().item() for _, t in batches)))
+        if everybodys < 1:
+            raise ValueError("no target counts")
         rate = self.get_lr(self.step)
         self.optimizer.param_groups[0]["lr"] = self.optimizer.param_groups[1]["lr"] = rate
-        n = [(t != -100).sum().item() for _, t in batches]
         loss = 0.0
-        for count, (idx, targets) in zip(n, batches):
-            if count == 0:
-                continue
-            logits, mean = self.model(idx, targets)
-            (mean * (count / sum(n))).backward()
-            loss += mean.item() * count / sum(n)
+        for idx, targets in self.micro_batches(batches):
+            count = (targets != -100).sum().item()
+            mean = self.mean_loss(idx, targets)
+            self.backward(mean * (count / everybodys))
+            loss += mean.item() * count / everybodys
+        self.scaler.unscale_(self.optimizer)
         params = [p for p in self.model.parameters() if p.grad is not None]
         norm = sum(p.grad.pow(2).sum() for p in params).sqrt()
         if self.config.grad_clip and norm > self.config.grad_clip:
             for p in params:
                 p.grad *= self.config.grad_clip / norm
-        self.optimizer.step()
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
         for p in params:
             p.grad = None
         self.step += 1
-        self.tokens_seen += sum(n)
-        return {"lr": rate, "loss": loss, "grad_norm": norm.item()}
+        self.tokens_seen += everybodys
+        return {"lr": rate, "loss": self.sum_over_ranks(loss), "grad_norm": norm.item()}
 
 # %% right gradients divided at the end
 class DistributedTrainer(ddp_trainer.DistributedTrainer):
     def train_step(self, batches):
+        seen, nats = self.sum_over_ranks(sum(int((t != -100).sum()) for _, t in batches)), 0.0
+        if not seen:
+            raise ValueError(f"none of the targets counts: all are {IGNORED}")
         lr = self.get_lr(self.step)
         for group in self.optimizer.param_groups:
             group["lr"] = lr
-        seen, nats = 0, 0.0
         for idx, targets in self.micro_batches(batches):
             count = int((targets != -100).sum())
             loss = self.mean_loss(idx, targets) * count
             self.backward(loss)
-            seen, nats = seen + count, nats + loss.item()
-        seen, nats = self.sum_over_ranks(seen), self.sum_over_ranks(nats)
+            nats += loss.item()
+        nats = self.sum_over_ranks(nats)
         for p in self.plain_model.parameters():
             p.grad /= seen
         self.scaler.unscale_(self.optimizer)
@@ -75,11 +82,13 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
 # %% right nothing is read, and the loss keeps its graph
 class DistributedTrainer(ddp_trainer.DistributedTrainer):
     def train_step(self, batches):
+        counts = [(targets != IGNORED).sum() for _, targets in batches]
+        num_tokens = self.sum_over_ranks(sum(counts))
+        if not num_tokens:
+            raise ValueError("no target counts")
         lr = self.get_lr(self.step)
         for group in self.optimizer.param_groups:
             group["lr"] = lr
-        counts = [(targets != IGNORED).sum() for _, targets in batches]
-        num_tokens = self.sum_over_ranks(sum(counts))
         parts = []
         for count, (idx, targets) in zip(counts, self.micro_batches(batches)):
             parts.append(self.mean_loss(idx, targets) * count / num_tokens)
@@ -95,11 +104,13 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
 # %% right shares first, then the loop
 class DistributedTrainer(ddp_trainer.DistributedTrainer):
     def train_step(self, batches):
+        counts = [int((targets != -100).sum()) for _, targets in batches]
+        num_tokens = self.sum_over_ranks(sum(counts))
+        if not num_tokens:
+            raise ValueError("no target counts on any rank")
         lr = self.get_lr(self.step)
         for group in self.optimizer.param_groups:
             group["lr"] = lr
-        counts = [int((targets != -100).sum()) for _, targets in batches]
-        num_tokens = self.sum_over_ranks(sum(counts))
         total = 0.0
         for count, (idx, targets) in zip(counts, self.micro_batches(batches)):
             part = self.mean_loss(idx, targets) * count / num_tokens
@@ -349,3 +360,110 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
 # %% wrong TRAIN-BARE backward by hand
 - self.backward(part)
 + part.backward()
+
+# %% wrong TRAIN-CLIP-GROUPS each group by its own norm
+- norm = torch.nn.utils.clip_grad_norm_(self.plain_model.parameters(), limit)
++ norm = torch.nn.utils.get_total_norm([p.grad for p in self.plain_model.parameters()])
++ for group in self.optimizer.param_groups:
++     torch.nn.utils.clip_grad_norm_(group["params"], limit)
+
+# %% wrong TRAIN-LOCAL-COUNTS the model itself, its own targets, empty parts passed over
+class DistributedTrainer(ddp_trainer.DistributedTrainer):
+    def train_step(self, batches):
+        rate = self.get_lr(self.step)
+        self.optimizer.param_groups[0]["lr"] = self.optimizer.param_groups[1]["lr"] = rate
+        n = [(t != -100).sum().item() for _, t in batches]
+        loss = 0.0
+        for count, (idx, targets) in zip(n, batches):
+            if count == 0:
+                continue
+            logits, mean = self.model(idx, targets)
+            (mean * (count / sum(n))).backward()
+            loss += mean.item() * count / sum(n)
+        params = [p for p in self.model.parameters() if p.grad is not None]
+        norm = sum(p.grad.pow(2).sum() for p in params).sqrt()
+        if self.config.grad_clip and norm > self.config.grad_clip:
+            for p in params:
+                p.grad *= self.config.grad_clip / norm
+        self.optimizer.step()
+        for p in params:
+            p.grad = None
+        self.step += 1
+        self.tokens_seen += sum(n)
+        return {"lr": rate, "loss": loss, "grad_norm": norm.item()}
+
+# %% wrong TRAIN-LOCAL-COUNTS shares within a rank | of: shares first, then the loop
+- num_tokens = self.sum_over_ranks(sum(counts))
++ num_tokens = sum(counts)
+
+# %% wrong TRAIN-RANK-MEAN the mean of DDP stays a mean | of: shares first, then the loop
+- self.backward(part)
++ self.scaler.scale(part).backward()
+
+# %% wrong TRAIN-NOT-SHARED past DDP | of: shares first, then the loop
+- part = self.mean_loss(idx, targets) * count / num_tokens
++ mean = self.plain_model(idx, targets)[1] if count else 0.0 * self.plain_model(idx)[0].sum()
++ part = mean * count / num_tokens
+
+# %% wrong TRAIN-LOCAL-LOSS the loss of this rank | of: shares first, then the loop
+- return {"loss": self.sum_over_ranks(total), "grad_norm": norm.item(), "lr": lr}
++ return {"loss": total, "grad_norm": norm.item(), "lr": lr}
+
+# %% wrong TRAIN-TOKENS the targets of this rank | of: shares first, then the loop
+- self.tokens_seen += int(num_tokens)
++ self.tokens_seen += sum(counts)
+
+# %% wrong TRAIN-SENT-AGAIN an all-reduce of the gradients for each micro-batch | of: shares first, then the loop
+- for count, (idx, targets) in zip(counts, self.micro_batches(batches)):
++ for count, (idx, targets) in zip(counts, batches):
+
+# %% wrong TRAIN-TRAFFIC the loss is summed in every turn | of: shares first, then the loop
+- total += part.item()
++ total += self.sum_over_ranks(part.item())
+
+- return {"loss": self.sum_over_ranks(total), "grad_norm": norm.item(), "lr": lr}
++ return {"loss": total, "grad_norm": norm.item(), "lr": lr}
+
+# %% wrong TRAIN-GRAPHS one backward pass for all | of: shares first, then the loop
+-     self.backward(part)
+-     total += part.item()
++     total = total + part
++ self.backward(total)
+
+- return {"loss": self.sum_over_ranks(total), "grad_norm": norm.item(), "lr": lr}
++ return {"loss": self.sum_over_ranks(total.item()), "grad_norm": norm.item(), "lr": lr}
+
+# %% wrong TRAIN-APART rank 0 alone makes the step | of: shares first, then the loop
+- self.scaler.step(self.optimizer)
++ if self.world.is_first:
++     self.scaler.step(self.optimizer)
+
+# %% wrong INPLACE takes the micro-batches out of the list | of: shares first, then the loop
+- return {"loss": self.sum_over_ranks(total), "grad_norm": norm.item(), "lr": lr}
++ batches.clear()
++ return {"loss": self.sum_over_ranks(total), "grad_norm": norm.item(), "lr": lr}
+
+# %% wrong TRAIN-RANK-EMPTY a rank without targets refuses alone | of: shares first, then the loop
+- if not num_tokens:
++ if not sum(counts):
+
+# %% wrong TRAIN-NOTHING goes on with nothing | of: shares first, then the loop
+- if not num_tokens:
+-     raise ValueError("no target counts on any rank")
++ num_tokens = num_tokens or 1.0
+
+# %% wrong TRAIN-NOTHING refuses by another error | of: shares first, then the loop
+- if not num_tokens:
+-     raise ValueError("no target counts on any rank")
+
+# %% wrong TRAIN-HALF the rate is set before the refusal | of: shares first, then the loop
+- if not num_tokens:
+-     raise ValueError("no target counts on any rank")
+
+      group["lr"] = lr
++ if not num_tokens:
++     raise ValueError("no target counts on any rank")
+
+# %% wrong TRAIN-STEPS the step is 1 after any update | of: shares first, then the loop
+- self.step += 1
++ self.step = 1
