@@ -96,6 +96,42 @@ def _one_of_two(kinds: list) -> list[int]:
     return [r for r, kind in enumerate(kinds) if (kind is None if None in kinds else kind != most)]
 
 
+def _more_than_half(kinds: list) -> list[int]:
+    """A largest group that is no majority does not count."""
+    counts = Counter(kinds)
+    if None not in kinds and 2 * max(counts.values()) <= len(kinds):
+        return list(range(len(kinds)))
+    return _ranks_to_blame(kinds)
+
+
+def _absent_and_others(kinds: list) -> list[int]:
+    """Ranks that have issued nothing, and beside them those with another call than most."""
+    most = Counter(kind for kind in kinds if kind is not None).most_common(1)[0][0]
+    return [r for r, kind in enumerate(kinds) if kind != most]
+
+
+def _one_alone(kinds: list) -> list[int]:
+    return _ranks_to_blame(kinds)[:1]
+
+
+def _shortest_alone(lists: Lists) -> Found:
+    """Of the ranks that have issued nothing there, only those with the fewest calls."""
+    found = find_right(lists)
+    fewest = min(map(len, lists), default=0)
+    if not found or fewest > found[0]:
+        return found
+    return found[0], [r for r, calls in enumerate(lists) if len(calls) == fewest]
+
+
+def _at_the_first_open(lists: Lists) -> Found:
+    """The first place with an open call alone is looked at."""
+    for place in range(max(map(len, lists), default=0)):
+        if _open(lists, place):
+            kinds = _kinds(lists, place)
+            return (place, _ranks_to_blame(kinds)) if len(set(kinds)) > 1 else None
+    return None
+
+
 def _last_calls(lists: Lists) -> Found:
     kinds = [calls[-1][:2] if calls else None for calls in lists]
     if len(set(kinds)) < 2:
@@ -204,6 +240,48 @@ MISTAKES = (
         "what no vote can decide.",
     ),
     (
+        "HANG-HALF",
+        lambda x: find_right(x, blame=_more_than_half),
+        "the largest group has to be more than half of the ranks",
+        "a majority asked for, where the largest group is enough.",
+        "which group is the largest when none has most ranks.",
+    ),
+    (
+        "HANG-ABSENT",
+        lambda x: find_right(x, blame=_absent_and_others),
+        "ranks that came are named beside those that did not",
+        "two rules at once: having issued nothing, and having issued another call.",
+        "which rule holds when some rank has issued nothing.",
+    ),
+    (
+        "HANG-ABSENT",
+        _shortest_alone,
+        "not all that have issued nothing there are named",
+        "the ranks with the fewest calls alone.",
+        "every list that ends before that place.",
+    ),
+    (
+        "HANG-ABSENT",
+        lambda x: find_right(x, blame=_one_alone),
+        "one rank is named where there are several",
+        "the first of them.",
+        "the docstring: ranks.",
+    ),
+    (
+        "HANG-NO-BYTES",
+        lambda x: find_right(x, key=lambda call: call[:2] if call[1] else None),
+        "a call without bytes is taken for none",
+        "0 bytes read as nothing issued.",
+        "how a call that was not issued is told from others.",
+    ),
+    (
+        "HANG-FIRST-OPEN",
+        _at_the_first_open,
+        "the search ends too early",
+        "only the first place where a call is not done.",
+        "what follows a place where all agree.",
+    ),
+    (
         "HANG-LAST",
         _last_calls,
         "only the last calls are compared",
@@ -222,8 +300,12 @@ def _compare(
     code: str = "OTHER",
     finding: str = "the answer is another one",
     look: str = "the docstring.",
+    named: bool = True,
 ) -> None:
-    """The answer is right; else the mistake that gives the same, `first` before others, or `code`."""
+    """The answer is right; else the mistake that gives the same, `first` before others, or `code`.
+
+    Unless `named`: then it is `code`, for a mistake that has not shown elsewhere is another one.
+    """
     wanted = find_right(lists)
     facts = dict(tried=tried, expected=_format_found(wanted))
     try:
@@ -239,7 +321,8 @@ def _compare(
     facts["got"] = _format_found(found)
     if found and wanted and found[0] == wanted[0] and sorted(found[1]) == wanted[1]:
         raise Wrong("HANG-ORDER", "the ranks are not in rising order", look="the order.", **facts)
-    for name, mistake, said, fits, where in sorted(MISTAKES, key=lambda m: m[0] != first):
+    known = sorted(MISTAKES, key=lambda m: m[0] != first) if named else ()
+    for name, mistake, said, fits, where in known:
         if mistake(lists) == found:
             raise Wrong(name, said, fits=fits, look=where, preset=PRESETS.get(name, ""), **facts)
     raise Wrong(code, finding, look=look, **facts)
@@ -343,32 +426,99 @@ def votes(subject: Subject, draw: Draw) -> None:
     _compare(subject, lists, "2 ranks, all_reduce of 8 and of 4 bytes", first="HANG-TIE")
 
 
+def groups(subject: Subject, draw: Draw) -> None:
+    """The largest of many groups, with fewer than half of the ranks; those outside, in order."""
+    outside = ("all_gather", "broadcast", "all_gather", "barrier")[: draw.size(4, 3)]
+    names = [x for other in outside for x in (other, "all_reduce")][: 2 * len(outside) - 1]
+    lists = [[open_call(name)] for name in names]
+    tried = f"{len(names)} ranks, each waits: {', '.join(names)}"
+    _compare(subject, lists, tried, first="HANG-HALF")
+
+
+def absent_beside_others(subject: Subject, draw: Draw) -> None:
+    """Ranks that have issued nothing there are the ones, all of them, whatever the others do."""
+    for fewest in (2, draw.size(1, 0)):
+        lists = [[done_call("broadcast"), done_call("all_reduce", 8)] for _ in range(6)]
+        for rank, name in ((0, "all_reduce"), (2, "all_gather"), (3, "all_reduce")):
+            lists[rank].append(open_call(name, 32))
+        del lists[4][fewest:]
+        tried = (
+            "6 ranks; the third call: ranks 0 and 3 in all_reduce, rank 2 in all_gather, "
+            f"1 and 5 have made 2 calls, rank 4 has made {fewest}"
+        )
+        _compare(subject, lists, tried, first="HANG-ABSENT")
+
+
+def no_bytes(subject: Subject, draw: Draw) -> None:
+    """A barrier of 0 bytes is a call as others are."""
+    for absent in (False, True):
+        lists = [[done_call("all_reduce"), open_call("barrier", 0)] for _ in range(draw.size(3, 4))]
+        lists[1][1:] = [] if absent else [open_call("all_reduce")]
+        what = "has not issued it" if absent else "is in all_reduce, 64 bytes"
+        tried = f"{len(lists)} ranks wait in a barrier of 0 bytes, their second call; rank 1 {what}"
+        _compare(subject, lists, tried, first="HANG-NO-BYTES")
+
+
+def agree_first(subject: Subject, draw: Draw) -> None:
+    """A place where all agree is no hang, whoever is back from it; they may part behind it."""
+    lists = [[open_call("all_reduce"), done_call("barrier", 0)] for _ in range(draw.size(3, 4))]
+    lists[0][0] = done_call("all_reduce")
+    for rank, own in enumerate(lists):
+        own.append(open_call("all_gather", 16 if rank == 1 else 32))
+    tried = f"{len(lists)} ranks; not all are back from the first call; rank 1 differs at the third"
+    _compare(subject, lists, tried, first="HANG-FIRST-OPEN")
+    _compare(subject, [[open_call("all_reduce")]], "1 rank, which waits in its only call")
+
+
 def any_lists(subject: Subject, draw: Draw) -> None:
-    """Forty random runs of 2 to 6 ranks."""
-    for _ in range(40):
-        ranks, length = (int(draw.randint(low, high, (1,))) for low, high in ((2, 7), (1, 6)))
-        names, picks = ("all_reduce", "all_gather", "barrier"), draw.randint(0, 3, (length,))
-        calls = [done_call(names[int(n)], 4 * (1 + int(n))) for n in picks]
+    """Sixty random runs of 1 to 12 ranks: lists cut, calls exchanged, any call not back."""
+    for _ in range(60):
+        ranks, length = (int(draw.randint(low, high, (1,))) for low, high in ((1, 13), (1, 6)))
+        calls = [_draw_call(draw) for _ in range(length)]
         lists = [list(calls) for _ in range(ranks)]
-        for rank in draw.randint(0, ranks, (int(draw.randint(0, 3, (1,))),)).tolist():
-            del lists[rank][int(draw.randint(0, length, (1,))) :]
+        few, place = int(draw.randint(0, ranks, (1,))), int(draw.randint(0, length, (1,)))
+        for rank in draw.randint(0, ranks, (few,)).tolist():
+            if int(draw.randint(0, 3, (1,))):
+                lists[rank][place:] = [_draw_call(draw), *lists[rank][place + 1 :]]
+            else:
+                del lists[rank][int(draw.randint(0, length, (1,))) :]
         for own in lists:
-            if own and int(draw.randint(0, 3, (1,))):
-                own[-1] = open_call(*own[-1][:2])
-        _compare(subject, lists, f"{ranks} ranks: {_draw_lists(lists)}")
+            for at in range(len(own)):
+                if not int(draw.randint(0, 1 + 2 * (len(own) - at), (1,))):
+                    own[at] = open_call(*own[at][:2])
+        _compare(subject, lists, f"{ranks} ranks: {_draw_lists(lists)}", named=False)
+
+
+def _draw_call(draw: Draw) -> tuple[str, int, bool]:
+    which = int(draw.randint(0, 4, (1,)))
+    return done_call(("all_reduce", "all_gather", "barrier", "all_reduce")[which], 4 * which)
 
 
 def _draw_lists(lists: Lists) -> str:
-    """Lists as letters: A for all_reduce, G, B; small while it waits."""
+    """Lists as letters and bytes: A4 for all_reduce, G, B; small while it waits."""
     short = {"all_reduce": "A", "all_gather": "G", "barrier": "B"}
-    rows = ["".join(short[n] if done else short[n].lower() for n, _, done in own) for own in lists]
+    rows = [
+        "".join(f"{short[n] if done else short[n].lower()}{size}" for n, size, done in own)
+        for own in lists
+    ]
     return ", ".join(row or "-" for row in rows) + " (small: not back)"
 
 
 SUITES = (
     Suite(
         "find-the-hang",
-        (does_not_come, parts, nobody_waits, nothing_issued, votes, any_lists),
+        (
+            does_not_come,
+            parts,
+            nobody_waits,
+            nothing_issued,
+            votes,
+            no_bytes,
+            agree_first,
+            groups,
+            absent_beside_others,
+            any_lists,
+        ),
         proved="you find the place where ranks part, and whom to look at: not those that\n"
         "complain, but those they wait for.",
         remember="a timeout is raised by the ranks that came. Look for the one that did not.",

@@ -9,7 +9,7 @@ from typing import Any
 from course_lib.checks.report import Wrong
 from course_lib.checks.subject import AnswerError, Subject
 from course_lib.checks.suite import Draw, Suite
-from course_lib.probes.seats import environment
+from course_lib.probes.seats import environment, environment_on
 
 KEYS = ("rank", "local_rank", "world_size", "device")
 Seat = tuple[Any, ...]
@@ -165,30 +165,48 @@ def machines(subject: Subject, draw: Draw) -> None:
     per_machine = draw.size(3, 4, 2)
     num_gpus = per_machine + 1  # enough for each machine, too few for both together
     for rank in (1, per_machine, 2 * per_machine - 1):
-        given = environment(rank, per_machine=per_machine, machines=2)
-        local_rank = rank % per_machine
-        right = (rank, local_rank, 2 * per_machine, f"cuda:{local_rank}")
-        tried = (
-            f"rank {rank} of 2 machines x {per_machine} ranks, local rank {local_rank}, "
-            f"{num_gpus} GPUs on each"
-        )
-        try:
-            seat = _ask(subject, given, num_gpus, tried)
-        except AnswerError as failure:
-            if not isinstance(failure.error, ValueError):
-                raise
-            raise Wrong(
-                "WORLD-REFUSES",
-                "a launch that fits is refused",
-                tried=tried,
-                expected=_format_seat(right),
-                got=f"ValueError: {failure.error}"[:76],
-                fits="WORLD_SIZE, all ranks of all machines, compared with one's GPUs.",
-                look="which number is compared with num_gpus.",
-            ) from None
-        if seat != right:
-            facts = dict(tried=tried, expected=_format_seat(right), got=_format_seat(seat))
-            _name(seat, right, per_machine, num_gpus, facts)
+        _fits(subject, rank, [per_machine] * 2, num_gpus)
+
+
+def full_machines(subject: Subject, draw: Draw) -> None:
+    """As many GPUs as ranks, one of each, and more than ten; machines that are not alike."""
+    many = draw.size(12, 11)
+    _fits(subject, 0, [1], 1)
+    _fits(subject, 1, [1, 1], 1)
+    for rank in (0, many - 1, many + 10):
+        _fits(subject, rank, [many, many], many)
+    unlike = [3, 2, 4]
+    for rank in (2, 3, 4, 5, 8):
+        _fits(subject, rank, unlike, draw.size(4, 5))
+
+
+def _fits(subject: Subject, rank: int, by_machine: list[int], num_gpus: int) -> None:
+    """The seat of that rank is right; `by_machine`: the ranks of each machine."""
+    given = environment_on(rank, by_machine)
+    local_rank, here = int(given["LOCAL_RANK"]), int(given["LOCAL_WORLD_SIZE"])
+    right = (rank, local_rank, sum(by_machine), f"cuda:{local_rank}")
+    tried = (
+        f"rank {rank} of {sum(by_machine)}, local rank {local_rank}; machines with "
+        f"{' and '.join(map(str, by_machine))} ranks, {num_gpus} GPUs on each"
+    )
+    try:
+        seat = _ask(subject, given, num_gpus, tried)
+    except AnswerError as failure:
+        if not isinstance(failure.error, ValueError):
+            raise
+        fits = "WORLD_SIZE, all ranks of all machines, compared with one's GPUs."
+        raise Wrong(
+            "WORLD-REFUSES",
+            "a launch that fits is refused",
+            tried=tried,
+            expected=_format_seat(right),
+            got=f"ValueError: {failure.error}"[:76],
+            fits=fits if sum(by_machine) > num_gpus else "",
+            look="which number is compared with num_gpus, and what when both are the same.",
+        ) from None
+    if seat != right:
+        facts = dict(tried=tried, expected=_format_seat(right), got=_format_seat(seat))
+        _name(seat, right, here, num_gpus, facts)
 
 
 def _name(seat: Seat, right: Seat, per_machine: int, num_gpus: int, facts: dict) -> None:
@@ -253,8 +271,13 @@ def _name(seat: Seat, right: Seat, per_machine: int, num_gpus: int, facts: dict)
 
 def too_many(subject: Subject, draw: Draw) -> None:
     """More ranks than GPUs: ValueError on every rank of the machine, not on some."""
-    per_machine, num_gpus = draw.size(4, 5), draw.size(2, 3)
-    tried = f"{per_machine} ranks on a machine with {num_gpus} GPUs"
+    _refuses(subject, draw.size(4, 5), draw.size(2, 3))
+    _refuses(subject, 2, 1)
+    _refuses(subject, draw.size(11, 12), 10)
+
+
+def _refuses(subject: Subject, per_machine: int, num_gpus: int) -> None:
+    tried = f"{per_machine} ranks on a machine with {num_gpus} GPU{'s' * (num_gpus > 1)}"
     refused, said = [], []
     for rank in range(per_machine):
         given = environment(rank, per_machine=per_machine)
@@ -278,6 +301,14 @@ def too_many(subject: Subject, draw: Draw) -> None:
             **facts,
             hides="those that go on wait for those that ended.",
             look="LOCAL_WORLD_SIZE says how many ranks share this machine.",
+        )
+    if "cpu" in said:
+        raise Wrong(
+            "WORLD-ON-CPU",
+            "ranks without a GPU go to the CPU",
+            **facts,
+            hides="a run a hundred times slower than asked for, without a word.",
+            look="what happens when there are fewer GPUs than ranks.",
         )
     if max(int(s.partition(":")[2] or 0) for s in said) < num_gpus:
         raise Wrong(
@@ -333,7 +364,7 @@ def real_ranks(subject: Subject, draw: Draw) -> None:
 SUITES = (
     Suite(
         "init-distributed",
-        (one_process, numbers, machines, too_many, real_ranks),
+        (one_process, numbers, machines, full_machines, too_many, real_ranks),
         proved="one script runs alone and on many machines, with GPUs or without; ranks that\n"
         "are too many stop together.",
         remember="RANK says whose data and who saves, LOCAL_RANK says which GPU.",

@@ -219,7 +219,8 @@ def rounded_up(subject: Subject, draw: Draw) -> None:
     n, ranks = draw.size(10, 14, 22), draw.size(4, 3)
     for stage in (3, 1, 2):
         _expect(subject, n, ranks, stage)
-    _expect(subject, 2, draw.size(5, 7), 3)
+    for few in (2, 1, 0):
+        _expect(subject, few, draw.size(5, 7), 3)
 
 
 def sizes(subject: Subject, draw: Draw) -> None:
@@ -228,6 +229,9 @@ def sizes(subject: Subject, draw: Draw) -> None:
     for stage in (1, 2, 3):
         _expect(subject, n, ranks, stage, param_bytes=4, grad_bytes=4, optimizer_bytes=8)
         _expect(subject, n, ranks, stage, param_bytes=1, grad_bytes=5, optimizer_bytes=7)
+    for name, size in (("param_bytes", 3), ("grad_bytes", 6), ("optimizer_bytes", 9)):
+        _expect(subject, n, ranks, draw.size(2, 1), **{name: size})
+        _expect(subject, n, ranks, 0, **{name: size})
 
 
 def seven_billion(subject: Subject, draw: Draw) -> None:
@@ -239,8 +243,11 @@ def seven_billion(subject: Subject, draw: Draw) -> None:
 
 
 def refuses(subject: Subject, draw: Draw) -> None:
-    """Another stage, or no rank, is a ValueError."""
-    for args in ((10, 4, 4), (10, 4, -1), (10, 0, 1)):
+    """Another stage, or no rank, is a ValueError: on one rank too, and at stage 0."""
+    for args in (
+        *((10, ranks, stage) for ranks in (4, 1) for stage in (4, -1)),
+        *((10, ranks, stage) for ranks in (0, -2) for stage in (1, 0, 3)),
+    ):
         facts = dict(
             tried="num_params {}, world_size {}, stage {}".format(*args),
             expected="a ValueError",

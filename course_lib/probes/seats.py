@@ -5,7 +5,7 @@ to an answer on real ranks and lets these form the group that it names. What it 
 starting processes (local_ranks.py, torchrun) and what an answer should say (world.py).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 
 import torch.distributed as dist
@@ -15,15 +15,23 @@ MEET_S = 4.0
 
 def environment(rank: int, *, per_machine: int, machines: int = 1) -> dict[str, str]:
     """What torchrun sets for that rank of `machines` with `per_machine` ranks each."""
-    machine, local_rank = divmod(rank, per_machine)
+    return environment_on(rank, [per_machine] * machines)
+
+
+def environment_on(rank: int, ranks_by_machine: Sequence[int]) -> dict[str, str]:
+    """What torchrun sets for that rank where machine m has `ranks_by_machine[m]` ranks."""
+    machine, local_rank = 0, rank
+    while local_rank >= ranks_by_machine[machine]:
+        local_rank -= ranks_by_machine[machine]
+        machine += 1
     return {
         "HOME": "nowhere",  # other things stand in an environment too
         "MASTER_ADDR": "node0",
         "MASTER_PORT": "29401",
         "RANK": str(rank),
         "LOCAL_RANK": str(local_rank),
-        "WORLD_SIZE": str(per_machine * machines),
-        "LOCAL_WORLD_SIZE": str(per_machine),
+        "WORLD_SIZE": str(sum(ranks_by_machine)),
+        "LOCAL_WORLD_SIZE": str(ranks_by_machine[machine]),
         "GROUP_RANK": str(machine),
     }
 

@@ -187,3 +187,36 @@ def find_the_hang(calls_by_rank):
 # %% wrong TYPE a dict
 def find_the_hang(calls_by_rank):
     return {"place": 2, "ranks": [1]}
+
+# %% wrong HANG-HALF a majority of the ranks | of: in plain steps
+- tie = others[0][1] == size
++ tie = 2 * size <= len(same)
+
+# %% wrong HANG-ORDER group by group
+- return place, [rank for rank, call in enumerate(same) if tie or call != most]
++ if tie:
++     return place, list(range(len(same)))
++ return place, [rank for kind, _ in others for rank, call in enumerate(same) if call == kind]
+
+# %% wrong HANG-ABSENT those outside the largest group too
+- return place, [rank for rank, call in enumerate(same) if call is None]
++ most = Counter(call for call in same if call).most_common(1)[0][0]
++ return place, [rank for rank, call in enumerate(same) if call != most]
+
+# %% wrong HANG-ABSENT the shortest of the lists that end before
+- return place, [rank for rank, call in enumerate(same) if call is None]
++ fewest = min(map(len, calls_by_rank))
++ return place, [rank for rank, calls in enumerate(calls_by_rank) if len(calls) == fewest]
+
+# %% wrong HANG-ABSENT the first one that is not there
+- return place, [rank for rank, call in enumerate(same) if call is None]
++ return place, [same.index(None)]
+
+# %% wrong HANG-NO-BYTES a call of no bytes is no call
+- same = [call and tuple(call[:2]) for call in here]
++ same = [tuple(call[:2]) if call and call[1] else None for call in here]
+
+# %% wrong HANG-FIRST-OPEN gives up where all agree
+      tie = others[0][1] == size
+      return place, [rank for rank, call in enumerate(same) if tie or call != most]
++ return None

@@ -161,3 +161,37 @@ def read_world(environment, num_gpus):
       raise ValueError("too many ranks")
 + if dist.is_initialized():
 +     rank = 0
+
+# %% wrong WORLD-LOCAL rank modulo the ranks here
+- rank, local_rank = int(environment.get("RANK", 0)), int(environment.get("LOCAL_RANK", 0))
++ rank = int(environment.get("RANK", 0))
++ local_rank = rank % int(environment.get("LOCAL_WORLD_SIZE", 1))
+
+# %% wrong WORLD-LOCAL rank modulo the GPUs, which are as many on all machines | of: in plain steps
+- rank, local_rank = int(environment.get("RANK", 0)), int(environment.get("LOCAL_RANK", 0))
++ rank, here = int(environment.get("RANK", 0)), int(environment.get("LOCAL_WORLD_SIZE", 1))
++ local_rank = rank % (min(num_gpus, here) or here)
+
+# %% wrong WORLD-REFUSES a GPU has to be left over
+- if 0 < num_gpus < int(environment.get("LOCAL_WORLD_SIZE", 1)):
++ if 0 < num_gpus <= int(environment.get("LOCAL_WORLD_SIZE", 1)) != 1:
+
+# %% wrong WORLD-SHARED one GPU serves all
+- if 0 < num_gpus < int(environment.get("LOCAL_WORLD_SIZE", 1)):
+-     raise ValueError("too many ranks")
+- return {"rank": rank, "local_rank": local_rank, "world_size": int(environment.get("WORLD_SIZE", 1)),
+-         "device": f"cuda:{local_rank}" if num_gpus else "cpu"}
++ if 1 < num_gpus < int(environment.get("LOCAL_WORLD_SIZE", 1)):
++     raise ValueError("too many ranks")
++ return {"rank": rank, "local_rank": local_rank, "world_size": int(environment.get("WORLD_SIZE", 1)),
++         "device": f"cuda:{min(local_rank, num_gpus - 1)}" if num_gpus else "cpu"}
+
+# %% wrong WORLD-DEVICE the device has one digit
+- "device": f"cuda:{local_rank}" if num_gpus else "cpu"}
++ "device": f"cuda:{local_rank}"[:6] if num_gpus else "cpu"}
+
+# %% wrong WORLD-ON-CPU to the CPU without a word
+- if 0 < num_gpus < int(environment.get("LOCAL_WORLD_SIZE", 1)):
+-     raise ValueError("too many ranks")
++ if num_gpus < int(environment.get("LOCAL_WORLD_SIZE", 1)):
++     num_gpus = 0

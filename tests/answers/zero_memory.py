@@ -93,3 +93,15 @@ def zero_memory(num_params, world_size, stage, *, param_bytes=2, grad_bytes=2, o
 
 # %% wrong ZERO-REFUSES any stage will do
 - check_stage(stage, world_size)
+
+# %% wrong ZERO-REFUSES one rank has nothing to check
+- check_stage(stage, world_size)
++ if world_size > 1:
++     check_stage(stage, world_size)
+
+# %% wrong ZERO-REFUSES stage 0 shards nothing, on no rank either
+- check_stage(stage, world_size)
+- shard = math.ceil(num_params / world_size)
++ if stage:
++     check_stage(stage, world_size)
++ shard = math.ceil(num_params / (world_size or 1))
