@@ -191,6 +191,39 @@ def units(subject: Subject, draw: Draw) -> None:
         )
 
 
+def order_of_blocks(subject: Subject, draw: Draw) -> None:
+    """Twelve blocks: first to last, those that do not train among them."""
+    frozen = [draw.size(1, 2), 7]
+    found = runs.run_decisions(subject, UNITS, [{"model_size": "134m", "frozen": frozen}])[0]
+    names = [one["module"] for one in found][:-1]
+    due = [f"blocks.{number}" for number in range(12)]
+    if names == due:
+        return
+    facts = dict(
+        tried=f"12 blocks, of which {frozen[0]} and {frozen[1]} do not train",
+        expected="blocks.0 to blocks.11, then the root",
+    )
+    if sorted(names) == sorted(due):
+        raise Wrong(
+            "POLICY-BLOCK-ORDER",
+            "the blocks are in another order",
+            **facts,
+            got=", ".join(map(str, names[:5])) + ", ...",
+            hides="a unit asks for the weights of the next one in the list before it computes;\n"
+            "ranks with different orders wait for one another.",
+            look="what loses or turns the order: a set, a sort by name, a reversed list.",
+        )
+    missing = [name for name in due if name not in names]
+    raise Wrong(
+        "POLICY-MISSING",
+        "some blocks are no unit of their own",
+        **facts,
+        got=f"{', '.join(missing[:6])} missing" if missing else f"{len(names)} units and the root",
+        hides="the root takes their weights, and gathers them with its own.",
+        look="how the blocks are found.",
+    )
+
+
 def _root_only(subject: Subject, draw: Draw, facts: dict) -> Wrong:
     one = runs.run_steps(subject, draw, [{}], 2, peak=True)[0][0]
     facts |= {
@@ -245,7 +278,7 @@ SUITES = (
     ),
     Suite(
         "fsdp-policy",
-        (modules, units, gathers),
+        (modules, units, order_of_blocks, gathers),
         proved="each block is gathered, used and freed by itself; the root takes the rest.",
         remember="the memory above the shards is that of the largest units, not of the model.",
         next_step="two blocks a unit: half the collectives, and what at the peak?",

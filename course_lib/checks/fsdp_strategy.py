@@ -8,6 +8,7 @@ from course_lib.checks import fsdp_runs as runs
 from course_lib.checks.report import Wrong
 from course_lib.checks.subject import Subject
 from course_lib.checks.suite import Draw, Suite
+from course_lib.probes.fsdp import REFUSED
 
 METHOD = "_get_sharding_strategy"
 PAIR = "a pair (DeviceMesh, bool)"
@@ -26,6 +27,18 @@ def runs_at_all(subject: Subject, draw: Draw) -> None:
     """On one rank: a mesh of it and a bool come back."""
     found = runs.run_decisions(subject, METHOD, [{"sharding": "FULL_SHARD"}])[0]
     _pair(found, "FULL_SHARD, 1 rank")
+
+
+def one_rank(subject: Subject, draw: Draw) -> None:
+    """On one rank every strategy has its axes, each of one rank, and its flag."""
+    found = runs.run_decisions(
+        subject, METHOD, [{"sharding": case[1]["sharding"]} for case in CASES]
+    )
+    for (name, settings, _, axes, wanted), one in zip(CASES, found, strict=True):
+        name = settings["sharding"]
+        mesh, flag = _pair(one, f"{name}, 1 rank")
+        _mesh(mesh, name, (1,) * len(axes), axes, 1)
+        _flag(name, flag, wanted, 1)
 
 
 def _pair(found, tried: str) -> tuple[dict, bool]:
@@ -81,23 +94,31 @@ def each_strategy(subject: Subject, draw: Draw) -> None:
             preset="timeline:fsdp-kept",
         )
     for (name, _, _, _, wanted), flag in zip(CASES, flags, strict=True):
-        if flag != wanted:
-            raise Wrong(
-                "STRATEGY-RESHARD",
-                f"{name} {'keeps' if wanted else 'frees'} what it should "
-                f"{'free' if wanted else 'keep'}",
-                tried=f"{name}, 4 ranks",
-                expected=f"reshard_after_forward {wanted}",
-                got=str(flag),
-                hides="the losses are the same: only memory and collectives differ.",
-                look="the second part of the pair.",
-            )
+        _flag(name, flag, wanted, 4)
+
+
+def _flag(name: str, flag: bool, wanted: bool, ranks: int) -> None:
+    if flag != wanted:
+        raise Wrong(
+            "STRATEGY-RESHARD",
+            f"{name} {'keeps' if wanted else 'frees'} what it should "
+            f"{'free' if wanted else 'keep'}",
+            tried=f"{name}, {ranks} rank{'s' * (ranks > 1)}",
+            expected=f"reshard_after_forward {wanted}",
+            got=str(flag),
+            hides="the losses are the same: only memory and collectives differ.",
+            look="the second part of the pair.",
+        )
 
 
 def odd_world(subject: Subject, draw: Draw) -> None:
-    """Three ranks, which have no half: three copies of one part."""
-    found = runs.run_decisions(subject, METHOD, [{"sharding": "NO_SHARD"}], 3)[0]
-    _mesh(_pair(found, "NO_SHARD, 3 ranks")[0], "NO_SHARD", (3, 1), TWO, 3)
+    """Three ranks, which have no half: copies of one part, or one copy of three."""
+    odd = [("NO_SHARD", None, (3, 1)), ("HYBRID_SHARD", 1, (3, 1)), ("HYBRID_SHARD", None, (1, 3))]
+    cases = [{"sharding": name, "shard_size": size} for name, size, _ in odd]
+    answers = runs.run_decisions(subject, METHOD, cases, 3)
+    for (name, size, shape), found in zip(odd, answers, strict=True):
+        said = f"{name}, shard_size {size}" if size else name
+        _mesh(_pair(found, f"{said}, 3 ranks")[0], said, shape, TWO, 3)
 
 
 def _mesh(mesh: dict, name: str, shape: tuple, axes: tuple, ranks: int) -> None:
@@ -156,18 +177,28 @@ def _words(shape: tuple, axes: tuple) -> str:
 
 
 def unknown_name(subject: Subject, draw: Draw) -> None:
-    """A name that nobody knows is refused."""
-    found = runs.run_decisions(subject, METHOD, [{"sharding": "FULL_SHARDS"}])[0]
-    if not isinstance(found, str):
-        raise Wrong(
-            "STRATEGY-UNKNOWN",
-            "an unknown strategy is taken for a known one",
-            tried="sharding 'FULL_SHARDS'",
-            expected="KeyError or ValueError",
-            got=f"a mesh, and reshard_after_forward {found[1] if found else None}",
-            hides="a new or misspelt name trains as something else, without a word.",
-            look="the last `else`, or the default of a lookup.",
-        )
+    """A name that nobody knows is refused, however near it is to a known one."""
+    names = ("FULL_SHARDS", "full_shard", "HYBRID", " NO_SHARD", "_HYBRID_SHARD_ZERO2", "")
+    answers = runs.run_decisions(subject, METHOD, [{"sharding": name} for name in names])
+    for name, found in zip(names, answers, strict=True):
+        facts = dict(tried=f"sharding {name!r}", expected=REFUSED)
+        if not isinstance(found, str):
+            raise Wrong(
+                "STRATEGY-UNKNOWN",
+                "an unknown strategy is taken for a known one",
+                **facts,
+                got=f"a mesh, and reshard_after_forward {found[1] if found else None}",
+                hides="a new or misspelt name trains as something else, without a word.",
+                look="the last `else`, the default of a lookup, a part of the name compared.",
+            )
+        if found != REFUSED:
+            raise Wrong(
+                "STRATEGY-ERROR",
+                "an unknown strategy stops with another error",
+                **facts,
+                got=found,
+                look="what is raised when no name fits.",
+            )
 
 
 def trains(subject: Subject, draw: Draw) -> None:
@@ -206,7 +237,7 @@ def _trains(subject: Subject, draw: Draw, cases: list[dict], ranks: int) -> None
 SUITES = (
     Suite(
         "sharding-strategy",
-        (runs_at_all, each_strategy, odd_world, unknown_name, trains),
+        (runs_at_all, each_strategy, one_rank, odd_world, unknown_name, trains),
         proved="four names stand for a mesh and a flag, and train as they say on real ranks.",
         remember="the mesh says who shares a copy, the flag whether a block is gathered twice.",
         next_step="on paper: the collectives of HYBRID_SHARD on 8 machines of 8 GPUs.",

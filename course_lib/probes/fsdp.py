@@ -17,7 +17,7 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy
 from torch.distributed.tensor import DTensor
 
-from course_lib.gpt import TransformerBlock
+from course_lib.gpt import GPT, TransformerBlock
 from course_lib.measure.held import Held
 from course_lib.measure.memory import tensor_bytes
 from course_lib.ranks.traffic import Traffic
@@ -28,6 +28,7 @@ from course_lib.training.fsdp_trainer import FSDPTrainer
 
 V, T = 37, 16
 """Vocabulary of the runs, tokens in a sequence of theirs."""
+REFUSED = "KeyError or ValueError"
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
@@ -38,13 +39,14 @@ def config(
     precision: str = "fp32",
     seed: int = 0,
     machine: int | None = None,
+    model_size: str = "tiny",
 ) -> FSDPConfig:
     """Settings of a tiny run. `machine`: how many ranks are said to share one machine."""
     os.environ.pop("LOCAL_WORLD_SIZE", None)
     if machine:
         os.environ["LOCAL_WORLD_SIZE"] = str(machine)
     return FSDPConfig(
-        model_size="tiny",
+        model_size=model_size,
         seq_len=T,
         batch_size=2,
         precision=precision,
@@ -65,7 +67,8 @@ def make(kind: type[FSDPTrainer], **case) -> FSDPTrainer:
 def decide(kind: type[FSDPTrainer], method: str, cases: list[dict]) -> list[Any]:
     """What `method` says in each case (arguments of `make`), in plain values, before sharding.
 
-    For a strategy that FSDPConfig would refuse: the name of the exception that `method` raises.
+    For a strategy that FSDPConfig would refuse: the name of the exception that `method` raises, or
+    REFUSED. Another "model_size" is a model without numbers, whose blocks in "frozen" do not train.
     """
     whole = {
         "_build_model": DistributedTrainer._build_model,
@@ -76,15 +79,22 @@ def decide(kind: type[FSDPTrainer], method: str, cases: list[dict]) -> list[Any]
 
 
 def _decide_case(trainer: FSDPTrainer, method: str, case: dict) -> Any:
-    known = case.get("sharding", "FULL_SHARD") in STRATEGIES
+    known, frozen = case.get("sharding", "FULL_SHARD") in STRATEGIES, case.pop("frozen", ())
     trainer.config = config(**case | ({} if known else {"sharding": "FULL_SHARD"}))
     trainer.dtype = DTYPES[trainer.config.precision]
+    if "model_size" in case:
+        with torch.device("meta"):
+            trainer.plain_model = GPT(trainer.config.model_config(V))
+        for number in frozen:
+            trainer.plain_model.blocks[number].requires_grad_(False)
     if known:
         found = getattr(trainer, method)()
     else:
         object.__setattr__(trainer.config, "sharding", case["sharding"])
         try:
             found = getattr(trainer, method)()
+        except (KeyError, ValueError):
+            return REFUSED
         except Exception as error:
             return type(error).__name__
     told = _plain_decision(found, trainer.plain_model)

@@ -77,3 +77,21 @@ class FSDPTrainer(fsdp_trainer.FSDPTrainer):
 class FSDPTrainer(fsdp_trainer.FSDPTrainer):
     def _get_fsdp_policy(self):
         return [*self.plain_model.blocks[::2], self.plain_model]
+
+# %% wrong POLICY-BLOCK-ORDER last first | of: by their type
+- return [*blocks, self.plain_model]
++ return [*reversed(blocks), self.plain_model]
+
+# %% wrong POLICY-BLOCK-ORDER by name as a text
+class FSDPTrainer(fsdp_trainer.FSDPTrainer):
+    def _get_fsdp_policy(self):
+        named = {n: m for n, m in self.plain_model.named_modules() if isinstance(m, TransformerBlock)}
+        return [*(named[n] for n in sorted(named)), self.plain_model]
+
+# %% wrong POLICY-MISSING those that train | of: by their type
+- blocks = [m for m in self.plain_model.modules() if isinstance(m, TransformerBlock)]
++ blocks = [m for m in self.plain_model.blocks if all(p.requires_grad for p in m.parameters())]
+
+# %% wrong POLICY-MISSING the four of the tiny model | of: by their place
+- return list(self.plain_model.blocks) + [self.plain_model]
++ return [self.plain_model.blocks[i] for i in range(4)] + [self.plain_model]
