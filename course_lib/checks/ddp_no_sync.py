@@ -43,34 +43,81 @@ def context(subject: Subject, draw: Draw) -> None:
             preset="timeline:late",
             look="what stands behind the `yield`.",
         )
-    if found["between"]:
+    if not found["called"]:
+        raise Wrong(
+            "NOSYNC-EARLY",
+            "the call alone switches it off",
+            tried="context = copy.no_sync(), before `with context:`",
+            expected="copy.syncing True until the context is entered",
+            got="False",
+            look="what runs at the call, and what at `with`.",
+        )
+    states = found["deeper"], found["between"], found["after both"]
+    if states != (False, False, True):
         raise Wrong(
             "NOSYNC-NESTED",
-            "an inner context ends the outer one",
+            "one context inside another is not what it was alone",
             tried="one no_sync inside another",
-            expected="False between the two ends",
-            got="True between the two ends",
-            fits="`self.syncing = True` at the end.",
+            expected="syncing False in both, False between the two ends, True behind them",
+            got="{} in both, {} between the two ends, {} behind them".format(*states),
+            look="what it was before, and who remembers that: each context by itself.",
+        )
+    if found["was off"]:
+        raise Wrong(
+            "NOSYNC-BEFORE",
+            "what was off before is on behind it",
+            tried="copy.syncing = False, then a context",
+            expected="False behind it, as before",
+            got="True behind it",
             look="what it was before, and who remembers that.",
         )
-    if found["error"] != "KeyError":
+    if not found["other"]:
         raise Wrong(
-            "NOSYNC-SWALLOWS",
-            "an error inside disappears",
-            tried="a KeyError inside",
-            expected="KeyError outside too",
-            got=found["error"],
-            look="`return` in a `finally`, or an `except`.",
+            "NOSYNC-OTHER",
+            "the context of one copy touches another",
+            tried="two copies, the context of the second inside that of the first",
+            expected="syncing of the second True again behind its own context",
+            got="False",
+            look="what is kept in a global, or in the class.",
         )
-    if not found["after error"]:
+    for kind, came_out in found["outside"].items():
+        if not came_out:
+            raise Wrong(
+                "NOSYNC-SWALLOWS",
+                "an error inside disappears",
+                tried=f"a {kind} inside",
+                expected=f"{kind} outside too",
+                got="none",
+                look="`return` in a `finally`, or an `except`.",
+            )
+        states = found["after error"][kind], found["between errors"][kind]
+        if states != (True, False):
+            raise Wrong(
+                "NOSYNC-ERROR",
+                "an error inside leaves syncing as it was not before",
+                tried=f"a {kind} inside, caught outside; the same in a context inside another",
+                expected="syncing True after it; False in the outer context",
+                got=f"{states[0]}; {states[1]}",
+                hides="from then on every update sends after backward, or too much.",
+                look="`try`, `finally`: which errors go by an `except`?",
+            )
+    if found["seen"]:
         raise Wrong(
-            "NOSYNC-ERROR",
-            "an error inside leaves it switched off",
-            tried="a KeyError inside, caught outside",
-            expected="syncing True after it",
-            got="syncing False after it",
-            hides="from then on every update sends after backward.",
-            look="`try`, `finally`.",
+            "NOSYNC-SENDS",
+            "the context itself sends something",
+            tried="contexts on one rank, with no backward pass in them",
+            expected="no collective",
+            got=", ".join(f"{name} {size}" for name, size in found["seen"])[:70],
+            look="everything in no_sync but `self.syncing`.",
+        )
+    if not found["grads"]:
+        raise Wrong(
+            "NOSYNC-LOSES",
+            "gradients are touched",
+            tried="contexts on one rank, with no backward pass in them",
+            expected="each p.grad as it was, None where it was None",
+            got="others",
+            look="everything in no_sync but `self.syncing`.",
         )
 
 

@@ -131,3 +131,84 @@ class Replica(ddp.Replica):
         for p in self.module.parameters():
             if p.grad is not None:
                 p.grad /= 2
+
+# %% wrong NOSYNC-EARLY switched off by the call
+class Replica(ddp.Replica):
+    def no_sync(self):
+        stack = contextlib.ExitStack()
+        stack.callback(setattr, self, "syncing", self.syncing)
+        self.syncing = False
+        return stack
+
+# %% wrong NOSYNC-NESTED the other way round
+class Replica(ddp.Replica):
+    @contextlib.contextmanager
+    def no_sync(self):
+        self.syncing = not self.syncing
+        try:
+            yield
+        finally:
+            self.syncing = not self.syncing
+
+# %% wrong NOSYNC-BEFORE counts how deep it is
+class Replica(ddp.Replica):
+    @contextlib.contextmanager
+    def no_sync(self):
+        self.depth = getattr(self, "depth", 0) + 1
+        self.syncing = False
+        try:
+            yield
+        finally:
+            self.depth -= 1
+            self.syncing = self.depth == 0
+
+# %% wrong NOSYNC-OTHER one depth for all copies
+class Replica(ddp.Replica):
+    depth = [0]
+
+    @contextlib.contextmanager
+    def no_sync(self):
+        before, self.syncing = self.syncing, False
+        self.depth[0] += 1
+        try:
+            yield
+        finally:
+            self.depth[0] -= 1
+            self.syncing = before and self.depth[0] == 0
+
+# %% wrong NOSYNC-ERROR an except for Exception alone
+class Replica(ddp.Replica):
+    @contextlib.contextmanager
+    def no_sync(self):
+        before, self.syncing = self.syncing, False
+        try:
+            yield
+        except Exception:
+            self.syncing = before
+            raise
+        self.syncing = before
+
+# %% wrong NOSYNC-ERROR on after an error, wherever it was
+class Replica(ddp.Replica):
+    @contextlib.contextmanager
+    def no_sync(self):
+        before, self.syncing = self.syncing, False
+        try:
+            yield
+        except BaseException:
+            self.syncing = True
+            raise
+        self.syncing = before
+
+# %% wrong NOSYNC-LOSES zeros for parameters without a gradient
+class Replica(ddp.Replica):
+    @contextlib.contextmanager
+    def no_sync(self):
+        for p in self.module.parameters():
+            if p.requires_grad and p.grad is None:
+                p.grad = torch.zeros_like(p)
+        before, self.syncing = self.syncing, False
+        try:
+            yield
+        finally:
+            self.syncing = before
