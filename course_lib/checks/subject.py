@@ -6,6 +6,7 @@ subject calls the objects in place; when grading, another subject of the same sh
 to a confined worker and gets bytes back. So a suite is written once.
 """
 
+import copy
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
@@ -18,6 +19,7 @@ from course_lib.checks.report import Wrong
 from course_lib.measure.memory import saved_bytes
 from course_lib.measure.sharing import find_shared_memory
 from course_lib.ranks import local_ranks
+from course_lib.runs.plain import is_plain_container
 
 RANKS_S = 8.0
 """Seconds that the ranks of one `run_ranks` may compute or wait, start included; less than a suite's
@@ -276,28 +278,37 @@ def _describe(value: Any) -> str:
 def _clone(value: Any, *, grad: bool = False) -> Any:
     if isinstance(value, np.ndarray):
         return value.copy()
+    if is_plain_container(value):
+        return copy.deepcopy(value)
     if not isinstance(value, Tensor):
         return value
-    copy = value.detach().clone()
-    return copy.requires_grad_() if grad and copy.is_floating_point() else copy
+    clone = value.detach().clone()
+    return clone.requires_grad_() if grad and clone.is_floating_point() else clone
 
 
 def _is_unchanged(kept: Any, used: Any) -> bool:
-    """Whether a tensor or an array still holds what it held; other values cannot be changed."""
+    """Whether a tensor, an array, or a list or dict of plain values still holds what it held."""
     if isinstance(kept, np.ndarray):
         return np.array_equal(kept, used)
+    if is_plain_container(kept):
+        return repr(kept) == repr(used)  # where a nan is itself, and an order counts
     return not isinstance(kept, Tensor) or torch.equal(kept, used)
 
 
 def _refuse_changed(before: tuple, after: tuple) -> None:
     for position, (kept, used) in enumerate(zip(before, after, strict=True)):
         if not _is_unchanged(kept, used):
+            plain = is_plain_container(kept)
             raise Wrong(
                 "INPLACE",
                 f"argument {position} was changed in place",
                 expected="inputs are the same after the call as before it",
-                got=f"argument {position} holds other numbers now",
-                hides="in a model the same tensor also feeds the residual path, which would then\n"
+                got=f"argument {position} holds other {'values' if plain else 'numbers'} now",
+                hides=""
+                if plain
+                else "in a model the same tensor also feeds the residual path, which would then\n"
                 "carry the changed numbers.",
-                look="methods that end in an underscore, `+=`, or assignment to a slice.",
+                look="`append`, `pop`, `sort`, `update`, or assignment to an item."
+                if plain
+                else "methods that end in an underscore, `+=`, or assignment to a slice.",
             )

@@ -31,6 +31,7 @@ from torch import Tensor
 from course_lib.measure.memory import saved_bytes
 from course_lib.measure.sharing import find_shared_memory
 from course_lib.ranks import local_ranks
+from course_lib.runs.plain import is_plain_container
 from grader.judge import cell, wire
 from grader.judge.erase import ErasureError, erase_definition
 
@@ -202,7 +203,7 @@ def _detach_input(value: Any) -> Any:
     """An input as the answer left it, which the judge compares with what it sent."""
     if isinstance(value, Tensor):
         return value.detach()
-    return value if isinstance(value, np.ndarray) else None
+    return value if isinstance(value, np.ndarray) or is_plain_container(value) else None
 
 
 def _run_answer(function: Callable, args: tuple, kwargs: dict) -> Any:
