@@ -3,6 +3,7 @@
 Oracle: torch's cross-entropy over the whole matrix of logits, in float64, and its gradients.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -38,6 +39,7 @@ class LossCase:
         V, D = draw.size(9, 11), draw.size(5, 6)
         self.x, self.weight = draw.randn(N, D, dtype=dtype), scale * draw.randn(V, D, dtype=dtype)
         self.targets = draw.randint(0, V, (N,))
+        self.targets[0], self.targets[3] = 0, V - 1  # token 0 counts like any other
         for rows in ignored:
             self.targets[rows] = IGNORED
         self.chunk, self.counts = chunk, self.targets != IGNORED
@@ -136,8 +138,20 @@ class LossCase:
 def one_chunk(subject: Subject, draw: Draw) -> None:
     """All tokens in one chunk: the usual loss."""
     c = LossCase(subject, draw, 64)
+    others = c.targets != 0
+    without = c.mean(others) * int(others.sum())
     c.expect_loss(
         [
+            *(
+                Pattern(
+                    code="CHUNK-TOKEN-0",
+                    value=without / count,
+                    finding="targets that are token 0 are left out",
+                    fits="the other targets alone.",
+                    look="which targets count: all but IGNORED.",
+                )
+                for count in (12, int(others.sum()))
+            ),
             Pattern(
                 code="CHUNK-SUM",
                 value=12 * c.loss,
@@ -385,30 +399,91 @@ def ignored_targets(subject: Subject, draw: Draw) -> None:
         c.expect_gradients(patterns)
 
 
+def nothing_counts(subject: Subject, draw: Draw) -> None:
+    """A batch of ignored targets: no mean, and no gradient."""
+    x, weight = draw.randn(6, 4), draw.randn(9, 4)
+    out = subject.module(4).method(
+        "loss_and_gradients", x, weight, torch.full((6,), IGNORED, dtype=torch.int64)
+    )
+    loss, *found = out
+    facts = dict(
+        tried="6 tokens, all of them ignored, chunk 4", look="what is divided by the count."
+    )
+    if not loss.isnan():
+        raise Wrong(
+            "CHUNK-NO-NAN",
+            "the mean of no loss is a number",
+            expected="loss: nan",
+            got=f"loss: {number(loss.item())}",
+            hides="a batch without targets looks like a perfect one.",
+            **facts,
+        )
+    for name, gradient in zip(("dx", "dweight"), found, strict=True):
+        if bool((gradient != 0).any()):  # nan too
+            raise Wrong(
+                "CHUNK-NAN-GRADIENT",
+                f"{name} is not 0 where no target counts",
+                expected=f"{name}: zeros",
+                got=f"{name}: {number(gradient[gradient != 0][0].item())} and the like",
+                hides="one such batch, and every weight is nan." if gradient.isnan().any() else "",
+                **facts,
+            )
+
+
+def large_logits(subject: Subject, draw: Draw) -> None:
+    """Logits of some hundreds, whose exp no float32 holds."""
+    c = LossCase(subject, draw, 5, scale=100.0)
+    c.expect_loss([])
+    for name, found in zip(("dx", "dweight"), c.found[1:], strict=True):
+        expect.not_finite(found, tried=f"{name}: {c.tried}, weights times 100")
+
+
 def sixteen_bits(subject: Subject, draw: Draw) -> None:
-    """bf16 in: float32 inside the softmax."""
+    """bf16 in: products in bf16, float32 inside the softmax."""
     head, V = subject.module(4), draw.size(9, 11)
+
+    def compare(x: Tensor, weight: Tensor, mistake: Callable[[Tensor], float], wrong: dict) -> None:
+        target = draw.randint(0, V, (1,))
+        right = F.cross_entropy((x @ weight.T).float(), target).item()
+        found = head.method("loss_and_gradients", x, weight, target)[0].item()
+        # float32: 1e-6; a 16-bit log-softmax keeps 8 bits, up to 2e-3 off
+        if abs(found - right) > 1e-4 * right + 1e-5:
+            fits = wrong.pop("fits") if abs(found - mistake(target)) < 1e-5 * (1 + right) else ""
+            raise Wrong(**wrong, fits=fits, expected=f"{right:.6f}", got=f"{found:.6f}")
+
     for _ in range(8):  # one token each: nothing is averaged away
         # whole numbers times quarters: the logits are exact in bf16, in any order of summation
         x = draw.randint(-2, 3, (1, 5)).bfloat16()
         weight = (draw.randint(-8, 9, (V, 5)) / 4).bfloat16()
-        target = draw.randint(0, V, (1,))
-        logits = (x @ weight.T).float()
-        right = F.cross_entropy(logits, target).item()
-        found = head.method("loss_and_gradients", x, weight, target)[0].item()
-        # float32: 1e-6; a 16-bit log-softmax keeps 8 bits, up to 2e-3 off
-        if abs(found - right) > 1e-4 * right + 1e-5:
-            narrow = -torch.log_softmax(logits.bfloat16(), -1)[0, target.item()].item()
-            fits = "a log-softmax in 16 bits." if abs(found - narrow) < 1e-6 else ""
-            raise Wrong(
-                "CHUNK-16",
-                "the loss is not taken in float32",
-                fits=fits,
+        compare(
+            x,
+            weight,
+            lambda t, x=x, w=weight: -torch.log_softmax(x @ w.T, -1)[0, t.item()].item(),
+            dict(
+                code="CHUNK-16",
+                finding="the loss is not taken in float32",
+                fits="a log-softmax in 16 bits.",
                 tried="bfloat16, 1 token; logits that are exact in 16 bits",
-                expected=f"{right:.6f}",
-                got=f"{found:.6f}",
                 look="where the logits become float32.",
-            )
+            ),
+        )
+    for _ in range(4):
+        # 8 bits times 7 bits, one product: the logit is rounded once, in any kernel
+        x = ((2 * draw.randint(64, 128, (1, 1)) + 1) / 16).bfloat16()
+        weight = (draw.randint(-127, 128, (V, 1)) / 64).bfloat16()
+        compare(
+            x,
+            weight,
+            lambda t, x=x, w=weight: F.cross_entropy(x.float() @ w.float().T, t).item(),
+            dict(
+                code="CHUNK-PRODUCTS",
+                finding="the logits are not those of a product in 16 bits",
+                fits="x and weight made float32 before the product.",
+                tried=f"bfloat16, 1 token, D 1, V {V}",
+                hides="a float32 copy of the whole weight, and slower products.",
+                look="where the logits become float32.",
+            ),
+        )
 
 
 def sum_over_chunks(subject: Subject, draw: Draw) -> None:
@@ -429,22 +504,33 @@ def sum_over_chunks(subject: Subject, draw: Draw) -> None:
 
 
 def one_chunk_of_logits(subject: Subject, draw: Draw) -> None:
-    """What is held at one time: a few matrices of one chunk, not of all tokens."""
+    """No tensor has more logits than a chunk, and few chunks are held at one time."""
     N, V, D, chunk = 512, draw.size(400, 500), 4, 16
     x, weight, targets = draw.randn(N, D), draw.randn(V, D), draw.randint(0, V, (N,))
-    peak = subject.module(chunk).method("peak_bytes", x, weight, targets)
+    peak, largest = subject.module(chunk).method("measure_memory", x, weight, targets)
     whole = 4 * N * V
+    facts = dict(tried=f"{N} tokens, chunk {chunk}, V {V}", preset="activations:logits")
+    if chunk * V < largest < N * V:  # gradients and inputs are smaller: N D, V D
+        rows, rest = divmod(largest, V)
+        raise Wrong(
+            "CHUNK-TOO-LARGE",
+            "the chunks are larger than `self.chunk` tokens",
+            expected=f"no tensor of more than {chunk} x {V} = {chunk * V:,} elements",
+            got=f"one of {largest:,}",
+            fits="" if rest else f"chunks of {rows} tokens.",
+            look="how many tokens are taken at a time; `chunk` counts tokens, not chunks.",
+            **facts,
+        )
     # one chunk is 1/32 of all logits: six copies of it, gradients and int64 one-hots stay below a half
     if peak > whole / 2:
         raise Wrong(
             "CHUNK-ALL-LOGITS",
             "logits of more than one chunk are held",
-            tried=f"{N} tokens, chunk {chunk}, V {V}",
             expected=f"well below {whole // 2:,} bytes: one chunk's logits are {4 * chunk * V:,}",
             got=f"{peak:,} bytes at the most",
             fits="all logits are there at one time." if peak < 8 * whole else "",
             look="what is made before the loop, and what a list keeps.",
-            preset="activations:logits",
+            **facts,
         )
 
 
@@ -456,6 +542,8 @@ SUITES = (
             any_chunk,
             gradients,
             ignored_targets,
+            nothing_counts,
+            large_logits,
             sixteen_bits,
             sum_over_chunks,
             one_chunk_of_logits,

@@ -38,10 +38,11 @@ class ChunkedHead(nn.Module):
 
         x (N, D) and weight (V, D) of one float dtype, targets (N,) int64. Autograd is off in here.
         loss is () float32: the mean, in nats, over the targets that are not IGNORED; nan when all
-        are. dx (N, D) and dweight (V, D) have the dtype of x; the row of dx is 0 where the target is
-        IGNORED. Logits become float32 before the softmax; products are taken in the dtype of x, and
-        dweight is summed over the chunks in float32. Of the logits and of their gradient only
-        `self.chunk` tokens exist at a time; the last chunk may be shorter.
+        are, and both gradients 0 then. dx (N, D) and dweight (V, D) have the dtype of x; the row of
+        dx is 0 where the target is IGNORED. Logits become float32 before the softmax; products are
+        taken in the dtype of x, those of the logits too, and dweight is summed over the chunks in
+        float32. Of the logits and of their gradient only `self.chunk` tokens exist at a time, in no
+        tensor more; the last chunk may be shorter.
         """
         count = (targets_N != IGNORED).sum()
         loss = torch.zeros((), dtype=torch.float32, device=x_ND.device)
@@ -59,7 +60,7 @@ class ChunkedHead(nn.Module):
             loss -= (logprobs_CV.gather(1, index_C1) * counts_C1).sum() / count
             dlogits_CV = logprobs_CV.exp_()  # in place: one matrix of C x V float32 at a time
             dlogits_CV.scatter_add_(1, index_C1, -torch.ones_like(index_C1, dtype=torch.float32))
-            dlogits_CV = (dlogits_CV.mul_(counts_C1) / count).to(x_ND.dtype)
+            dlogits_CV = (dlogits_CV.mul_(counts_C1) / count.clamp(min=1)).to(x_ND.dtype)
             dx_CD.copy_(dlogits_CV @ weight_VD)
             dweight_VD += dlogits_CV.T @ x_CD
         return loss, dx_ND, dweight_VD.to(weight_VD.dtype)
@@ -68,11 +69,12 @@ class ChunkedHead(nn.Module):
         """The loss, () float32, through which gradients flow to x and weight."""
         return _Known.apply(self, x_ND, weight_VD, targets_N)
 
-    def peak_bytes(self, x_ND: Tensor, weight_VD: Tensor, targets_N: Tensor) -> int:
-        """Most bytes that `loss_and_gradients` holds at one time, its arguments not counted."""
+    def measure_memory(self, x_ND: Tensor, weight_VD: Tensor, targets_N: Tensor) -> tuple[int, int]:
+        """Most bytes that `loss_and_gradients` holds at one time, its arguments not counted, and the
+        elements of the largest tensor that it makes."""
         with torch.no_grad(), Held() as held:
             self.loss_and_gradients(x_ND, weight_VD, targets_N)
-        return held.peak
+        return held.peak, held.largest
 
 
 class _Known(torch.autograd.Function):

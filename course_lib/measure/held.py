@@ -39,6 +39,8 @@ class Held(Recorder):
         self._known: dict[int, tuple[weakref.ref, bool]] = {}  # storage, and whether it counts
         self.peak = 0
         """Most bytes that were alive after any one operation."""
+        self.largest = 0
+        """Most elements of one tensor that was made."""
 
     def bytes(self) -> int:
         """Bytes that are alive now."""
@@ -71,6 +73,8 @@ class Held(Recorder):
                 known = self._known.get(storage._cdata)
                 if known is None or known[0]() is None:  # an address may be used again
                     self._known[storage._cdata] = weakref.ref(storage), counts
+                    if counts:
+                        self.largest = max(self.largest, storage.nbytes() // leaf.element_size())
 
 
 def held_now(tensors: Iterable[Tensor]) -> int:

@@ -4,16 +4,18 @@
 class ChunkedHead(chunked_loss.ChunkedHead):
     def loss_and_gradients(self, x, weight, targets):
         count = (targets != IGNORED).sum()
-        loss, dx = 0.0, []
+        loss, dx = torch.zeros(()), []
         dweight = torch.zeros_like(weight, dtype=torch.float32)
         for x_c, t_c in zip(x.split(self.chunk), targets.split(self.chunk)):
             with torch.enable_grad():
                 logits = (x_c @ weight.T).detach().requires_grad_()
-                part = F.cross_entropy(logits.float(), t_c, reduction="sum", ignore_index=IGNORED) / count
+                part = F.cross_entropy(logits.float(), t_c, reduction="sum", ignore_index=IGNORED)
+                part = part / count.clamp(min=1)
             (d,) = torch.autograd.grad(part, logits)
             loss = loss + part.detach()
             dx.append(d @ weight)
             dweight += d.T @ x_c
+        loss = loss if count else torch.tensor(float("nan"))
         return loss, torch.cat(dx), dweight.to(weight.dtype)
 
 # %% right softmax and one-hot
@@ -25,12 +27,14 @@ class ChunkedHead(chunked_loss.ChunkedHead):
         for start in range(0, x.shape[0], self.chunk):
             here = torch.arange(start, min(start + self.chunk, x.shape[0]))
             logits = torch.einsum("cd,vd->cv", x[here], weight).float()
-            share = counts[here] / counts.sum()
+            share = counts[here] / counts.sum().clamp(min=1)
             hot = F.one_hot(targets[here].clamp(min=0), weight.shape[0]).float()
             loss += (share * (logits.logsumexp(-1) - (logits * hot).sum(-1))).sum()
             slope = ((logits.softmax(-1) - hot) * share[:, None]).to(x.dtype)
             dx[here] = slope @ weight
             dweight += slope.transpose(0, 1) @ x[here]
+        if counts.sum() == 0:
+            loss = loss / 0
         return loss, dx, dweight.to(weight.dtype)
 
 # %% right in plain steps
@@ -48,7 +52,7 @@ class ChunkedHead(chunked_loss.ChunkedHead):
             loss += -(logp.gather(1, index)[:, 0] * counts).sum() / count
             d = logp.exp()
             d[torch.arange(len(d)), index[:, 0]] -= 1
-            d = (d * counts[:, None] / count).to(x.dtype)
+            d = (d * counts[:, None] / count.clamp(min=1)).to(x.dtype)
             dx[rows] = d @ weight
             dweight += d.T @ x[rows]
         return loss, dx, dweight.to(weight.dtype)
@@ -78,7 +82,7 @@ class ChunkedHead(chunked_loss.ChunkedHead):
 - loss += -(logp.gather(1, index)[:, 0] * counts).sum() / count
 + loss += -(logp.gather(1, index)[:, 0] * counts).sum() / counts.sum()
 
-- d = (d * counts[:, None] / count).to(x.dtype)
+- d = (d * counts[:, None] / count.clamp(min=1)).to(x.dtype)
 + d = (d * counts[:, None] / counts.sum()).to(x.dtype)
 
 # %% wrong CHUNK-MEANS the mean of the means
@@ -97,15 +101,15 @@ class ChunkedHead(chunked_loss.ChunkedHead):
 - d[torch.arange(len(d)), index[:, 0]] -= 1
 
 # %% wrong CHUNK-GRAD-SIGN one-hot minus softmax
-- d = (d * counts[:, None] / count).to(x.dtype)
+- d = (d * counts[:, None] / count.clamp(min=1)).to(x.dtype)
 + d = (-d * counts[:, None] / count).to(x.dtype)
 
 # %% wrong CHUNK-GRAD-SUM not divided
-- d = (d * counts[:, None] / count).to(x.dtype)
+- d = (d * counts[:, None] / count.clamp(min=1)).to(x.dtype)
 + d = (d * counts[:, None]).to(x.dtype)
 
 # %% wrong CHUNK-GRAD-MEANS divided by the chunk's own count
-- d = (d * counts[:, None] / count).to(x.dtype)
+- d = (d * counts[:, None] / count.clamp(min=1)).to(x.dtype)
 + d = (d * counts[:, None] / counts.sum()).to(x.dtype)
 
 # %% wrong CHUNK-LAST dweight of the last chunk
@@ -117,12 +121,12 @@ class ChunkedHead(chunked_loss.ChunkedHead):
 + loss += -(logp.gather(1, index)[:, 0]).sum() / count
 
 # %% wrong CHUNK-GRAD-IGNORED a gradient for -100
-- d = (d * counts[:, None] / count).to(x.dtype)
+- d = (d * counts[:, None] / count.clamp(min=1)).to(x.dtype)
 + d = (d / count).to(x.dtype)
 
 # %% wrong CHUNK-COUNT-ALL all tokens in the count
 - count = (targets != IGNORED).sum()
-+ count = len(targets)
++ count = torch.tensor(len(targets))
 
 # %% wrong CHUNK-16 softmax in 16 bits
 - logp = torch.log_softmax((x[rows] @ weight.T).float(), -1)
@@ -160,3 +164,40 @@ class ChunkedHead(chunked_loss.ChunkedHead):
 # %% wrong RAISED -100 as an index
 - index = picked.clamp(min=0)[:, None]
 + index = picked[:, None]
+
+# %% wrong CHUNK-NO-NAN nothing counts, and the loss is 0
+- count = (targets != IGNORED).sum()
++ count = (targets != IGNORED).sum().clamp(min=1)
+
+# %% wrong CHUNK-NAN-GRADIENT nothing counts, and all gradients are nan
+- d = (d * counts[:, None] / count.clamp(min=1)).to(x.dtype)
++ d = (d * counts[:, None] / count).to(x.dtype)
+
+# %% wrong NAN exp without the largest
+- logp = torch.log_softmax((x[rows] @ weight.T).float(), -1)
++ z = (x[rows] @ weight.T).float().exp()
++ logp = (z / z.sum(-1, keepdim=True)).log()
+
+# %% wrong CHUNK-TOKEN-0 token 0 does not count
+- counts = picked != IGNORED
++ counts = picked > 0
+
+# %% wrong CHUNK-PRODUCTS everything in float32
+  count = (targets != IGNORED).sum()
++ kind, x, weight = x.dtype, x.float(), weight.float()
+
+- return loss, dx, dweight.to(weight.dtype)
++ return loss, dx.to(kind), dweight.to(kind)
+
+# %% wrong CHUNK-TOO-LARGE eight times the chunk
+- for at in range(0, len(x), self.chunk):
+-     rows = slice(at, at + self.chunk)
++ for at in range(0, len(x), 8 * self.chunk):
++     rows = slice(at, at + 8 * self.chunk)
+
+# %% wrong CHUNK-TOO-LARGE as many chunks as a chunk has tokens
+- for at in range(0, len(x), self.chunk):
+-     rows = slice(at, at + self.chunk)
++ size = -(-len(x) // self.chunk)
++ for at in range(0, len(x), size):
++     rows = slice(at, at + size)
