@@ -24,7 +24,7 @@ PRESET = "activations:default"
 class ActivationCase:
     """One model and batch: the sizes by letter, and the answer's parts."""
 
-    def __init__(self, subject: Subject, draw: Draw, *, fast: bool = True, size: int = 4):
+    def __init__(self, subject: Subject, draw: Draw, *, fast: bool = True, size: int | None = None):
         self.config = GPTConfig(
             vocab_size=draw.size(137, 151),
             max_seq_len=64,
@@ -34,15 +34,16 @@ class ActivationCase:
             d_hidden=draw.size(44, 52),
             fast_attention=fast,
         )
-        self.B, self.T, self.size = draw.size(5, 8), 17, size
+        self.B, self.T, self.size = draw.size(5, 8), 17, size or 4
         self.N, self.H = self.B * self.T, self.config.num_heads
         self.D, self.F = self.config.d_model, self.config.d_hidden
         self.L, self.V = self.config.num_layers, self.config.vocab_size
         self.tried = (
             f"L {self.L}, D {self.D}, H {self.H}, F {self.F}, V {self.V}; B {self.B}, "
-            f"T {self.T}; {'fused' if fast else 'explicit'}, {size} bytes a number"
+            f"T {self.T}; {'fused' if fast else 'explicit'}, {self.size} bytes a number"
         )
-        out = subject.call(self.config, self.B, self.T, dtype_bytes=size)
+        given = {} if size is None else {"dtype_bytes": size}
+        out = subject.call(self.config, self.B, self.T, **given)
         self.found = _four_ints(out, self.tried)
 
     def expect(
@@ -465,6 +466,19 @@ def sixteen_bits(subject: Subject, draw: Draw) -> None:
     )
 
 
+def sixteen_bits_fused(subject: Subject, draw: Draw) -> None:
+    """The log-sum-exp stays float32 in a 16-bit model."""
+    c = ActivationCase(subject, draw, size=2)
+    wide, rows = 2 * c.N * c.D, c.N * c.H
+    right = c.L * (5 * wide + 4 * rows)
+    patterns = [
+        ("LSE-16", c.L * (5 * wide + few * rows), "the log-sum-exp is counted in 16 bits", fits,
+         "the docstring: what is in float32 there?")
+        for few, fits in ((2, "2 bytes a row"), (6, "2 and 4 bytes a row"))
+    ]  # fmt: skip
+    c.expect("attention", right, right // c.B, c.L * 4 * c.D * c.D, patterns)
+
+
 def as_autograd_counts(subject: Subject, draw: Draw) -> None:
     """The sum on a real model, in both attentions."""
     for fast in (True, False):
@@ -512,7 +526,16 @@ def _four_ints(out: Any, tried: str) -> dict[str, int]:
 SUITES = (
     Suite(
         "activation-bytes",
-        (norms, fused_attention, explicit_attention, mlp, head, sixteen_bits, as_autograd_counts),
+        (
+            norms,
+            fused_attention,
+            explicit_attention,
+            mlp,
+            head,
+            sixteen_bits,
+            sixteen_bits_fused,
+            as_autograd_counts,
+        ),
         proved="equal, to the byte, to what autograd saves in a real model, with both attentions.",
         remember="a SwiGLU block keeps about 21 N D numbers, and the loss N V more.",
         next_step="at which V does the head keep more than one block? than all blocks?",

@@ -276,6 +276,8 @@ def refusals(subject: Subject, draw: Draw) -> None:
     for name, R, code, what in (
         ("gossip", 4, "COST-NAME", "a name that is none of the three"),
         ("reduce", 1, "COST-NAME", "a name that is none of the three"),
+        ("all-reduce", 4, "COST-NAME", "a name that is nearly one of the three"),
+        ("All_Gather", 4, "COST-NAME", "a name that is nearly one of the three"),
         ("all_reduce", 0, "COST-WORLD", "a world of 0 ranks"),
         ("all_gather", -2, "COST-WORLD", "a world of -2 ranks"),
     ):

@@ -56,8 +56,9 @@ def _draw_times(draw: Draw, names: Sequence[str], *, slower_at: str = "") -> Tim
     for name in names:
         factor = 1.3 if name == slower_at else ms(550, 900)
         climbed[name] = before = round(before * factor, 4)
-    alone = {name: ms(500, 950) for name in names}
-    without = {name: round(before * (1 + ms(60, 900)), 4) for name in names}
+    # a mapping is asked by name: these two have the rungs in another order
+    alone = {name: ms(500, 950) for name in reversed(names)}
+    without = {name: round(before * (1 + ms(60, 900)), 4) for name in reversed(names)}
     return Times(base, alone, without, climbed)
 
 
@@ -200,6 +201,7 @@ def gain_alone(subject: Subject, draw: Draw) -> None:
     """Each rung by itself, over the ground."""
     t = _draw_times(draw, NAMES)
     found, tried = _ask_gains(subject, t)
+    by_place = dict(zip(t.climbed, t.alone.values(), strict=True))
     _by_rung(
         found,
         t,
@@ -207,6 +209,12 @@ def gain_alone(subject: Subject, draw: Draw) -> None:
         tried,
         lambda n: t.base / t.alone[n],
         (
+            (
+                "RUNG-POSITION",
+                "the numbers of another rung are taken",
+                "`alone` by position, not by name.",
+                lambda n: t.base / by_place[n],
+            ),
             (
                 "RUNG-ALONE-CLIMBED",
                 "the rungs below are counted in",
@@ -481,6 +489,24 @@ def not_measured(subject: Subject, draw: Draw) -> None:
         _expect_number(found, "product", product, tried, (), "rungs that have a gain alone.")
 
 
+def nothing_measured(subject: Subject, draw: Draw) -> None:
+    """A ladder of rungs that this machine has not: the ground is the top."""
+    none = dict.fromkeys(NAMES)
+    found, tried = _ask_gains(subject, Times(1.0, none, none, none))
+    for kind in KINDS:
+        if any(value is not None for value in found[kind].values()):
+            raise Wrong(
+                "RUNG-NOT-NONE",
+                f'"{kind}" of a rung that was not measured',
+                tried=tried,
+                expected=f"{kind}: None for all",
+                got=str(found[kind])[:60],
+                look="what the docstring says of None.",
+            )
+    for key in NUMBERS:
+        _expect_number(found, key, 1.0, tried, (), "what the top is where no rung was measured.")
+
+
 def refusals(subject: Subject, draw: Draw) -> None:
     """Other names, and times that are none."""
     right = {"tokens": 0.5, "bf16": 0.4}
@@ -490,7 +516,11 @@ def refusals(subject: Subject, draw: Draw) -> None:
         (1.0, right, right, right | {"bf16": 0.0}, "a step of 0 seconds"),
         (-1.0, right, right, right, "a ground of -1 seconds"),
         (1.0, right, right | {"bf16": math.nan}, right, "a step of nan seconds"),
-        (math.inf, right, right, right, "a ground of infinite seconds"),
+        (1.0, right | {"bf16": -0.4}, right, right, "a step of -0.4 seconds alone"),
+        (0.0, right, right, right, "a ground of 0 seconds"),
+        (1.0, right, {"tokens": 0.5, "fp8": 0.4}, right, "`without` has another rung"),
+        (1.0, right, right | {"fp8": 0.4}, right, "`without` has a rung more"),
+        (1.0, right | {"fp8": 0.4}, right, right, "`alone` has a rung more"),
     ):
         try:
             got = f"{subject.call(base, alone_, without, climbed)}"[:60]
@@ -511,7 +541,16 @@ def refusals(subject: Subject, draw: Draw) -> None:
 SUITES = (
     Suite(
         "ladder-rung",
-        (one_rung, gain_alone, in_place, gain_last, whole_ladder, not_measured, refusals),
+        (
+            one_rung,
+            gain_alone,
+            in_place,
+            gain_last,
+            whole_ladder,
+            not_measured,
+            nothing_measured,
+            refusals,
+        ),
         proved="a rung has three gains; those at their places multiply to the total, on any\n"
         "ladder, with rungs that are not there.",
         remember="gains alone do not multiply; seconds saved at their places add.",

@@ -210,14 +210,29 @@ def just_enough(subject: Subject, draw: Draw) -> None:
     Task(subject, [43, 63, 33, 55], [3] * 4, [10, draw.size(20, 21), 9, 17], 144).expect_best()
 
 
+def equal_parts(subject: Subject, draw: Draw) -> None:
+    """Blocks are alike: two of five equal parts are two."""
+    kept, left = draw.size(30, 36), 10
+    Task(subject, [kept] * 5, [left] * 5, [7] * 5, 3 * kept + 2 * left).expect_best()
+
+
+def to_the_byte(subject: Subject, draw: Draw) -> None:
+    """Gigabytes, where the cheapest part frees two bytes too few, and one of two FLOPs decides."""
+    first = 2**33 + draw.size(1, 5, 9)
+    kept, inputs = [first, first + 2, first + 4], [5, 5, 5]
+    flops = [1, 2**45 + 1, 2**45]
+    Task(subject, kept, inputs, flops, sum(kept) - kept[1] + inputs[1]).expect_best()
+
+
 def any_sizes(subject: Subject, draw: Draw) -> None:
-    """Small tasks with drawn numbers."""
+    """Small tasks with drawn numbers; the input of one part is larger than what it keeps."""
     for _ in range(6):
         inputs = draw.randint(1, 5, (6,)).tolist()
         kept = [
             i + extra for i, extra in zip(inputs, draw.randint(3, 40, (6,)).tolist(), strict=True)
         ]
-        budget = (sum(inputs) + sum(kept)) // 2
+        inputs[0] += kept[0]  # more than it keeps: recomputing it frees nothing
+        budget = (sum(inputs[1:]) + kept[0] + sum(kept)) // 2
         Task(subject, kept, inputs, draw.randint(2, 60, (6,)).tolist(), budget).expect_best()
 
 
@@ -288,6 +303,8 @@ SUITES = (
             cheap_before_large,
             inputs_stay,
             just_enough,
+            equal_parts,
+            to_the_byte,
             any_sizes,
             too_little,
             on_a_real_model,

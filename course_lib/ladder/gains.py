@@ -28,9 +28,10 @@ def rung_gains(
     """What each rung is worth, from seconds of a step. A gain is time before over time after.
 
     `base` is a step on the ground. `climbed` has the rungs in their order: each one's value is a
-    step with this rung and all rungs before it; the last one measured is the top. `alone` has a
-    step with that rung and no other, `without` one with every rung but that. None where a rung was
-    not measured, in all three at once: it is no step of the ladder, and its gains are None.
+    step with this rung and all rungs before it; the last one measured is the top, or the ground
+    where none is. `alone` has a step with that rung and no other, `without` one with every rung but
+    that, in any order. None where a rung was not measured, in all three at once: it is no step of
+    the ladder, and its gains are None.
 
     Returns a dict. By rung, in the order of `climbed`:
         "alone"     the gain of the rung over the ground
@@ -45,7 +46,7 @@ def rung_gains(
     if not alone.keys() == without.keys() == climbed.keys():
         raise ValueError(f"other rungs: {list(alone)}, {list(without)}, {list(climbed)}")
     times = [base, *(t for m in (alone, without, climbed) for t in m.values() if t is not None)]
-    if not all(0 < t < math.inf for t in times):
+    if not all(t > 0 for t in times):  # nan is not
         raise ValueError(f"expected seconds above 0, got {times}")
     here = [name for name, seconds in climbed.items() if seconds is not None]
     top = climbed[here[-1]] if here else base

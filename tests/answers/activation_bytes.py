@@ -181,3 +181,7 @@ def activation_bytes(config, batch, seq_len, *, dtype_bytes=4):
 # %% wrong RAISED a config without batch
 - N, H, T, s = batch * seq_len, config.num_heads, seq_len, dtype_bytes
 + N, H, T, s = batch * seq_len, config.num_heads, config.seq_len, dtype_bytes
+
+# %% wrong ACT-LSE-16 the log-sum-exp in 16 bits
+- attention += 4 * N * H
++ attention += s * N * H

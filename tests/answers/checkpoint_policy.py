@@ -138,3 +138,14 @@ def recompute_plan(kept, inputs, flops, budget):
 # %% wrong RAISED one more than there are
 - parts = range(len(kept))
 + parts = range(len(kept) + 1)
+
+# %% wrong PLAN-OVER equal parts are told by their numbers
+  parts = range(len(kept))
++ triples = list(zip(kept, inputs, flops))
+
+- return best[1]
++ return sorted({triples.index(triples[i]) for i in best[1]})
+
+# %% wrong INPLACE parts in the order of their cost
+  parts = range(len(kept))
++ flops.sort()

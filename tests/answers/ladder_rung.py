@@ -232,3 +232,18 @@ def rung_gains(base, alone, without, climbed):
 # %% wrong RUNG-GUARD any times
 - if t is not None and not 0 < t < math.inf:
 + if t is not None and t == 0:
+
+# %% wrong RUNG-POSITION columns by position
+- g1 = {n: base / alone[n] if n in here else None for n in climbed}
++ g1 = {n: base / t if t else None for n, t in zip(climbed, alone.values())}
+
+# %% wrong INPLACE takes out what was not measured
+  here = [n for n in climbed if climbed[n] is not None]
++ names = list(climbed)
++ for n in names:
++     if climbed[n] is None:
++         del climbed[n]
+
+- saved = {n: before[n] - climbed[n] if n in here else None for n in climbed}
++ saved = {n: before[n] - climbed[n] if n in here else None for n in names}
++ g1, g2, g3 = ({n: g.get(n) for n in names} for g in (g1, g2, g3))
