@@ -141,6 +141,7 @@ def numbers(subject: Subject, draw: Draw) -> None:
         x = shards[0]
         tried = f"2 ranks, shards of {tuple(x.shape)}, {str(x.dtype).removeprefix('torch.')}"
         _all_equal(done, shards, tried)
+        ring.messages(done, x.nbytes, tried)
 
 
 def _all_equal(done: Sequence[Done], shards: Sequence[Tensor], tried: str) -> None:

@@ -137,7 +137,7 @@ def _bytes(done: Sequence[Done], each: int, facts: dict) -> None:
         "RING-BYTES",
         finding,
         **facts,
-        fits="the whole tensor in a step, or all that has been gathered so far."
+        fits="the whole tensor in a step, all that has been gathered so far, or a wider dtype."
         if total > due
         else "",
         hides="the result is right, and the ring has lost what it is for.",

@@ -148,3 +148,9 @@ def ring_all_gather(shard, group=None):
     for _ in range(world_size - 1):
         arrived.append(pass_on(arrived[-1], group))
     return torch.cat([arrived[(rank - r) % world_size] for r in range(world_size)])
+
+# %% wrong RING-BYTES shards that travel in float32
+- arrived = pass_on(chunks[(rank - step) % world_size], group)
++ moving = chunks[(rank - step) % world_size]
++ wide = moving.float() if moving.dtype == torch.bfloat16 else moving
++ arrived = pass_on(wide, group)

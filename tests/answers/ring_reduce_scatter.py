@@ -176,3 +176,11 @@ def ring_reduce_scatter(x, group=None):
 - chunks = in_chunks(x, world_size)
 + n = len(x) // world_size
 + chunks = x[: n * world_size].tensor_split(world_size)
+
+# %% wrong RING-BYTES 16-bit sums that travel in float32
+  partial = chunks[(rank - 1) % world_size].clone()
++ if x.dtype == torch.bfloat16:
++     partial = partial.float()
+
+- return partial
++ return partial.to(x.dtype)
