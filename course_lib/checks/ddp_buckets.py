@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from course_lib.checks.ddp_layout import layout
+from course_lib.checks.ddp_layout import layout, without_group
 from course_lib.checks.report import Wrong, vector
 from course_lib.checks.subject import AnswerError, Subject
 from course_lib.checks.suite import Draw, Suite
@@ -26,6 +26,7 @@ def two_ranks(subject: Subject, draw: Draw) -> None:
     tried = f"2 ranks, 6 parameters of 744 bytes, bucket_bytes={CAP}"
     facts, expected = _rehearse(subject, draw, plans, CAP, tried)
     _started_equal(facts, tried)
+    _expect_made(facts[0]["made"], tried)
     for rank in facts:
         first, second = rank["updates"]
         _traffic(first["seen"], tried)
@@ -72,6 +73,18 @@ def one_of_two(subject: Subject, draw: Draw) -> None:
                     hides="buckets of two layers are added; with other sizes the ranks hang, or abort.",
                     look="which bucket is the next one, and whose gradients it needs.",
                 )
+        # buckets of one: top, tied, right, left, ...; `left` is full first, and leaves behind `right`
+        ready = ready_at(rank["updates"][1]["seen"])[:4]
+        if ready != [1, 2, 4, 4]:
+            raise Wrong(
+                "BUCKETS-DELAYED",
+                "a full bucket is kept back",
+                tried=f"{tried}; then both on both",
+                expected="the first four buckets start after gradient [1, 2, 4, 4]",
+                got=f"after gradient {ready}",
+                fits="one bucket at most for each gradient.",
+                look="`gradient_ready`: what of the buckets behind the one that starts?",
+            )
 
 
 def accumulation(subject: Subject, draw: Draw) -> None:
@@ -90,11 +103,36 @@ def accumulation(subject: Subject, draw: Draw) -> None:
         if sent > whole or ready_at(update["seen"])[0] < 12:
             raise _not_synced(tried, f"{sent} bytes of gradients, not {whole}")
         _gradients(update, expected[0], tried, 4)
+        _overlap(update["seen"], tried, before=12)
+
+
+def groups(subject: Subject, draw: Draw) -> None:
+    """Four ranks in two groups, each with the weights and the rows of its own."""
+    tried = "4 ranks in two groups, 0 with 2 and 1 with 3"
+    plans = [[[ALL]]] * 4
+    facts, _ = _rehearse(subject, draw, plans, CAP, tried, probe="buckets_in_pairs")
+    for rank, found in enumerate(facts):
+        seed, first = draw.seed + 3, rank % 2
+        (expected,), _ = ddp_twin.train_alone(seed, plans[:2], first)
+        start = ddp_twin.make_toy(seed, first).state_dict()
+        differs = gradients_differ(found["start"], start) or gradients_differ(
+            found["updates"][0]["grads"], expected
+        )
+        if differs:
+            raise Wrong(
+                "BUCKETS-GROUP",
+                "the group is not the one that was given",
+                tried=f"{tried}, on rank {rank}",
+                expected=differs[0],
+                got=differs[1],
+                fits="a collective without `group`, or ranks of another group.",
+                look="`self.group`: the broadcast and the all-reduce both need it.",
+            )
 
 
 def one_rank(subject: Subject, draw: Draw) -> None:
-    """A world of one gives the gradients of the module; what is refused."""
-    tried = "1 rank"
+    """A process without a group has the gradients of the module; what is refused."""
+    tried = "one process without a group"
     facts, expected = _rehearse(subject, draw, [[[ALL]]], CAP, tried, probe="one_rank")
     _gradients(facts[0]["updates"][0], expected[0], tried, 1)
     found = facts[0]["errors"]
@@ -134,6 +172,8 @@ def _rehearse(
     except AnswerError as failure:
         if "finish" in str(failure.error):
             raise _stale_bucket(tried, str(failure.error)[:76]) from None
+        if probe == "one_rank" and "process group" in str(failure.error):
+            raise without_group(str(failure.error)) from None
         raise
     expected, model = ddp_twin.train_alone(seed, plans)
     zeros = {n: torch.zeros_like(p) for n, p in model.named_parameters() if p.requires_grad}
@@ -239,15 +279,32 @@ def _expect_unused_averaged(update: dict, expected: dict[str, Tensor], tried: st
     )
 
 
-def _overlap(seen: list[tuple[str, int]], tried: str) -> None:
-    """Every bucket starts as soon as it can, and nothing waits in backward."""
-    ready, due = ready_at(seen), [2, 4, 6]
+def _expect_made(seen: list[tuple[str, int]], tried: str) -> None:
+    """Broadcasts of the parameters and buffers; a tied one may have gone twice."""
+    toy = ddp_twin.make_toy(0)
+    due = sum(x.nbytes for x in [*toy.parameters(), *toy.buffers()])
+    if {name for name, _ in seen} != {"broadcast"} or sum(b for _, b in seen) >= 2 * due:
+        raise Wrong(
+            "BUCKETS-MADE",
+            "other collectives than one broadcast of all that a copy has",
+            tried=f"{tried}: its making",
+            expected=f"broadcasts of {due} bytes together",
+            got=", ".join(f"{name} {b}" for name, b in seen)[:70] or "no collective",
+            look="`attach`, and what `broadcast_state` does.",
+        )
+
+
+def _overlap(seen: list[tuple[str, int]], tried: str, before: int = 0) -> None:
+    """Every bucket starts as soon as it can, and nothing waits in backward. `before`: gradients of
+    earlier micro-batches."""
+    last = before + 6
+    ready, due = ready_at(seen), [before + 2, before + 4, last]
     facts = dict(
         tried=tried,
-        expected=f"a bucket starts after gradient {due} of 6",
+        expected=f"a bucket starts after gradient {due} of {last}",
         got=f"after gradient {ready}",
     )
-    if ready[0] == 6:
+    if ready[0] == last:
         raise Wrong(
             "BUCKETS-LATE",
             "the first all-reduce comes after the last gradient",
@@ -259,7 +316,7 @@ def _overlap(seen: list[tuple[str, int]], tried: str) -> None:
     if ready != due:
         raise Wrong(
             "BUCKETS-DELAYED",
-            "a full bucket is kept back",
+            "buckets do not start when they are full",
             **facts,
             look="`gradient_ready`: what is asked, before or after p is taken off?",
         )
@@ -328,8 +385,8 @@ def gradients_differ(found: dict, expected: dict[str, Tensor]) -> tuple[str, str
 SUITES = (
     Suite(
         "ddp-buckets",
-        (layout, two_ranks, layer_of_nobody, one_of_two, accumulation, one_rank),
-        proved="1 to 4 ranks have the gradients of one process with the whole batch, and\n"
+        (layout, two_ranks, layer_of_nobody, one_of_two, accumulation, groups, one_rank),
+        proved="1 to 4 ranks, and groups, have the gradients of one process with their rows;\n"
         "the first bucket leaves while most of backward is still to come.",
         remember="last layer first: the order of buckets is that of backward.",
         next_step="the figure timeline: which bucket size ends the step soonest?",

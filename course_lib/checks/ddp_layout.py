@@ -13,33 +13,64 @@ Layout = list[list[int]]
 
 def layout(subject: Subject, draw: Draw) -> None:
     """Which parameters share a bucket, in which order."""
-    kinds = ["", "frozen", "", "half", "", "", "", "", ""]
-    shapes = [(draw.size(10, 12, 14), kind) for kind in kinds[:4]]
-    shapes += [(draw.size(10, 12, 14), kind) for kind in kinds[4:7]] + [(80, ""), (10, "")]
-    cap = 4 * draw.size(30, 34)
+    n = draw.size(10, 12, 14)
+    # the last three, taken first to last, fill a bucket to the byte; n + 1 is one element too many
+    shapes = [(n, ""), (n, ""), (n, "frozen"), (n, ""), (n, "half"), (n, ""), (n, ""), (n + 1, "")]
+    shapes += [(8 * n, ""), (n, "")]
+    cap = 4 * 3 * n
+    devices = [(n, ""), (n, "meta"), (n, "meta"), (n, "")]
     try:
-        (rank,) = subject.run_ranks([(shapes, cap)], probe=PROBE)
+        (rank,) = subject.run_ranks([([(shapes, cap), (devices, cap)],)], probe=PROBE)
     except AnswerError as failure:
-        if "require gradient" not in str(failure.error):
+        text = str(failure.error)
+        if "process group" in text:
+            raise without_group(text) from None
+        if "require gradient" not in text:
             raise
         raise Wrong(
             "BUCKETS-FROZEN",
             "a hook for a frozen parameter",
-            got=str(failure.error)[:76],
+            got=text[:76],
             look="which parameters `fill_buckets` takes: `p.requires_grad`.",
         ) from None
-    found, wanted = rank.value, expected_layout(shapes, cap)
+    _check_layout(rank.value[0], shapes, cap)
+    if rank.value[1] != (wanted := expected_layout(devices, cap)):
+        raise Wrong(
+            "BUCKETS-DEVICE",
+            "parameters of two devices share a bucket, or those of one do not",
+            tried="4 parameters; 1 and 2 on another device (meta); all fit into one bucket",
+            expected=str(wanted),
+            got=str(rank.value[1])[:150],
+            hides="torch.cat takes no tensors of two devices: such a model would fail.",
+            look="what parameters of a bucket have in common: dtype and device.",
+        )
+
+
+def without_group(text: str) -> Wrong:
+    """A collective was asked for where no process group is."""
+    return Wrong(
+        "BUCKETS-NO-GROUP",
+        "a collective where there is no group",
+        tried="one process without a group",
+        expected="no collective: the mean over one rank is the gradient",
+        got=text[:70],
+        look="`dist.is_initialized()`.",
+    )
+
+
+def _check_layout(found: Layout, shapes: list[tuple[int, str]], cap: int) -> None:
+    wanted = expected_layout(shapes, cap)
     if found == wanted:
         return
     used = [i for i, (_, kind) in enumerate(shapes) if kind != "frozen"]
     sizes = [n * (2 if kind == "half" else 4) for n, kind in shapes]
     facts = dict(
-        tried=f"parameters 0 to 8 of {', '.join(map(str, sizes))} bytes; 1 frozen, 3 bfloat16; at most {cap}",
+        tried=f"parameters 0 to 9 of {', '.join(map(str, sizes))} bytes; 2 frozen, 4 bfloat16; at most {cap}",
         expected=str(wanted),
         got=str(found)[:150],
     )
     flat = [i for bucket in found or [] for i in bucket]
-    if sorted(flat) == sorted([*used, 1]):
+    if sorted(flat) == sorted([*used, 2]):
         raise Wrong(
             "BUCKETS-FROZEN",
             "a frozen parameter has a place in a bucket",
@@ -95,6 +126,13 @@ def layout(subject: Subject, draw: Draw) -> None:
             "a bucket is larger than bucket_bytes",
             **facts,
             look="whether a parameter still fits is asked before it is put in; the unit\nis bytes.",
+        )
+    if len(found) > len(wanted):
+        raise Wrong(
+            "BUCKETS-UNDER",
+            "a parameter that fits begins a new bucket",
+            **facts,
+            look="`<` and `<=`: at most bucket_bytes.",
         )
     raise Wrong("OTHER", "the buckets are others", **facts, look="the docstring of fill_buckets.")
 

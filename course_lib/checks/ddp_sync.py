@@ -13,17 +13,18 @@ from course_lib.checks.report import Wrong, number, vector
 from course_lib.checks.subject import AnswerError, Subject
 from course_lib.checks.suite import Draw, Suite
 
-PROBE = "course_lib.probes.ddp:sync"
-SHAPES = [(2, 3), (4,), (3,), (3,)]
+PROBE = "course_lib.probes.ddp:"
+SHAPES = [(2, 3), (4,), (3,), (3,), ()]
 Grads = list[Tensor | None]
 
 
 def one_process(subject: Subject, draw: Draw) -> None:
     """One process, no group: copies, and zeros for a parameter that was not used."""
     params, (grads,) = _gradients(draw, 1)
-    tried = "one process without a group"
+    grads[3] = None
+    tried = "one process without a group, gradient 3 None"
     try:
-        means = subject.call(params, [*grads[:3], None])
+        (found,) = _run(subject, params, [grads], "sync_alone")
     except AnswerError as failure:
         if "process group" not in str(failure.error):
             raise
@@ -35,8 +36,9 @@ def one_process(subject: Subject, draw: Draw) -> None:
             got=str(failure.error)[:70],
             look="`dist.is_initialized()`.",
         ) from None
-    _tensors(means, params, tried + ", last gradient None")
-    _values(means, [*grads[:3], torch.zeros(3)], tried)
+    _tensors(found["means"], params, tried)
+    _values(found["means"], _means(params, [grads]), tried)
+    _check_arguments(found, tried)
 
 
 def two_ranks(subject: Subject, draw: Draw) -> None:
@@ -54,15 +56,16 @@ def unused_parameters(subject: Subject, draw: Draw) -> None:
     expected = _means(params, by_rank)
     for rank, found in enumerate(facts):
         means = found["means"]
-        if not _are_equal(means, expected):
+        if not isinstance(means, (list, tuple)) or not _are_equal(means, expected):
             _refuse_unused(means, expected, rank, tried)
+        _check_arguments(found, tried)
+        _check_traffic(found["seen"], params, tried)
 
 
 def more_ranks(subject: Subject, draw: Draw) -> None:
-    """Three and four ranks: R is not 2 everywhere. What they send."""
-    for world_size in (3, 4):
-        for found in _check_ranks(subject, draw, world_size):
-            _check_traffic(found["seen"], [torch.empty(s) for s in SHAPES], f"{world_size} ranks")
+    """Three ranks: R is not 2 everywhere. What they send."""
+    for found in _check_ranks(subject, draw, 3):
+        _check_traffic(found["seen"], [torch.empty(s) for s in SHAPES], "3 ranks")
 
 
 def half_precision(subject: Subject, draw: Draw) -> None:
@@ -75,6 +78,31 @@ def half_precision(subject: Subject, draw: Draw) -> None:
     for found in _run(subject, params, by_rank):
         _tensors(found["means"], params, tried)
         _values(found["means"], _means(params, by_rank), tried)
+        _check_traffic(found["seen"], params, tried)
+
+
+def groups(subject: Subject, draw: Draw) -> None:
+    """Four ranks in two groups: the mean over a group."""
+    params, by_rank = _gradients(draw, 4)
+    tried = "4 ranks in two groups, 0 with 2 and 1 with 3"
+    everywhere = _means(params, by_rank)
+    for rank, found in enumerate(_run(subject, params, by_rank, "sync_in_pairs")):
+        _tensors(found["means"], params, tried)
+        right = _means(params, by_rank[rank % 2 :: 2])
+        fits = "calls without `group`: they mean all ranks.", "`group`: the sum and R both need it."
+        _values(
+            found["means"],
+            right,
+            f"{tried}, on rank {rank}",
+            [
+                ("SYNC-GROUP", "the group is not the one that was given", value, *fits)
+                for value in (
+                    everywhere,
+                    [2 * m for m in everywhere],
+                    [m / 2 for m in right],
+                )
+            ],
+        )
         _check_traffic(found["seen"], params, tried)
 
 
@@ -116,16 +144,41 @@ def _check_ranks(subject: Subject, draw: Draw, world_size: int) -> list[dict]:
                 *_means_of_nobody(found["seen"], own, world_size),
             ],
         )
-        if not found["kept"]:
-            raise Wrong(
-                "INPLACE",
-                "the gradients that were given are changed",
-                tried=tried,
-                expected="new tensors; `grads` as it was",
-                got="other numbers in `grads` after the call",
-                look="which tensor `all_reduce` writes into.",
-            )
+        _check_arguments(found, tried)
     return facts
+
+
+def _check_arguments(found: dict, tried: str) -> None:
+    """The arguments are as they were, and the means are tensors of their own."""
+    if not found["kept"]:
+        raise Wrong(
+            "INPLACE",
+            "the arguments are changed",
+            tried=tried,
+            expected="new tensors; `params` and `grads` as they were",
+            got="other numbers or tensors in them after the call",
+            look="which tensor `all_reduce` writes into.",
+        )
+    if not found["own"]:
+        raise Wrong(
+            "SYNC-ALIAS",
+            "a mean is the tensor that was given",
+            tried=tried,
+            expected="new tensors, whose change changes no argument",
+            got="a mean that shares its memory with an argument",
+            hides="it happens where nothing is sent: code that works on two ranks breaks on one.",
+            look="what is returned where there is no group.",
+        )
+    if not found["free"]:
+        raise Wrong(
+            "SYNC-GRAPH",
+            "a mean is part of a graph",
+            tried=tried,
+            expected="plain tensors, with requires_grad False",
+            got="a mean with requires_grad True",
+            hides="parameters want gradients: what is computed from one keeps its graph.",
+            look="how the zeros are made where `grad is None`.",
+        )
 
 
 def _means_of_nobody(seen: list, own: Grads, world_size: int) -> list[tuple]:
@@ -148,14 +201,16 @@ def _gradients(draw: Draw, world_size: int) -> tuple[list[Tensor], list[Grads]]:
     def whole_numbers(shape) -> Tensor:
         return (draw.randint(1, 10, shape) * (2 * draw.randint(0, 2, shape) - 1)).float()
 
-    return [torch.zeros(s) for s in SHAPES], [
+    return [whole_numbers(s) for s in SHAPES], [
         [whole_numbers(s) for s in SHAPES] for _ in range(world_size)
     ]
 
 
-def _run(subject: Subject, params: list[Tensor], by_rank: list[Grads]) -> list[dict]:
-    ranks = subject.run_ranks([([(params, grads)],) for grads in by_rank], probe=PROBE)
-    return [rank.value[0] for rank in ranks]
+def _run(
+    subject: Subject, params: list[Tensor], by_rank: list[Grads], probe: str = "sync"
+) -> list[dict]:
+    ranks = subject.run_ranks([(params, grads) for grads in by_rank], probe=PROBE + probe)
+    return [rank.value for rank in ranks]
 
 
 def _means(params: list[Tensor], by_rank: list[Grads]) -> list[Tensor]:
@@ -225,8 +280,8 @@ def _values(means: list[Tensor], expected: list[Tensor], tried: str, patterns=()
     i = next(i for i, (m, e) in enumerate(zip(means, expected, strict=True)) if not _is_near(m, e))
     facts = dict(
         tried=tried,
-        expected=f"gradient {i}: {vector(expected[i].view(-1))}",
-        got=f"gradient {i}: {vector(means[i].view(-1))}",
+        expected=f"gradient {i}: {vector(expected[i].reshape(-1))}",
+        got=f"gradient {i}: {vector(means[i].reshape(-1))}",
     )
     for code, finding, value, fits, look in patterns:
         if _are_equal(means, value):
@@ -241,8 +296,8 @@ def _refuse_unused(means, expected: list[Tensor], rank: int, tried: str) -> None
     i = next(i for i, (m, e) in enumerate(zip(means, expected, strict=True)) if not _is_near(m, e))
     facts = dict(
         tried=tried,
-        expected=f"gradient {i}: {vector(expected[i].view(-1))}",
-        got=f"gradient {i}: {vector(means[i].view(-1))}",
+        expected=f"gradient {i}: {vector(expected[i].reshape(-1))}",
+        got=f"gradient {i}: {vector(means[i].reshape(-1))}",
     )
     if _is_near(means[i], 2 * expected[i]):
         raise Wrong(
@@ -285,20 +340,32 @@ def _check_traffic(seen: list[tuple[str, int]], params: list[Tensor], tried: str
         got=", ".join(f"{name} {b}" for name, b in seen)[:70] or "no collective",
     )
     others = [name for name, _ in seen if name != "allreduce"]
-    if others:
+    if others and total - sum(b for name, b in seen if name != "allreduce") < due:
         raise Wrong(
             "SYNC-GATHERS",
             "the right mean by another way",
             fits=f"{others[0]}.",
-            hides="every rank receives and holds the gradients of all the others.",
+            hides="every rank receives and holds the gradients of all the others."
+            if "gather" in others[0]
+            else "",
             look="the collective that adds on the way.",
+            **facts,
+        )
+    if others:
+        raise Wrong(
+            "SYNC-EXTRA",
+            "another collective beside the all-reduces",
+            fits=f"{others[0]}.",
+            look="what is sent that is no gradient.",
             **facts,
         )
     if total != due:
         raise Wrong(
             "SYNC-BYTES",
             f"{number(total / due)} times the bytes are sent",
-            fits="a second round, or a wider dtype.",
+            fits="a second round, or a wider dtype."
+            if total > due
+            else "a parameter that takes no part, though another rank may have used it.",
             look="how often, and as what, each gradient travels.",
             **facts,
         )
@@ -313,16 +380,16 @@ def _are_equal(means: list[Tensor], expected: list[Tensor]) -> bool:
 
 
 def _is_near(a: Tensor, b: Tensor) -> bool:
-    # sums of whole numbers are exact; a division rounds once, in the dtype of the gradient
-    step = 2 * torch.finfo(b.dtype).eps
-    return a.shape == b.shape and torch.allclose(a.to(b.dtype), b, rtol=step, atol=step)
+    # sums of whole numbers are exact; who divides first rounds each of four numbers up to 9 / 2
+    step = torch.finfo(b.dtype).eps
+    return a.shape == b.shape and torch.allclose(a.to(b.dtype), b, rtol=2 * step, atol=9 * step)
 
 
 SUITES = (
     Suite(
         "ddp-sync",
-        (one_process, two_ranks, unused_parameters, more_ranks, half_precision),
-        proved="1 to 4 ranks end with one gradient, that of the whole batch, whatever\n"
+        (one_process, two_ranks, unused_parameters, more_ranks, half_precision, groups),
+        proved="1 to 4 ranks, and groups of them, end with one gradient, whatever\n"
         "each of them used, and send each byte of it once.",
         remember="a collective that one rank leaves out meets the next one of the others.",
         next_step="divide before the all-reduce: which dtype would care?",

@@ -44,9 +44,10 @@ def sync_gradients(
 
     `params` and `grads` are of one length and order on every rank; grads[i] has the shape and dtype of
     params[i], which the mean keeps, or is None on a rank that did not use the parameter: it counts
-    as zeros. The arguments stay as they are. All ranks issue the same all-reduces, together of the
-    bytes of the gradients: 2 (R - 1) / R times that is sent. Without a group (`place` says R) no
-    collective is issued, and the means are copies.
+    as zeros. The arguments stay as they are, and no mean shares their memory or is part of a graph.
+    All ranks issue the same all-reduces, together of the bytes of the gradients, and nothing else:
+    2 (R - 1) / R times that is sent. Without a group (`place` says R) no collective is issued, and
+    the means are copies.
     """
     _, world_size = place(group)
     means = []

@@ -19,20 +19,28 @@ from torch import Tensor, nn
 from course_lib.measure.held import held_now
 from course_lib.parallel import ddp
 from course_lib.probes.ddp_twin import D, Plan, gradients, make_toy, part_of_loss, rows_of, step
+from course_lib.ranks.collectives import place
 from course_lib.ranks.traffic import Traffic
 
 
 class _Work:
-    """An all-reduce under way; the tensor holds what it held until somebody waits."""
+    """An all-reduce under way; the tensors hold what they held until somebody waits."""
 
-    def __init__(self, work: dist.Work, tensor: Tensor, total: Tensor, mark: Callable[[str], None]):
-        self._work, self._tensor, self._total, self._mark = work, tensor, total, mark
+    def __init__(
+        self,
+        work: dist.Work,
+        tensors: list[Tensor],
+        totals: list[Tensor],
+        mark: Callable[[str], None],
+    ):
+        self._work, self._tensors, self._totals, self._mark = work, tensors, totals, mark
 
     def wait(self, *args) -> bool:
         self._mark("waits")
         done = self._work.wait(*args)
         with torch.no_grad():
-            self._tensor.copy_(self._total)
+            for tensor, total in zip(self._tensors, self._totals, strict=True):
+                tensor.copy_(total)
         return done
 
     def get_future(self):
@@ -45,41 +53,105 @@ class _Work:
 
 @contextlib.contextmanager
 def deferred_all_reduce(mark: Callable[[str], None]) -> Iterator[None]:
-    """`dist.all_reduce` whose result is there when it has been waited for, and not before.
+    """`dist.all_reduce` whose result is there when it has been waited for, and not before; that of
+    `dist.all_reduce_coalesced` too.
 
     An answer that does not wait reads its own numbers, always and not now and then. `mark` is
     called with "waits" whenever the program stops for a sum.
     """
-    real = dist.all_reduce
+    real, real_coalesced = dist.all_reduce, dist.all_reduce_coalesced
 
     def all_reduce(tensor, op=dist.ReduceOp.SUM, group=None, async_op=False):
         if not async_op:
             mark("waits")
             return real(tensor, op, group=group)
         total = tensor.detach().clone()
-        return _Work(real(total, op, group=group, async_op=True), tensor, total, mark)
+        return _Work(real(total, op, group=group, async_op=True), [tensor], [total], mark)
 
-    dist.all_reduce = all_reduce
+    def all_reduce_coalesced(tensors, op=dist.ReduceOp.SUM, group=None, async_op=False):
+        if not async_op:
+            mark("waits")
+            return real_coalesced(tensors, op, group=group)
+        totals = [tensor.detach().clone() for tensor in tensors]
+        work = real_coalesced(totals, op, group=group, async_op=True)
+        return _Work(work, list(tensors), totals, mark)
+
+    dist.all_reduce, dist.all_reduce_coalesced = all_reduce, all_reduce_coalesced
     try:
         yield
     finally:
-        dist.all_reduce = real
+        dist.all_reduce, dist.all_reduce_coalesced = real, real_coalesced
 
 
-def sync(answer: Callable, cases: list[tuple[list, list]]) -> list[dict]:
-    """`answer(params, grads)` for each case: what it returns, sends, and does to its arguments."""
+def make_pair() -> dist.ProcessGroup:
+    """Of four ranks, 0 and 2 are a group, 1 and 3 another: that of this rank."""
+    groups = [dist.new_group([0, 2]), dist.new_group([1, 3])]
+    return groups[dist.get_rank() % 2]
+
+
+@contextlib.contextmanager
+def without_group() -> Iterator[None]:
+    """No process group for a while, for a rank that is alone."""
+    dist.destroy_process_group()
+    try:
+        yield
+    finally:
+        dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+
+
+def sync(answer: Callable, params: list, grads: list) -> dict:
+    """`answer(params, grads)` on this rank: what it returns, sends, and does to its arguments.
+
+    "means"; "seen"; "kept": whether the arguments are as they were; "own": whether no mean lies in
+    their memory; "free": whether no mean is part of a graph. The parameters want gradients.
+    """
+    return _sync(answer, params, grads)
+
+
+def sync_in_pairs(answer: Callable, params: list, grads: list) -> dict:
+    """The same for `answer(params, grads, group)`, on four ranks that are two groups."""
+    return _sync(answer, params, grads, make_pair())
+
+
+def sync_alone(answer: Callable, params: list, grads: list) -> dict:
+    """The same on one rank without a process group."""
+    with without_group():
+        return _sync(answer, params, grads)
+
+
+def _sync(answer: Callable, params: list, grads: list, *group: dist.ProcessGroup) -> dict:
     faulthandler.disable()  # gloo may abort a rank of a wrong answer: RankFailed says so
-    facts = []
-    for params, grads in cases:
-        given = [None if g is None else g.clone() for g in grads]
-        with Traffic() as traffic, deferred_all_reduce(traffic.mark):
-            means = answer(params, given)
-        kept = all(a is None or torch.equal(a, b) for a, b in zip(grads, given, strict=True))
-        facts.append({"means": means, "seen": traffic.seen, "kept": kept})
-    return facts
+    given = [[None if x is None else x.clone() for x in some] for some in (params, grads)]
+    lists = [list(some) for some in given]
+    for p in lists[0]:
+        p.requires_grad_()
+    with Traffic() as traffic, deferred_all_reduce(traffic.mark):
+        means = answer(*lists, *group)
+    kept = all(
+        len(now) == len(was) and all(a is b for a, b in zip(now, was, strict=True))
+        for now, was in zip(lists, given, strict=True)
+    ) and all(
+        b is None or torch.equal(a, b)
+        for a, b in zip([*params, *grads], [*given[0], *given[1]], strict=True)
+    )
+    found = [m for m in means if isinstance(m, Tensor)] if isinstance(means, (list, tuple)) else []
+    theirs = {x.untyped_storage().data_ptr() for x in [*given[0], *given[1]] if x is not None}
+    return {
+        "means": [m.detach() if isinstance(m, Tensor) else m for m in means] if found else means,
+        "seen": traffic.seen,
+        "kept": kept,
+        "own": not any(m.untyped_storage().data_ptr() in theirs for m in found),
+        "free": not any(m.requires_grad for m in found),
+    }
 
 
-def buckets(answer: Callable, seed: int, bucket_bytes: int, plan: Plan) -> dict:
+def buckets(
+    answer: Callable,
+    seed: int,
+    bucket_bytes: int,
+    plan: Plan,
+    group: dist.ProcessGroup | None = None,
+) -> dict:
     """The updates of `plan` with `answer(model, bucket_bytes=...)` on this rank, in facts.
 
     "made": collectives of the making; "start": parameters and buffers after it; "updates": of each
@@ -87,14 +159,15 @@ def buckets(answer: Callable, seed: int, bucket_bytes: int, plan: Plan) -> dict:
     between them, and its "grads"; "kept": bytes alive after the last beside model and gradients.
     """
     faulthandler.disable()
-    rank, world_size = dist.get_rank(), dist.get_world_size()
-    model = make_toy(seed, rank)
+    rank, world_size = place(group)
+    model = make_toy(seed, dist.get_rank() if dist.is_initialized() else 0)
+    given = {} if group is None else {"group": group}
     with Traffic() as traffic, deferred_all_reduce(traffic.mark):
         for p in model.parameters():
             if p.requires_grad:
                 p.register_post_accumulate_grad_hook(lambda p: traffic.mark("ready"))
         before = _living_bytes()
-        wrapped = answer(model, bucket_bytes=bucket_bytes)
+        wrapped = answer(model, bucket_bytes=bucket_bytes, **given)
         facts: dict[str, Any] = {
             "made": _take_seen(traffic),
             "updates": [],
@@ -118,13 +191,32 @@ def buckets(answer: Callable, seed: int, bucket_bytes: int, plan: Plan) -> dict:
     return facts
 
 
+def buckets_in_pairs(answer: Callable, seed: int, bucket_bytes: int, plan: Plan) -> dict:
+    """As `buckets`, with `group=`, on four ranks that are two groups."""
+    return buckets(answer, seed, bucket_bytes, plan, make_pair())
+
+
 def fill_buckets(
+    answer: Callable, layouts: list[tuple[list[tuple[int, str]], int]]
+) -> list[list[list[int]]]:
+    """By layout and bucket the numbers of the parameters in it, without a process group.
+
+    A layout: (elements and "half", "frozen", "meta" or "") by parameter, and the bytes of a bucket.
+    """
+    with without_group():
+        return [_fill_buckets(answer, *layout) for layout in layouts]
+
+
+def _fill_buckets(
     answer: Callable, shapes: list[tuple[int, str]], bucket_bytes: int
 ) -> list[list[int]]:
-    """By bucket the numbers of the parameters in it. `shapes`: elements, and "half", "frozen" or ""."""
     params = [
         nn.Parameter(
-            torch.zeros(n, dtype=torch.bfloat16 if how == "half" else torch.float32),
+            torch.zeros(
+                n,
+                dtype=torch.bfloat16 if how == "half" else torch.float32,
+                device="meta" if how == "meta" else "cpu",
+            ),
             requires_grad=how != "frozen",
         )
         for n, how in shapes
@@ -135,7 +227,8 @@ def fill_buckets(
 
 
 def one_rank(answer: Callable, seed: int, bucket_bytes: int, plan: Plan) -> dict:
-    """As `buckets`, and "errors": what a limit of 0 raises, and a second backward pass."""
+    """As `buckets`, without a process group, and "errors": what a limit of 0 raises, and a second
+    backward pass."""
 
     def no_room() -> None:
         answer(make_toy(seed), bucket_bytes=0)
@@ -145,8 +238,9 @@ def one_rank(answer: Callable, seed: int, bucket_bytes: int, plan: Plan) -> dict
         for _ in range(2):
             model(torch.ones(1, D), "").sum().backward()
 
-    facts = buckets(answer, seed, bucket_bytes, plan)
-    facts["errors"] = {action.__name__: _error_name(action) for action in (no_room, run_twice)}
+    with without_group():
+        facts = buckets(answer, seed, bucket_bytes, plan)
+        facts["errors"] = {action.__name__: _error_name(action) for action in (no_room, run_twice)}
     return facts
 
 
@@ -163,25 +257,62 @@ def no_sync(answer: type[ddp.Replica], seed: int, bucket_bytes: int, plan: Plan)
     return buckets(_join_classes(answer), seed, bucket_bytes, plan)
 
 
-def flags(answer: type[ddp.Replica]) -> dict[str, bool | str]:
-    """`syncing` inside `no_sync`, after a context that stood in another, after both, after an error;
-    and what came of that error."""
-    one = _join_classes(answer)(make_toy(0))
-    found = {}
-    with one.no_sync():
-        found["inside"] = one.syncing
+def flags(answer: type[ddp.Replica]) -> dict[str, Any]:
+    """What `no_sync` does to `syncing`, and to nothing else, on one rank.
+
+    "called": behind the call, before `with`; "inside"; "after". Of one context in another: "deeper",
+    "between" the two ends, "after both". "was off": behind a context that began with False; "other":
+    of another copy, while this one's context is open. By kind of error: "outside", whether it came
+    out, and `syncing` after it, "between errors" in a context inside another, "after error" else.
+    "seen": collectives; "grads": whether every `p.grad` is the object and the numbers that it was.
+    """
+    one, other = (_join_classes(answer)(make_toy(0)) for _ in range(2))
+    for p in one.module.left.parameters():
+        p.grad = torch.ones_like(p)
+    before = [(p.grad, None if p.grad is None else p.grad.clone()) for p in one.parameters()]
+    found: dict[str, Any] = {"outside": {}, "between errors": {}, "after error": {}}
+    with Traffic() as traffic:
+        context = one.no_sync()
+        found["called"] = one.syncing
+        with context:
+            found["inside"] = one.syncing
+        found["after"] = one.syncing
+        one.syncing = True
         with one.no_sync():
-            found["deeper"] = one.syncing
-        found["between"] = one.syncing
-    found["after"] = one.syncing
-    one.syncing, found["error"] = True, "none"
-    try:
+            with one.no_sync():
+                found["deeper"] = one.syncing
+            found["between"] = one.syncing
+            with other.no_sync():
+                pass
+            found["other"] = other.syncing
+        found["after both"] = one.syncing
+        for kind in (KeyError, KeyboardInterrupt):  # the second is no Exception
+            one.syncing = True
+            with one.no_sync():
+                found["outside"][kind.__name__] = _raise_in(one, kind)
+                found["between errors"][kind.__name__] = one.syncing
+            found["outside"][kind.__name__] &= _raise_in(one, kind)
+            found["after error"][kind.__name__] = one.syncing
+        one.syncing = False
         with one.no_sync():
-            raise KeyError("of the check")
-    except KeyError:
-        found["error"] = "KeyError"
-    found["after error"] = one.syncing
+            pass
+        found["was off"] = one.syncing
+    found["seen"] = traffic.seen
+    found["grads"] = all(
+        p.grad is grad and (grad is None or torch.equal(grad, kept))
+        for p, (grad, kept) in zip(one.parameters(), before, strict=True)
+    )
     return found
+
+
+def _raise_in(replica: ddp.Replica, kind: type[BaseException]) -> bool:
+    """Whether an error inside `no_sync` comes out of it."""
+    try:
+        with replica.no_sync():
+            raise kind("of the check")
+    except kind:
+        return True
+    return False
 
 
 def _join_classes(answer: type[ddp.Replica]) -> type[ddp.DataParallel]:

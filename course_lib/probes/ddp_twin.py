@@ -60,12 +60,14 @@ def make_toy(seed: int, rank: int = 0) -> Toy:
         return Toy()
 
 
-def train_alone(seed: int, plans: Sequence[Plan]) -> tuple[list[dict[str, Tensor]], Toy]:
+def train_alone(
+    seed: int, plans: Sequence[Plan], first: int = 0
+) -> tuple[list[dict[str, Tensor]], Toy]:
     """By update the gradients of one process that sees the rows of all ranks; the model after it.
 
-    `plans`: by rank.
+    `plans`: by rank; `first`: the rank whose weights all begin with.
     """
-    model, found = make_toy(seed), []
+    model, found = make_toy(seed, first), []
     for update in range(len(plans[0])):
         for rank, plan in enumerate(plans):
             for i, used in enumerate(plan[update]):

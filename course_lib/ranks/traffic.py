@@ -13,7 +13,8 @@ from course_lib.measure.held import Recorder
 from course_lib.ranks.collectives import collective_cost
 
 # c10d has several spellings of one collective: a list of tensors, one tensor, functional
-PLAIN = {"all_reduce": "allreduce", "all_gather_into_tensor": "allgather",
+PLAIN = {"all_reduce": "allreduce", "allreduce_coalesced": "allreduce",
+         "all_reduce_coalesced": "allreduce", "all_gather_into_tensor": "allgather",
          "reduce_scatter_tensor": "reduce_scatter", "allgather_into_tensor_coalesced": "allgather",
          "reduce_scatter_tensor_coalesced": "reduce_scatter"}  # fmt: skip
 RINGS = {"allreduce": "all_reduce", "allgather": "all_gather", "reduce_scatter": "reduce_scatter"}

@@ -30,7 +30,8 @@ class DataParallel(Replica):
             if not p.requires_grad:
                 continue
             fits = size + p.nbytes <= bucket_bytes
-            if buckets and fits and buckets[-1][0].dtype == p.dtype:
+            last = buckets[-1][0] if buckets else None
+            if buckets and fits and (last.dtype, last.device) == (p.dtype, p.device):
                 buckets[-1].append(p)
                 size += p.nbytes
             else:
@@ -94,7 +95,7 @@ class DataParallel(Replica):
         buckets, open_ = [], []
         for p in reversed([p for p in self.module.parameters() if p.requires_grad]):
             full = sum(q.nbytes for q in open_) + p.nbytes > bucket_bytes
-            if open_ and (full or open_[0].dtype != p.dtype):
+            if open_ and (full or open_[0].dtype != p.dtype or open_[0].device != p.device):
                 buckets.append(open_)
                 open_ = []
             open_.append(p)
@@ -354,5 +355,75 @@ class DataParallel(DataParallel):
         if not self.syncing:
             return
         self.missing[self.bucket_of[p]].discard(p)
+        while len(self.started) < len(self.buckets) and not self.missing[len(self.started)]:
+            self.start_bucket()
+
+# %% wrong BUCKETS-DEVICE dtypes kept apart, devices mixed
+class DataParallel(DataParallel):
+    def fill_buckets(self, bucket_bytes):
+        if bucket_bytes < 1:
+            raise ValueError("bucket_bytes")
+        buckets, size = [], 0
+        for p in reversed([p for p in self.module.parameters() if p.requires_grad]):
+            if buckets and size + p.nbytes <= bucket_bytes and buckets[-1][0].dtype == p.dtype:
+                buckets[-1].append(p)
+                size += p.nbytes
+            else:
+                buckets.append([p])
+                size = p.nbytes
+        return buckets
+
+# %% wrong BUCKETS-UNDER below the limit
+class DataParallel(DataParallel):
+    def fill_buckets(self, bucket_bytes):
+        return super().fill_buckets(bucket_bytes - 1)
+
+# %% wrong BUCKETS-NO-GROUP a broadcast without asking
+class DataParallel(DataParallel):
+    def attach(self):
+        with torch.no_grad():
+            for tensor in [*self.module.parameters(), *self.module.buffers()]:
+                dist.broadcast(tensor, group=self.group, group_src=0)
+        for p in self.bucket_of:
+            p.register_post_accumulate_grad_hook(self.gradient_ready)
+
+# %% wrong BUCKETS-GROUP the weights of rank 0 of all
+class DataParallel(DataParallel):
+    def attach(self):
+        broadcast_state(self.module)
+        for p in self.bucket_of:
+            p.register_post_accumulate_grad_hook(self.gradient_ready)
+
+# %% wrong BUCKETS-GROUP divides by all ranks
+class DataParallel(DataParallel):
+    def finish(self):
+        self.world_size = place()[1]
+        super().finish()
+
+# %% wrong BUCKETS-MADE every broadcast twice
+class DataParallel(DataParallel):
+    def attach(self):
+        broadcast_state(self.module, self.group)
+        super().attach()
+
+# %% wrong BUCKETS-DELAYED one bucket for each gradient
+class DataParallel(DataParallel):
+    def gradient_ready(self, p):
+        if not self.syncing:
+            return
+        if self.bucket_of[p] < len(self.started):
+            raise ValueError("a second backward pass before finish()")
+        self.missing[self.bucket_of[p]].discard(p)
+        if len(self.started) < len(self.buckets) and not self.missing[len(self.started)]:
+            self.start_bucket()
+
+# %% wrong BUCKETS-NO-SYNC takes off what came inside no_sync
+class DataParallel(DataParallel):
+    def gradient_ready(self, p):
+        if self.bucket_of[p] < len(self.started):
+            raise ValueError("a second backward pass before finish()")
+        self.missing[self.bucket_of[p]].discard(p)
+        if not self.syncing:
+            return
         while len(self.started) < len(self.buckets) and not self.missing[len(self.started)]:
             self.start_bucket()

@@ -37,6 +37,19 @@ def sync_gradients(params, grads, group=None):
             means[i] = mean.view_as(params[i])
     return means
 
+# %% right coalesced
+def sync_gradients(params, grads, group=None):
+    totals = [torch.zeros_like(p) if g is None else g.clone() for p, g in zip(params, grads)]
+    if dist.is_initialized():
+        by_dtype = {}
+        for total in totals:
+            by_dtype.setdefault(total.dtype, []).append(total)
+        works = [dist.all_reduce_coalesced(some, group=group, async_op=True)
+                 for some in by_dtype.values()]
+        for work in works:
+            work.wait()
+    return [t / place(group)[1] for t in totals]
+
 # %% right in plain steps
 def sync_gradients(params, grads, group=None):
     means = []
@@ -141,3 +154,57 @@ def sync_gradients(params, grads, group=None):
 - means.append(total / place(group)[1])
 +     dist.all_reduce(users, group=group)
 + means.append(total / max(float(users), 1.0))
+
+# %% wrong SYNC-GROUP the default group's sum
+- dist.all_reduce(total, group=group)
++ dist.all_reduce(total)
+
+# %% wrong SYNC-GROUP the default group's R
+- means.append(total / place(group)[1])
++ means.append(total / place()[1])
+
+# %% wrong SYNC-GROUP the default group in both
+- dist.all_reduce(total, group=group)
++ dist.all_reduce(total)
+
+- means.append(total / place(group)[1])
++ means.append(total / place()[1])
+
+# %% wrong SYNC-ALIAS the gradients themselves where there is no group
+  means = []
++ if not dist.is_initialized():
++     return [torch.zeros_like(p) if g is None else g for p, g in zip(params, grads)]
+
+# %% wrong SYNC-GRAPH zeros from the parameter
+- total = torch.zeros_like(p) if g is None else g.clone()
++ total = p * 0 if g is None else g.clone()
+
+# %% wrong INPLACE zeros put into the list of gradients
+- for p, g in zip(params, grads):
++ for i, p in enumerate(params):
++     if grads[i] is None:
++         grads[i] = torch.zeros_like(p)
++     g = grads[i]
+
+# %% wrong SYNC-EXTRA waits for everybody first
+  means = []
++ if dist.is_initialized():
++     dist.barrier(group=group)
+
+# %% wrong SYNC-BYTES asks first who has used what
+  total = torch.zeros_like(p) if g is None else g.clone()
++ users = torch.tensor(float(g is not None))
++ if dist.is_initialized():
++     dist.all_reduce(users, group=group)
++     if not users:
++         means.append(total)
++         continue
+
+# %% wrong SYNC-NO-WAIT coalesced, and not waited for
+def sync_gradients(params, grads, group=None):
+    totals = [torch.zeros_like(p) if g is None else g.clone() for p, g in zip(params, grads)]
+    if dist.is_initialized():
+        for dtype in dict.fromkeys(t.dtype for t in totals):
+            same = [t for t in totals if t.dtype == dtype]
+            dist.all_reduce_coalesced(same, group=group, async_op=True)
+    return [t / place(group)[1] for t in totals]
