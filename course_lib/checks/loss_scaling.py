@@ -1,7 +1,8 @@
 """Checks of lesson 12: LossScaler.step and LossScaler.update.
 
 Oracle: `model`, the same updates in float64, whose options bend one thing each, as wrong answers do.
-Every check goes through `rehearse`: given gradients, one list per update, SGD with a rate of 1.
+These checks go through `rehearse`: given gradients, one list per update, SGD with a rate of 1; those
+of several groups are in loss_scaling_groups.py.
 """
 
 import math
@@ -11,6 +12,7 @@ import torch
 from torch import Tensor
 
 from course_lib.checks.expect import Pattern
+from course_lib.checks.loss_scaling_groups import as_made, several_groups
 from course_lib.checks.loss_scaling_mistakes import KINDS, mistakes, model, pattern
 from course_lib.checks.report import Wrong, number, vector
 from course_lib.checks.subject import Subject
@@ -34,10 +36,37 @@ def _rehearse(
     scaler = subject.module(**settings)
     if state is not None:
         scaler.method("load_state_dict", state)
-    found = scaler.method("rehearse", [list(u) for u in updates], max_norm)
+    return _rows(scaler.method("rehearse", [list(u) for u in updates], max_norm), updates, tried)
+
+
+def _rows(found, updates: Sequence[Gradients], tried: str) -> list[dict]:
+    """What `rehearse` returned, in the form that its docstring says."""
+    right = (
+        isinstance(found, list)
+        and len(found) == len(updates)
+        and all(isinstance(row, dict) and {"norm", "weights", "scale"} <= set(row) for row in found)
+        and all(_are_tensors(row["weights"], len(u)) for row, u in zip(found, updates, strict=True))
+    )
+    if not right:
+        raise Wrong(
+            "SCALER-REHEARSE",
+            "rehearse returns something else",
+            tried=tried,
+            expected='a list: for each update a dict with "norm", "weights" and "scale"',
+            got=f"{type(found).__name__}: {found!r}"[:76],
+            look="`rehearse`, as it was in the cell.",
+        )
     for row in found:
         _a_float(row["scale"], "self.value", tried)
     return found
+
+
+def _are_tensors(weights, count: int) -> bool:
+    return (
+        isinstance(weights, (list, tuple))
+        and len(weights) == count
+        and all(isinstance(w, Tensor) for w in weights)
+    )
 
 
 def _a_float(value, name: str, tried: str) -> None:
@@ -388,7 +417,10 @@ def resumed_scaler(subject: Subject, draw: Draw) -> None:
     done = draw.size(3, 2, 4)
     tried = f"interval 5, resumed after {done} good updates; then good ones"
     state = {"value": 8.0, "good_steps": done}
-    found = _rehearse(subject, [[torch.ones(1)]] * 4, tried, growth_interval=5, state=state)
+    updates = [[torch.ones(1)]] * 4
+    scaler = subject.module(growth_interval=5)
+    scaler.method("load_state_dict", state)
+    found = _rows(scaler.method("rehearse", updates), updates, tried)
     right = model("gggg", 8.0, 2.0, 0.5, 5, count=done)
     _expect_scales(
         torch.tensor([row["scale"] for row in found]),
@@ -405,14 +437,38 @@ def resumed_scaler(subject: Subject, draw: Draw) -> None:
         "the scale after a resume",
         tried=tried,
     )
+    kept = scaler.method("state_dict")
+    right = {"value": 16.0, "good_steps": done + 4 - 5}
+    if kept != right:
+        raise Wrong(
+            "SCALER-COUNT",
+            "the state to be kept is another one",
+            tried=tried,
+            expected=f"{right}, {right['good_steps']} good updates since the growth",
+            got=f"{kept}"[:76],
+            fits="a count that goes on after the scale has grown."
+            if isinstance(kept, dict) and kept.get("good_steps") == done + 4
+            else "",
+            look="`self.good_steps` when the scale grows; `state_dict`, as it was in the cell.",
+        )
 
 
 SUITES = (
     Suite(
         exercise="grad-scaler",
-        checks=(true_size, clipped_after, left_out, scales, range_ends, resumed_scaler),
+        checks=(
+            true_size,
+            clipped_after,
+            left_out,
+            scales,
+            range_ends,
+            resumed_scaler,
+            several_groups,
+            as_made,
+        ),
         proved="your scaler divides before it clips, leaves out what is not finite, finds its scale.",
         remember="divide, look, clip, step, adapt: in this order. 65,504 is where float16 ends.",
+        ranks=1,
         next_step="figure preset number-line:overflow, and read what falls off on the right.",
         loads=(DYNAMO,),
     ),

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from course_lib.checks.report import Wrong, vector
+from course_lib.checks.resume_ranks import saved_by_all
 from course_lib.checks.subject import AnswerError, Module, Subject
 from course_lib.checks.suite import DYNAMO, Draw, Suite
 from course_lib.training.ddp_trainer import DistributedTrainer
@@ -259,7 +260,19 @@ def names_parts(subject: Subject, draw: Draw) -> None:
     out = folder()
     trainer = subject.module(config_of(out), tokens_of(draw), vocab_size=V)
     losses(trainer, 1)
-    _save_and_read(trainer, out, 1, "one step, save_checkpoint(), read_checkpoint()")
+    tried = "one step in float32, save_checkpoint(), read_checkpoint()"
+    got = _save_and_read(trainer, out, 1, tried)
+    for part in ("model", "optimizer", "scaler", "loader"):
+        if not isinstance(got[part], dict):
+            raise Wrong(
+                "SAVE-STATE-DICT",
+                f'what stands behind "{part}" is no state dict',
+                tried=tried,
+                expected="a dict, that of `state_dict()`, also where it is empty",
+                got=f"{got[part]!r}"[:60],
+                hides="a load asks for the part whatever the settings are.",
+                look=f'what stands behind "{part}".',
+            )
 
 
 def holds_values(subject: Subject, draw: Draw) -> None:
@@ -346,11 +359,13 @@ def format_losses(losses: list[float]) -> str:
 SUITES = (
     Suite(
         "save-checkpoint",
-        (names_parts, holds_values, resumes),
-        proved="every part is in the file with the value it had, nothing in it needs code\n"
-        "to be read, and a run that resumes gives the same losses to the bit.",
+        (names_parts, holds_values, resumes, saved_by_all),
+        proved="every part is in the file with the value it had, those of both ranks, nothing\n"
+        "needs code to be read, and a run that resumes gives the same losses to the bit.",
         remember="weights are a third of a training state: AdamW's moments are the other two.",
         next_step="`single_file.load(path)` on your file, and look at each part.",
+        ranks=2,
+        limit_s=12.0,
         loads=(DYNAMO,),
     ),
 )

@@ -26,6 +26,7 @@ from course_lib.checks.resume import (
     tokens_of,
     write_checkpoint,
 )
+from course_lib.checks.resume_ranks import loaded_by_all
 from course_lib.checks.subject import AnswerError, Module, Subject
 from course_lib.checks.suite import DYNAMO, Draw, Suite
 
@@ -288,11 +289,13 @@ def other_ranks(subject: Subject, draw: Draw) -> None:
 SUITES = (
     Suite(
         "load-checkpoint",
-        (nothing_there, parts_return, resumes, unwraps, refuses_whole, other_ranks),
+        (nothing_there, parts_return, resumes, unwraps, refuses_whole, other_ranks, loaded_by_all),
         proved="every part returns, wrapped names are read, three losses after a resume\n"
         "are the same to the bit, and a file that does not fit changes nothing.",
         remember="what may refuse comes first, what changes comes after.",
         next_step="the milestone: kill a run in the middle, and start the same command again.",
+        ranks=2,
+        limit_s=12.0,
         loads=(DYNAMO,),
     ),
 )

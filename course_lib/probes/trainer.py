@@ -1,13 +1,16 @@
-"""A trainer of one small model on every rank: what its updates do, told in plain values.
+"""A trainer of one small model on every rank: what it updates, saves and loads, in plain values.
 
 What it is: probes for `local_ranks.run`, with which checks look at a learner's `DistributedTrainer`.
 What it leaves out: what is right, which course_lib.checks says, and sharded trainers
 (fsdp_checkpoint.py).
 """
 
+import dataclasses
+import random
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,14 +18,18 @@ import torch
 from torch import Tensor
 
 from course_lib.gpt import GPTConfig
+from course_lib.probes.known_state import numbers_of
 from course_lib.ranks.traffic import Traffic
 from course_lib.ranks.world import World
+from course_lib.runs.random_states import random_states, restore_random_states
 from course_lib.training.ddp_trainer import DistributedTrainer
 from course_lib.training.train_config import TrainConfig
 
 V, T = 37, 8
 """Vocabulary of the runs, tokens in a sequence of theirs."""
 TEXT = (np.arange(600) ** 2 % V).astype(np.uint16)
+OTHER = 500
+"""What is added to a seed for the random states before a load."""
 Batches = list[tuple[Tensor, Tensor]]
 
 
@@ -92,6 +99,96 @@ def _update(trainer: DistributedTrainer, batches: Batches, refused: bool) -> dic
         "tokens": trainer.tokens_seen,
         "weights": trainer.weights(),
     }
+
+
+def save(kind: type[DistributedTrainer], seed: int) -> dict[str, Any]:
+    """`save_checkpoint` in a state where the ranks differ in nothing but their random states.
+
+    `write_checkpoint` takes what it is given and writes nothing: "calls", how often it was called;
+    "ranks", `numbers_of` the random states in what it was given, or None where these are none;
+    "returned", whether its path came back.
+    """
+    trainer, given = make(kind), []
+    path = Path("the path")
+    trainer.write_checkpoint = lambda state: given.append(state) or path
+    _seed_rank(seed, trainer.world.rank)
+    returned = trainer.save_checkpoint()
+    ranks = given[0].get("ranks") if given and isinstance(given[0], dict) else None
+    try:
+        found = [numbers_of(states) for states in ranks]
+    except (TypeError, KeyError, IndexError):
+        found = None
+    return {"calls": len(given), "ranks": found, "returned": str(returned) == str(path)}
+
+
+def load(kind: type[DistributedTrainer], seed: int) -> dict[str, dict[str, Any]]:
+    """`load_checkpoint` of a state of as many ranks as there are, of one rank more, and of nothing.
+
+    `read_checkpoint` gives that state, and no file is read. Of each case: "asked", the paths it was
+    asked for; "returned"; "step", "random" (`numbers_of`) and "weights" afterwards; "config", whether
+    the settings are as before. By case: "same", which is asked for without a path, "more", "nothing".
+    """
+    world_size = World.of_group("cpu").world_size
+    return {
+        "same": _load(kind, seed, world_size),
+        "more": _load(kind, seed, world_size + 1, "a path"),
+        "nothing": _load(kind, seed, 0),
+    }
+
+
+def _load(kind: type[DistributedTrainer], seed: int, ranks: int, *path: str) -> dict[str, Any]:
+    """One case of `load`, with the random states of so many ranks; of 0 ranks there is no state."""
+    trainer, asked = make(kind), []
+    state = known_checkpoint(trainer, seed, ranks) if ranks else None
+
+    def read_checkpoint(path=None):
+        asked.append(path)
+        return state
+
+    trainer.read_checkpoint, before = read_checkpoint, trainer.config
+    trainer.step = 3
+    _seed_rank(seed + OTHER, trainer.world.rank)
+    returned = trainer.load_checkpoint(*path)
+    return {
+        "asked": asked,
+        "returned": returned,
+        "step": trainer.step,
+        "random": numbers_of(random_states()),
+        "weights": trainer.weights(),
+        "config": trainer.config == before,
+    }
+
+
+def known_checkpoint(trainer: DistributedTrainer, seed: int, ranks: int) -> dict[str, Any]:
+    """A state like no other, of so many ranks, as a checkpoint has it."""
+    draw = torch.Generator().manual_seed(seed)
+    weights = {
+        name: 0.1 * torch.randn(weight.shape, generator=draw)
+        for name, weight in trainer.plain_model.state_dict().items()
+    }
+    weights["head.weight"] = weights["embedding.weight"]  # one matrix under two names
+    kept, states = random_states(), []
+    for rank in range(ranks):
+        _seed_rank(seed, rank)
+        states.append(random_states())
+    restore_random_states(kept)
+    return {
+        "step": 7,
+        "tokens_seen": 123,
+        "model": weights,
+        "optimizer": trainer.optimizer.state_dict(),
+        "scaler": trainer.scaler.state_dict(),
+        "loader": trainer.loader.state_dict(),
+        "ranks": states,
+        "config": dataclasses.asdict(trainer.config) | {"lr": 0.5},
+    }
+
+
+def _seed_rank(seed: int, rank: int) -> None:
+    """Give this process the random states that `random_numbers(seed, rank)` tells."""
+    random.seed(seed + rank)
+    np.random.seed(seed + rank)
+    torch.manual_seed(seed + rank)
 
 
 class _Kept:

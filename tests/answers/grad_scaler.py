@@ -84,12 +84,12 @@ class LossScaler(LossScaler):
         params = [p for g in optimizer.param_groups for p in g["params"] if p.grad is not None]
         flat = torch.cat([p.grad.flatten() for p in params])
         self.finite = bool((flat.abs() < math.inf).all())
+        norm = flat.double().norm().item() / self.value
+        factor = min(1.0, max_norm / (norm + 1e-6)) if self.finite else 1.0
+        for p in params:
+            p.grad.mul_(factor / self.value)
         if not self.finite:
             return None
-        norm = flat.double().norm().item() / self.value
-        factor = min(1.0, max_norm / (norm + 1e-6)) / self.value
-        for p in params:
-            p.grad.mul_(factor)
         optimizer.step()
         return norm
 
@@ -346,3 +346,67 @@ class LossScaler(LossScaler):
 # %% wrong RAISED None among the gradients
 - grads = [p.grad for p in params if p.grad is not None]
 + grads = [p.grad for p in params]
+
+# %% wrong SCALER-ONE-GROUP the first group alone | of: in plain steps
+- params = [p for group in optimizer.param_groups for p in group["params"]]
++ params = optimizer.param_groups[0]["params"]
+
+# %% wrong SCALER-ONE-GROUP the first group alone is clipped | of: in plain steps
+- norm = nn.utils.clip_grad_norm_(params, max_norm)
++ norm = nn.utils.clip_grad_norm_(optimizer.param_groups[0]["params"], max_norm)
+
+# %% wrong SCALER-CLIP-GROUPS each group by itself | of: in plain steps
+- norm = nn.utils.clip_grad_norm_(params, max_norm)
++ norm = nn.utils.get_total_norm(grads)
++ for group in optimizer.param_groups:
++     nn.utils.clip_grad_norm_(group["params"], max_norm)
+
+# %% wrong SCALER-NEW-GRAD a quotient in place of the gradient | of: in plain steps
+- grads = [p.grad for p in params if p.grad is not None]
+- for grad in grads:
+-     grad.div_(self.value)
++ for p in params:
++     p.grad = None if p.grad is None else p.grad / self.value
++ grads = [p.grad for p in params if p.grad is not None]
+
+# %% wrong SCALER-LEFT-SCALED looks first, divides only what is finite | of: in plain steps
+- for grad in grads:
+-     grad.div_(self.value)
+  self.finite = all(bool(torch.isfinite(grad).all()) for grad in grads)
+  if not self.finite:
+      return None
++ for grad in grads:
++     grad.div_(self.value)
+
+# %% wrong SCALER-BAD-STEP a step with gradients of 0 | of: in plain steps
+  if not self.finite:
++     for grad in grads:
++         grad.zero_()
++     optimizer.step()
+      return None
+
+# %% wrong SCALER-ZERO a norm of 0 is false | of: in plain steps
+- return norm.item()
++ return norm.item() or None
+
+# %% wrong SCALER-LARGE asks the norm | of: in plain steps
+- self.finite = all(bool(torch.isfinite(grad).all()) for grad in grads)
++ self.finite = math.isfinite(nn.utils.get_total_norm(grads))
+
+# %% wrong SCALER-COUNT the count goes on | of: in plain steps
+- if self.good_steps == self.growth_interval:
+-     self.value, self.good_steps = min(self.value * self.growth, LARGEST), 0
++ if self.good_steps % self.growth_interval == 0:
++     self.value = min(self.value * self.growth, LARGEST)
+
+# %% wrong SCALER-SETTINGS another interval | of: as the library has it
+- growth_interval: int = 2000):  # fmt: skip
++ growth_interval: int = 1000):  # fmt: skip
+
+# %% wrong SCALER-REFUSAL nothing is refused | of: as the library has it
+- if not (scale > 0 and growth > 1 > backoff > 0 and growth_interval >= 1):
++ if scale <= 0:
+
+# %% wrong SCALER-REHEARSE the weights of the last update in every row | of: as the library has it
+- after = [param.detach().clone() for param in params]
++ after = [param.detach() for param in params]

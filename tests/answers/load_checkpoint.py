@@ -261,3 +261,44 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
 # %% wrong LOAD-ERROR an object in place of its state
 - self.optimizer.load_state_dict(state["optimizer"])
 + self.optimizer.load_state_dict(state["optimizer"]["state"])
+
+# %% wrong LOAD-EMPTY the step of the trainer where nothing is | of: part by part
+- if state is None:
+-     return 0
++ if state is None:
++     return self.step
+
+# %% wrong LOAD-ONE-RANK rank 0 reads and tells the others | of: part by part
+- state = self.read_checkpoint(path)
++ state = self.read_checkpoint(path) if self.world.is_first else None
++ state = self.world.broadcast(state)
+
+# %% wrong LOAD-APART the weights on rank 0 alone | of: part by part
+- self.plain_model.load_state_dict(weights)
++ if self.world.is_first:
++     self.plain_model.load_state_dict(weights)
+
+# %% wrong LOAD-ERROR into the wrapped model | of: part by part
+- self.plain_model.load_state_dict(weights)
++ self.model.load_state_dict(weights)
+
+# %% wrong LOAD-CONFIG the settings of the file | of: part by part
+  self.step = state["step"]
++ self.config = type(self.config)(**(vars(self.config) | state["config"]))
+
+# %% wrong LOAD-RANDOM-RANK the random states of rank 0 on every rank | of: part by part
+- restore_random_states(state["ranks"][self.world.rank])
++ restore_random_states(state["ranks"][0])
+
+# %% wrong LOAD-RANKS of more ranks those that fit | of: part by part
+- if len(state["ranks"]) == self.world.world_size:
++ if len(state["ranks"]) >= self.world.world_size > 1 or len(state["ranks"]) == 1:
+
+# %% wrong LOAD-APART nothing without a path | of: part by part
+  state = self.read_checkpoint(path)
+- if state is None:
++ if state is None or path is None:
+
+# %% wrong LOAD-PATH another default for the path | of: part by part
+- def load_checkpoint(self, path=None):
++ def load_checkpoint(self, path=0):

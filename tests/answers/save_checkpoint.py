@@ -190,3 +190,30 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
 # %% wrong RAISED an attribute that is not there
 - "tokens_seen": self.tokens_seen,
 + "tokens_seen": self.tokens,
+
+# %% wrong SAVE-STATE-DICT no state of a scaler that is off | of: in one dict
+- "scaler": self.scaler.state_dict(),
++ "scaler": self.scaler.state_dict() or None,
+
+# %% wrong SAVE-RANKS the random states of the rank that writes | of: in one dict
+- "ranks": self.world.gather(random_states()),
++ "ranks": [random_states()],
+
+# %% wrong SAVE-RANKS those of rank 0 for all | of: in one dict
+- "ranks": self.world.gather(random_states()),
++ "ranks": [random_states()] * self.world.world_size,
+
+# %% wrong SAVE-ONE-RANK rank 0 writes, the others go on | of: in one dict
+- return self.write_checkpoint(state)
++ return self.write_checkpoint(state) if self.world.is_first else None
+
+# %% wrong SAVE-NO-PATH the path on rank 0 alone | of: in one dict
+- return self.write_checkpoint(state)
++ path = self.write_checkpoint(state)
++ if self.world.is_first:
++     return path
+
+# %% wrong RANKS-STUCK the other ranks leave before the gather | of: in one dict
+  def save_checkpoint(self):
++     if not self.world.is_first:
++         return None
