@@ -31,7 +31,7 @@ REFUSED = (
 Groups = list[list[Tensor]]
 
 
-def _moved(grads: Groups) -> Tensor:
+def _move_weights(grads: Groups) -> Tensor:
     """The weights after a step of SGD with these gradients, in one row."""
     return torch.cat(
         [
@@ -42,17 +42,17 @@ def _moved(grads: Groups) -> Tensor:
     )
 
 
-def _scaled(grads: Groups, *factors: float) -> Groups:
+def _scale_groups(grads: Groups, *factors: float) -> Groups:
     """The gradients of each group times its factor."""
     return [[f * g for g in group] for f, group in zip(factors, grads, strict=True)]
 
 
-def _flat(found: Groups) -> Tensor:
+def _flatten_groups(found: Groups) -> Tensor:
     return torch.cat([x.flatten() for group in found for x in group])
 
 
-def _norm(*grads: Sequence[Tensor]) -> float:
-    return _flat(list(grads)).norm().item()
+def _norm_of(*grads: Sequence[Tensor]) -> float:
+    return _flatten_groups(list(grads)).norm().item()
 
 
 def several_groups(subject: Subject, draw: Draw) -> None:
@@ -65,8 +65,8 @@ def several_groups(subject: Subject, draw: Draw) -> None:
     made = [
         dict(groups=grads, scale=scale, max_norm=1.0),
         dict(groups=bad, scale=scale),
-        dict(groups=_scaled(grads, 0.0, 0.0), scale=scale),
-        dict(groups=_scaled(grads, 1e30, 1e30), scale=scale),
+        dict(groups=_scale_groups(grads, 0.0, 0.0), scale=scale),
+        dict(groups=_scale_groups(grads, 1e30, 1e30), scale=scale),
     ]
     clipped, left, zero, large = subject.probe(PROBE + "step_groups", made)
     _expect_clipped(clipped, grads, scale, f"{tried}, max_norm 1")
@@ -93,35 +93,35 @@ def several_groups(subject: Subject, draw: Draw) -> None:
 
 
 def _expect_clipped(found: dict, grads: Groups, scale: float, tried: str) -> None:
-    norm = _norm(*grads)
-    first, second = (_norm(group) for group in grads)
-    right = _moved(_scaled(grads, 1 / norm, 1 / norm))
-    got = _flat(found["weights"])
+    norm = _norm_of(*grads)
+    first, second = (_norm_of(group) for group in grads)
+    right = _move_weights(_scale_groups(grads, 1 / norm, 1 / norm))
+    got = _flatten_groups(found["weights"])
     ways: list[Pattern] = [
         pattern(
             "SCALER-ONE-GROUP",
-            _moved(_scaled(grads, 1 / first, scale)),
+            _move_weights(_scale_groups(grads, 1 / first, scale)),
             "only the first group is divided and clipped",
             "the others are still scaled.",
             "`optimizer.param_groups`: all of them.",
         ),
         pattern(
             "SCALER-ONE-GROUP",
-            _moved(_scaled(grads, 1 / norm, scale / norm)),
+            _move_weights(_scale_groups(grads, 1 / norm, scale / norm)),
             "only the first group is divided",
             "the others are still scaled.",
             "`optimizer.param_groups`: all of them.",
         ),
         pattern(
             "SCALER-ONE-GROUP",
-            _moved(_scaled(grads, 1 / first, 1.0)),
+            _move_weights(_scale_groups(grads, 1 / first, 1.0)),
             "only the first group is clipped",
             "the others keep their length.",
             "`optimizer.param_groups`: all of them.",
         ),
         pattern(
             "SCALER-CLIP-GROUPS",
-            _moved(_scaled(grads, 1 / first, 1 / second)),
+            _move_weights(_scale_groups(grads, 1 / first, 1 / second)),
             "each group is clipped by itself",
             "a norm of 1 for each group.",
             "one norm over all parameters keeps the direction.",
@@ -155,7 +155,7 @@ def _expect_clipped(found: dict, grads: Groups, scale: float, tried: str) -> Non
 
 
 def _expect_left_out(found: dict, bad: Groups, scale: float, tried: str) -> None:
-    got = _flat(found["weights"])
+    got = _flatten_groups(found["weights"])
     if found["returned"] is not None or not torch.equal(got, torch.ones_like(got)):
         raise Wrong(
             "SCALER-BAD-STEP",
@@ -175,7 +175,7 @@ def _expect_left_out(found: dict, bad: Groups, scale: float, tried: str) -> None
             got="self.finite True",
             look="where `self.finite` is assigned.",
         )
-    grads, right = _flat(found["grads"]), _flat(bad)
+    grads, right = _flatten_groups(found["grads"]), _flatten_groups(bad)
     seen = grads[right.isfinite()]
     if torch.allclose(seen, scale * right[right.isfinite()], **CLOSE):
         raise Wrong(
