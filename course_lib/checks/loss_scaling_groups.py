@@ -18,7 +18,7 @@ from course_lib.probes.scaler import DECAY, RATES
 
 PROBE = "course_lib.probes.scaler:"
 CLOSE = dict(rtol=1e-4, atol=1e-6)
-REFUSED = (
+REFUSED: tuple[dict[str, float], ...] = (
     dict(scale=0.0),
     dict(scale=-2.0),
     dict(growth=1.0),

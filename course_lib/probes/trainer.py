@@ -108,9 +108,15 @@ def save(kind: type[DistributedTrainer], seed: int) -> dict[str, Any]:
     "ranks", `numbers_of` the random states in what it was given, or None where these are none;
     "returned", whether its path came back.
     """
-    trainer, given = make(kind), []
+    trainer: Any = make(kind)
+    given: list[Any] = []
     path = Path("the path")
-    trainer.write_checkpoint = lambda state: given.append(state) or path
+
+    def take_state(state):
+        given.append(state)
+        return path
+
+    trainer.write_checkpoint = take_state
     _seed_rank(seed, trainer.world.rank)
     returned = trainer.save_checkpoint()
     ranks = given[0].get("ranks") if given and isinstance(given[0], dict) else None
@@ -138,7 +144,8 @@ def load(kind: type[DistributedTrainer], seed: int) -> dict[str, dict[str, Any]]
 
 def _load(kind: type[DistributedTrainer], seed: int, ranks: int, *path: str) -> dict[str, Any]:
     """One case of `load`, with the random states of so many ranks; of 0 ranks there is no state."""
-    trainer, asked = make(kind), []
+    trainer: Any = make(kind)
+    asked: list[Any] = []
     state = known_checkpoint(trainer, seed, ranks) if ranks else None
 
     def read_checkpoint(path=None):
