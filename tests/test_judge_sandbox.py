@@ -8,7 +8,7 @@ import pytest
 from grader import cli
 from grader.judge import sandbox
 from grader.judge.zygote_client import ZygoteError
-from tests.confined import variant
+from tests.confined import probe, variant
 
 OPEN = {
     "landlock": {"files", "gradebook", "solutions"},
@@ -23,6 +23,26 @@ def test_everything_is_held(tier):
     found = sandbox.attack_workers(variant(tier=tier))
     assert [p["name"] for p in found if not p["held"]] == []
     assert {p["name"] for p in found} == set(sandbox.PROBES)
+
+
+@pytest.mark.parametrize("tier", ["namespaces", "landlock"])
+def test_an_instructors_own_files_are_held_too(tier):
+    """A worker that keeps its user, as an ordinary instructor's does, owns what it attacks."""
+    found = sandbox.attack_workers(variant(tier=tier, without="uid"))
+    assert [p["name"] for p in found if not p["held"]] == []
+
+
+def test_what_an_answer_may_do_with_files_of_its_own_goes_on():
+    """Refused modes and times stop nobody: shutil.copy2 and touch go through."""
+    source = (
+        "def training_state_bytes(n):\n    import os, shutil, tempfile, pathlib, socket\n"
+        "    folder = pathlib.Path(tempfile.mkdtemp())\n    one = folder / 'one'\n"
+        "    one.write_text('x')\n    one.touch()\n    one.chmod(0o600)\n"
+        "    shutil.copy2(one, folder / 'two')\n    os.replace(folder / 'two', folder / 'three')\n"
+        "    a, b = socket.socketpair()\n    a.send(b'y')\n    assert b.recv(1) == b'y'\n"
+        "    return len(list(folder.iterdir()))\n"
+    )
+    assert probe(source, over=variant(tier="namespaces")) == 2
 
 
 @pytest.mark.parametrize("name", OPEN)

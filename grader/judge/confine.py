@@ -16,6 +16,7 @@ seccomp last (it forbids the calls the other steps make).
 import ctypes
 import os
 import resource
+import shutil
 import signal
 import socket
 import tempfile
@@ -174,6 +175,7 @@ def _clear_environment(scratch: str | None) -> None:
     home = scratch or "/nonexistent"
     if scratch:
         tempfile.tempdir = scratch  # the zygote's own may be remembered, and be out of reach
+    shutil.copystat = lambda *args, **kwargs: None  # a copy without the times that seccomp refuses
     os.environ.clear()
     os.environ.update(
         HOME=home, TMPDIR=home, PATH="", LANG="C.UTF-8", OMP_NUM_THREADS="1", MPLBACKEND="agg"

@@ -25,7 +25,19 @@ PROBES = {
     "gradebook": ("write into it", "open({file!r}, 'r+').write('x')"),
     "solutions": ("read the library's text", "open({library!r}).read()"),
     "reference": ("import the solution", "from {module} import {name}"),
+    "modes": ("change who may read it",
+              "os.chmod({file!r}, 0o600)\nif os.stat({file!r}).st_mode & 0o777 != 0o600: "
+              "raise OSError('nothing changed')"),
+    "times": ("change its times",
+              "os.utime({file!r}, (1, 1))\nif os.stat({file!r}).st_mtime != 1: "
+              "raise OSError('nothing changed')"),
+    "attributes": ("give it an attribute", "os.setxattr({file!r}, 'user.course', b'x')"),
+    "owner": ("give it away", "os.chown({file!r}, os.getuid(), os.getgid())"),
+    "links": ("give it a second name", "os.link({file!r}, {file!r} + '.link')"),
     "network": ("connect to a port here", "socket.create_connection(('127.0.0.1', {port}), 1)"),
+    "datagrams": ("send a message to a socket here",
+                  "socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)[0]"
+                  ".sendto(b'out', {datagrams!r})"),
     "programs": ("start a program", "os.execv({python!r}, [{python!r}, '-V'])"),
     "processes": ("start processes", "if os.fork() == 0: os._exit(0)"),
     "signals": ("signal the judge", "os.kill({pid}, 0)"),
@@ -93,11 +105,16 @@ def _make_targets() -> Iterator[dict]:
         # not in /tmp, where a worker has a folder of its own
         where = "/var/tmp" if os.access("/var/tmp", os.W_OK) else None
         with (
-            tempfile.NamedTemporaryFile(dir=where) as file,
+            tempfile.TemporaryDirectory(dir=where) as folder,
+            tempfile.NamedTemporaryFile(dir=folder) as file,
             socket.create_server(("127.0.0.1", 0)) as port,
+            socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as datagrams,
         ):
-            os.chmod(file.name, 0o666)
+            datagrams.bind(f"{folder}/datagrams")
+            for path, mode in ((folder, 0o777), (file.name, 0o666), (f"{folder}/datagrams", 0o666)):
+                os.chmod(path, mode)
             yield dict(
+                datagrams=f"{folder}/datagrams",
                 file=file.name,
                 library=str(library / "gpt.py"),
                 module=card.module,

@@ -50,14 +50,26 @@ CALLS = {
     "modify_ldt": (154, None), "uselib": (134, None), "setpriority": (141, 140),
     "ioprio_set": (251, 30), "sched_setscheduler": (144, 119), "sched_setparam": (142, 118),
     "sched_setattr": (314, 274), "migrate_pages": (256, 238), "move_pages": (279, 239),
+    # what Landlock does not look at, though it changes files that the worker may not even open
+    "chown": (92, None), "fchown": (93, 55), "lchown": (94, None), "fchownat": (260, 54),
+    "setxattr": (188, 5), "lsetxattr": (189, 6), "fsetxattr": (190, 7), "removexattr": (197, 14),
+    "lremovexattr": (198, 15), "fremovexattr": (199, 16), "link": (86, None), "linkat": (265, 37),
+    "utime": (132, None), "utimes": (235, None), "futimesat": (261, None), "utimensat": (280, 88),
 }  # fmt: skip
+WITHOUT_EFFECT = {
+    "chmod": (90, None), "fchmod": (91, 52), "fchmodat": (268, 53), "fchmodat2": (452, 452),
+}  # fmt: skip
+"""Not done, and said to be: a right answer may set the mode of a file of its own."""
 PROCESSES = {"fork": (57, None), "vfork": (58, None)}
 SPECIAL = {"clone": (56, 220), "clone3": (435, 435), "prctl": (157, 167), "socket": (41, 198),
            "kill": (62, 129), "tkill": (200, 130), "tgkill": (234, 131),
-           "prlimit64": (302, 261), "sched_setaffinity": (203, 122), "fcntl": (72, 25),
+           "socketpair": (53, 199), "prlimit64": (302, 261), "sched_setaffinity": (203, 122), "fcntl": (72, 25),
            "ioctl": (16, 29)}  # fmt: skip
-SIGNAL_BY_FILE = {"fcntl": (8, 10, 15), "ioctl": (0x8901, 0x8902, 0x5412)}
-"""Commands that make a file signal its "owner", any process of this user; and typing for others."""
+BY_FILE = {"fcntl": (8, 10, 15, 1024, 1026),
+           "ioctl": (0x8901, 0x8902, 0x5412, 0x40086602, 0x401C5820)}  # fmt: skip
+"""Commands that make a file signal its "owner", any process of this user; leases, on which others
+wait; typing for others; flags of a file."""
+STREAM, CLOEXEC, NONBLOCK = 1, 0x80000, 0x800
 ARCHITECTURES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
 
 libc = ctypes.CDLL(None, use_errno=True)
@@ -78,16 +90,19 @@ def make_filter(*, processes: bool) -> bytes:
         _instruction(LOAD, ARCH_AT), _instruction(EQUAL, arch, 1, 0), _instruction(RETURN, KILL),
         _instruction(LOAD, NUMBER_AT), _instruction(GREATER, NEWEST, 0, 1), _refusal(errno.ENOSYS),
     ]  # fmt: skip
-    number = {name: n[column] for name, n in (CALLS | PROCESSES | SPECIAL).items()}
-    refused = dict.fromkeys(CALLS, errno.EPERM)
+    number = {name: n[column] for name, n in (CALLS | WITHOUT_EFFECT | PROCESSES | SPECIAL).items()}
+    refused = dict.fromkeys(CALLS, errno.EPERM) | dict.fromkeys(WITHOUT_EFFECT, 0)
     # glibc falls back to clone, whose flags a filter can read; those of clone3 are in memory
     refused["clone3"] = errno.ENOSYS
     code += _test_argument(number["clone"], ANY_BIT, (NEW_NAMESPACES,), errno.EPERM)
     code += _test_argument(number["prctl"], EQUAL, (PR_SET_PDEATHSIG,), errno.EPERM)
     for call in ("prlimit64", "sched_setaffinity"):  # 0 is oneself; others of this user are not
         code += _test_argument(number[call], EQUAL, (0,), errno.EPERM, unless=True)
-    for call, commands in SIGNAL_BY_FILE.items():
+    for call, commands in BY_FILE.items():
         code += _test_argument(number[call], EQUAL, commands, errno.EPERM, index=1)
+    # a pair of datagram sockets can send to any named socket of the machine
+    streams = tuple(STREAM | more for more in (0, CLOEXEC, NONBLOCK, CLOEXEC | NONBLOCK))
+    code += _test_argument(number["socketpair"], EQUAL, streams, errno.EACCES, index=1, unless=True)
     if processes:  # a named AF_UNIX socket belongs to the file system, where Landlock ignores it
         code += _test_argument(number["socket"], EQUAL, FAMILIES, errno.EACCES, unless=True)
     else:
