@@ -162,6 +162,15 @@ class Task:
                 "the part that frees most bytes per FLOP first, until it fits.",
                 "the last part taken: is it more than is needed?",
             )
+        below = [p for p in self.fitting_plans() if self.held_bytes(p) < self.budget]
+        if tuple(plan) in below and self.cost(plan) == min(map(self.cost, below)):
+            return self.describe_wrong(
+                "PLAN-EQUAL",
+                "a cheaper plan fits, to the byte",
+                asked,
+                "the cheapest of the plans that are below the budget.",
+                "the docstring: at most `budget`.",
+            )
         if self.held_bytes(plan) == max(map(self.held_bytes, self.fitting_plans())):
             return self.describe_wrong(
                 "PLAN-TIGHT",
@@ -211,15 +220,15 @@ def just_enough(subject: Subject, draw: Draw) -> None:
 
 
 def equal_parts(subject: Subject, draw: Draw) -> None:
-    """Blocks are alike: two of five equal parts are two."""
-    kept, left = draw.size(30, 36), 10
-    Task(subject, [kept] * 5, [left] * 5, [7] * 5, 3 * kept + 2 * left).expect_best()
+    """Blocks are alike: two of seven equal parts are two, and fill the budget to the byte."""
+    kept, left = draw.size(30, 36), 10  # seven: three and the other four cost different sums
+    Task(subject, [kept] * 7, [left] * 7, [7] * 7, 5 * kept + 2 * left).expect_best()
 
 
 def to_the_byte(subject: Subject, draw: Draw) -> None:
     """Gigabytes, where the cheapest part frees two bytes too few, and one of two FLOPs decides."""
     first = 2**33 + draw.size(1, 5, 9)
-    kept, inputs = [first, first + 2, first + 4], [5, 5, 5]
+    kept, inputs = [first, first + 2, first + 4], [1, 1, 1]
     flops = [1, 2**45 + 1, 2**45]
     Task(subject, kept, inputs, flops, sum(kept) - kept[1] + inputs[1]).expect_best()
 

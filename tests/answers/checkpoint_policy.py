@@ -149,3 +149,11 @@ def recompute_plan(kept, inputs, flops, budget):
 # %% wrong INPLACE parts in the order of their cost
   parts = range(len(kept))
 + flops.sort()
+
+# %% wrong PLAN-EQUAL below the budget, where something is recomputed
+- if held <= budget and (best is None or cost < best[0]):
++ if (held < budget or not some and held == budget) and (best is None or cost < best[0]):
+
+# %% wrong PLAN-OVER sums in float32
+- held = sum(inputs[i] if i in some else kept[i] for i in parts)
++ held = torch.tensor([inputs[i] if i in some else kept[i] for i in parts], dtype=torch.float32).sum()
