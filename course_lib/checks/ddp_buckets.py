@@ -136,15 +136,16 @@ def one_rank(subject: Subject, draw: Draw) -> None:
     facts, expected = _rehearse(subject, draw, [[[ALL]]], CAP, tried, probe="one_rank")
     _gradients(facts[0]["updates"][0], expected[0], tried, 1)
     found = facts[0]["errors"]
-    if found["no_room"] != "ValueError":
-        raise Wrong(
-            "BUCKETS-LIMIT",
-            "a limit that makes no sense is taken",
-            tried="bucket_bytes=0",
-            expected="ValueError",
-            got=found["no_room"],
-            look="the docstring of fill_buckets.",
-        )
+    for given, key in ((0, "no_room"), (-1, "less_than_none")):
+        if found[key] != "ValueError":
+            raise Wrong(
+                "BUCKETS-LIMIT",
+                "a limit that makes no sense is taken",
+                tried=f"bucket_bytes={given}",
+                expected="ValueError",
+                got=found[key],
+                look="the docstring of fill_buckets.",
+            )
     if found["run_twice"] != "ValueError":
         raise Wrong(
             "BUCKETS-TWICE",

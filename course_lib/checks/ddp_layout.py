@@ -19,8 +19,9 @@ def layout(subject: Subject, draw: Draw) -> None:
     shapes += [(8 * n, ""), (n, "")]
     cap = 4 * 3 * n
     devices = [(n, ""), (n, "meta"), (n, "meta"), (n, "")]
+    layouts = [(shapes, cap), (devices, cap), ([(n, ""), (n, "")], 1)]
     try:
-        (rank,) = subject.run_ranks([([(shapes, cap), (devices, cap)],)], probe=PROBE)
+        (rank,) = subject.run_ranks([(layouts,)], probe=PROBE)
     except AnswerError as failure:
         text = str(failure.error)
         if "process group" in text:
@@ -43,6 +44,15 @@ def layout(subject: Subject, draw: Draw) -> None:
             got=str(rank.value[1])[:150],
             hides="torch.cat takes no tensors of two devices: such a model would fail.",
             look="what parameters of a bucket have in common: dtype and device.",
+        )
+    if rank.value[2] != [[1], [0]]:
+        raise Wrong(
+            "BUCKETS-OVER",
+            "a bucket is larger than bucket_bytes",
+            tried=f"2 parameters of {4 * n} bytes, bucket_bytes=1",
+            expected="[[1], [0]]: one at least, however large",
+            got=str(rank.value[2])[:150],
+            look="when a new bucket begins.",
         )
 
 

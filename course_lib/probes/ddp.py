@@ -227,11 +227,14 @@ def _fill_buckets(
 
 
 def one_rank(answer: Callable, seed: int, bucket_bytes: int, plan: Plan) -> dict:
-    """As `buckets`, without a process group, and "errors": what a limit of 0 raises, and a second
-    backward pass."""
+    """As `buckets`, without a process group, and "errors": what limits of 0 and -1 raise, and a
+    second backward pass."""
 
     def no_room() -> None:
         answer(make_toy(seed), bucket_bytes=0)
+
+    def less_than_none() -> None:
+        answer(make_toy(seed), bucket_bytes=-1)
 
     def run_twice() -> None:
         model = answer(make_toy(seed), bucket_bytes=bucket_bytes)
@@ -240,7 +243,9 @@ def one_rank(answer: Callable, seed: int, bucket_bytes: int, plan: Plan) -> dict
 
     with without_group():
         facts = buckets(answer, seed, bucket_bytes, plan)
-        facts["errors"] = {action.__name__: _error_name(action) for action in (no_room, run_twice)}
+        facts["errors"] = {
+            act.__name__: _error_name(act) for act in (no_room, less_than_none, run_twice)
+        }
     return facts
 
 

@@ -376,7 +376,7 @@ class DataParallel(DataParallel):
 # %% wrong BUCKETS-UNDER below the limit
 class DataParallel(DataParallel):
     def fill_buckets(self, bucket_bytes):
-        return super().fill_buckets(bucket_bytes - 1)
+        return super().fill_buckets(bucket_bytes - (bucket_bytes > 1))
 
 # %% wrong BUCKETS-NO-GROUP a broadcast without asking
 class DataParallel(DataParallel):
@@ -427,3 +427,10 @@ class DataParallel(DataParallel):
             return
         while len(self.started) < len(self.buckets) and not self.missing[len(self.started)]:
             self.start_bucket()
+
+# %% wrong BUCKETS-LIMIT only 0 is refused
+class DataParallel(DataParallel):
+    def fill_buckets(self, bucket_bytes):
+        if bucket_bytes == 0:
+            raise ValueError("bucket_bytes")
+        return super().fill_buckets(abs(bucket_bytes))
