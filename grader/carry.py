@@ -279,7 +279,7 @@ def _defines_stub(cell: NotebookNode, stub: str) -> bool:
         if isinstance(n, ast.FunctionDef) and "NotImplementedError" in ast.dump(n)
     }
     outer = rf"^(?:class|def)\s+{re.escape(node.name)}\b"
-    inner = set(re.findall(r"^\s*def\s+(\w+)", cell.source, re.M))
+    inner = set(re.findall(r"^[ \t]*def[ \t]+(\w+)", cell.source, re.M))
     return re.search(outer, cell.source, re.M) is not None and holes <= inner
 
 

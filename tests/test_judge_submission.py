@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -295,3 +296,68 @@ def test_hostile_text_does_not_break_the_parser():
         cwd=ROOT,
     )
     assert done.stdout.decode().strip() == "['apply-rope', 'rotate-half']", done.stderr.decode()
+
+
+def hidden_answer() -> dict:
+    """A notebook that only its content can tell: no ids, no name."""
+    nb = book()
+    for cell in nb["cells"]:
+        cell["metadata"] = {}
+        cell.pop("id", None)
+    return nb
+
+
+PLAIN = "".join(
+    f"def f{n}(x):\n    y = x + {n}\n    return [y, 'text', {n}]\n\n" for n in range(1_500)
+)
+ODD = {
+    "newlines": ["\n" * 95_000 + "x = ("] * 9,
+    "blanks": [(" " * 50 + "\n") * 1_900 + "x = ("] * 9,
+    "one line": ["x = (" + "?" * 90_000 + " " * 5_000 + "x"] * 9,
+    "question marks": ["? " * 45_000 + "x = ("] * 9,
+    "magics": ["%a\n" * 30_000 + "x = ("] * 9,
+    "indented": ["x = (\n" + " \n" * 45_000 + "def"] * 9,
+    "code": [PLAIN] * 9,
+    "broken code": [PLAIN + "x = ("] * 9,
+}
+
+
+@pytest.mark.parametrize("kind", ODD)
+def test_reading_takes_seconds_whatever_is_in_the_cells(kind):
+    nb = hidden_answer()
+    nb["cells"] += [code(text) for text in ODD[kind]]
+    before = time.process_time()
+    found = taken(nb)
+    assert set(found.answers) == {"rotate-half", "apply-rope"}, found.problem
+    assert time.process_time() - before < 20
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"cells": [code("x = 1\n" * 16_000) for _ in range(12)]},
+        {"cells": [{"cell_type": "markdown", "metadata": {}, "source": "word " * 220_000}]},
+    ],
+    ids=["code", "text"],
+)
+def test_more_than_a_megabyte_of_source_is_no_notebook_of_ours(more):
+    nb = book()
+    nb["cells"] += more["cells"]
+    found = taken(nb)
+    assert "more than 1,000,000 characters" in found.problem and not found.answers
+
+
+@pytest.mark.parametrize("part", ["outputs", "attachments", "metadata"])
+def test_what_is_not_read_may_be_large(part):
+    nb = book()
+    big = {"text/plain": "x" * 5_000_000}
+    nb["cells"].append(
+        {
+            "outputs": code("", outputs=[{"output_type": "display_data", "data": big}]),
+            "attachments": {"cell_type": "markdown", "metadata": {}, "source": "", "attachments": {"a.png": big}},
+            "metadata": code("", metadata=big),
+        }[part]
+    )  # fmt: skip
+    before = time.process_time()
+    assert set(taken(nb).answers) == {"rotate-half", "apply-rope"}
+    assert time.process_time() - before < 20

@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import Any
 
 ANSWER, CONTEXT, IMPORTS = "<answer>", "<notebook>", "<imports>"
-MAGIC = re.compile(r"^(\s*)[%!?].*$", re.M)
+MAGIC = re.compile(r"^([ \t]*)[%!?].*$", re.M)
 
 
 def prepare_scope(card: dict, context: str) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from grader.judge.notebook import MAX_SOURCE
 
 MAX_TOTAL = 400_000  # characters parsed for one answer
 KEPT, KEPT_CHARS = 500, 20_000  # cells whose statements are kept, and the longest of them
-MAGIC = re.compile(r"^\s*[%!?].*$|^.*\?\s*$", re.M)
+MAGIC = re.compile(r"^[ \t]*[%!?].*$|^.*\?[ \t]*$", re.M)
 
 
 class Statement(NamedTuple):

@@ -15,6 +15,7 @@ from pathlib import Path
 MAX_BYTES = 8 << 20  # a lesson with every figure in it is under 2 MB; JSON takes 20 times its size
 MAX_CELLS = 2_000
 MAX_SOURCE = 100_000  # characters of one cell
+MAX_TEXT = 1_000_000  # characters of all cells; a solved lesson has 60,000
 
 
 class NotebookError(ValueError):
@@ -65,7 +66,13 @@ def parse_cells(data: bytes) -> list[Cell]:
         raise NotebookError("it has no list of cells")
     if len(found) > MAX_CELLS:
         raise NotebookError(f"it has {len(found):,} cells, more than {MAX_CELLS:,}")
-    return [_make_cell(raw) for raw in found if isinstance(raw, dict)]
+    cells = [_make_cell(raw) for raw in found if isinstance(raw, dict)]
+    if sum(len(cell.source) for cell in cells) > MAX_TEXT:
+        raise NotebookError(
+            f"its cells hold more than {MAX_TEXT:,} characters of code and text; data belongs in a "
+            "file beside it"
+        )
+    return cells
 
 
 def _parse_notebook(data: bytes) -> dict:

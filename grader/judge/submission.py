@@ -276,12 +276,12 @@ def _find_lesson(cells: list[Cell], stem: str) -> str:
         hits[lesson] = sum(card.id in ids for card in cards)
     if not any(hits.values()):
         own = [
-            remove_magics(rewrite(c.source))
+            _find_definitions(remove_magics(rewrite(c.source)))
             for c in cells
             if _is_readable(c) and not _is_released(c)
         ]
         for lesson, cards in _cards_by_lesson().items():
-            hits[lesson] = sum(any(_defines_answer(text, card) for text in own) for card in cards)
+            hits[lesson] = sum(any(_defines(found, card) for found in own) for card in cards)
     named = [lesson for lesson in hits if lesson in stem]
     if named and (hits[named[0]] or not any(hits.values())):
         return named[0]
@@ -306,21 +306,33 @@ def _is_released(cell: Cell) -> bool:
 
 def _defines_answer(text: str, card: Exercise) -> bool:
     """Whether `text` defines the exercise's function, or its class with the methods asked for."""
+    return _defines(_find_definitions(text), card)
+
+
+def _defines(found: dict[str, set[str]], card: Exercise) -> bool:
+    return card.name in found and set(card.blank) <= found[card.name] | {card.name}
+
+
+def _find_definitions(text: str) -> dict[str, set[str]]:
+    """The names that `text` defines at its top, and of each class the methods."""
     tree = parse_text(text) if len(text) <= notebook.MAX_SOURCE else None
     if tree is None:  # an answer broken off in the middle of a line is still one
-        inner = set(re.findall(r"^\s+def\s+(\w+)", text, re.M)) | {card.name}
-        outer = re.search(rf"^(?:class|def)\s+{re.escape(card.name)}\b", text, re.M)
-        return outer is not None and set(card.blank) <= inner
+        inner = set(re.findall(r"^[ \t]+def[ \t]+(\w+)", text, re.M))
+        outer = re.findall(r"^(?:class|def)[ \t]+(\w+)", text, re.M)
+        return dict.fromkeys(outer, inner)
+    found: dict[str, set[str]] = {}
     for node in tree.body:
-        if isinstance(node, ast.ClassDef) and node.name == card.name:
-            if set(card.blank) <= {getattr(part, "name", None) for part in node.body}:
-                return True
-        elif getattr(node, "name", None) == card.name and card.blank == (card.name,):
-            return True
-        elif isinstance(node, ast.Assign) and card.blank == (card.name,):
-            if card.name in {getattr(target, "id", None) for target in node.targets}:
-                return True
-    return False
+        if isinstance(node, ast.ClassDef):
+            found.setdefault(node.name, set()).update(
+                part.name for part in node.body if isinstance(part, (ast.FunctionDef, ast.ClassDef))
+            )
+        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            found.setdefault(node.name, set())
+        elif isinstance(node, ast.Assign):
+            for target in node.targets:
+                if isinstance(target, ast.Name):
+                    found.setdefault(target.id, set())
+    return found
 
 
 def _find_texts(cells: list[Cell], answered: set[str]) -> Iterator[Text]:
