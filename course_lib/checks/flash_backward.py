@@ -12,6 +12,7 @@ from torch import Tensor
 from course_lib.checks import expect
 from course_lib.checks.expect import Pattern
 from course_lib.checks.flash_forward import TILE, draw_qkv, explicit_attention, full_mask
+from course_lib.checks.flash_tiles import SHAPE, draw_long, expect_float64, expect_one_tile
 from course_lib.checks.report import Wrong, number, vector
 from course_lib.checks.subject import Subject
 from course_lib.checks.suite import Draw, Suite
@@ -347,6 +348,48 @@ def sixteen_bits(subject: Subject, draw: Draw) -> None:
         )
 
 
+def row_sums(subject: Subject, draw: Draw) -> None:
+    """Row sums of 16-bit grad * out are float32 too: what is left of them is small."""
+    T, may = 4 * TILE, full_mask(4 * TILE)
+    grad, q, k, v, _, _ = draw_tensors(draw, T, may)
+    grad, q, k, v = grad.abs().bfloat16(), q.bfloat16(), k.bfloat16(), (v + 16).bfloat16()
+    out, lse = explicit_attention(q, k, v, may)
+    tensors = [grad, q, k, v, out.bfloat16(), lse.float()]
+    tried = f"bfloat16, values near 16, T = {T}, tile = {TILE}, causal=False; dq"
+    found = _answer(subject, tensors, tried, tile=TILE, causal=False)[0]
+    right = gradients(tensors, may)[0]
+    off = ((found.double() - right).abs().max() / right.abs().max()).item()
+    if not off < 0.02:  # roundings of the result and of the weights: 0.4 percent each
+        raise Wrong(
+            "FLASH-ROW-SUMS-16",
+            "dq of 16-bit inputs is too far off",
+            tried=tried,
+            expected="the error of one rounding of the result, 0.4 percent",
+            got=f"an error of {number(100 * off)} percent",
+            fits="sums of grad * out, or of grad * v, in 16 bits: their difference is small.",
+            look="the dtype of each product that is summed.",
+        )
+
+
+def double(subject: Subject, draw: Draw) -> None:
+    """float64 goes in, and nothing in between is less."""
+    T = TILE * draw.size(2, 3)
+    may = full_mask(T)
+    tensors = draw_tensors(draw, T, may, dtype=torch.float64)
+    tried = f"float64, T = {T}, tile = {TILE}, causal=False"
+    found = _answer(subject, tensors, tried, tile=TILE, causal=False)
+    for name, got, right in zip(NAMES, found, gradients(tensors, may), strict=True):
+        expect_float64(name, got, right, tried)
+
+
+def tiles_alone(subject: Subject, draw: Draw) -> None:
+    """One tile of scores is held at a time, with the gradient of its weights."""
+    q, k, v = draw_long(draw)
+    out, lse = explicit_attention(q, k, v, full_mask(SHAPE[2]))
+    tensors = [draw.randn(*SHAPE), q, k, v, out.float(), lse.float()]
+    expect_one_tile(subject, tensors, 48 << 10)
+
+
 SUITES = (
     Suite(
         "flash-backward",
@@ -360,7 +403,11 @@ SUITES = (
             large_scores,
             padding,
             sixteen_bits,
+            row_sums,
+            double,
+            tiles_alone,
         ),
+        ranks=1,
         proved="the gradients are those of the whole matrix, and no weight was kept for them.",
         remember="one number a row, the logsumexp, brings all of its weights back.",
         next_step="torch.autograd.gradcheck on your two passes, in float64.",

@@ -2,7 +2,8 @@
 
 Oracle: the formula with the whole matrix, in float64. What is computed shows in values: a weight of
 0 times infinity is nan, so an answer that computes a tile above the diagonal shows an infinity in v
-to queries that must not see it. Without a mask, nothing here tells a whole matrix from tiles.
+to queries that must not see it. Without a mask, the bytes that it holds tell a whole matrix from
+tiles (flash_tiles.py).
 """
 
 import math
@@ -12,6 +13,7 @@ from torch import Tensor
 
 from course_lib.checks import expect
 from course_lib.checks.expect import Pattern
+from course_lib.checks.flash_tiles import draw_long, expect_float64, expect_one_tile
 from course_lib.checks.report import Wrong, number, vector
 from course_lib.checks.subject import Subject
 from course_lib.checks.suite import Draw, Suite
@@ -522,6 +524,23 @@ def sixteen_bits(subject: Subject, draw: Draw) -> None:
         )
 
 
+def double(subject: Subject, draw: Draw) -> None:
+    """float64 goes in, and nothing in between is less."""
+    T = TILE * draw.size(2, 3)
+    qkv = draw_qkv(draw, T, dtype=torch.float64)
+    tried = f"float64, T = {T}, tile = {TILE}, causal=False"
+    found = _answer(subject, qkv, tried, tile=TILE, causal=False)
+    for name, got, right in zip(
+        ("out", "logsumexp"), found, explicit_attention(*qkv, full_mask(T)), strict=True
+    ):
+        expect_float64(name, got, right, tried)
+
+
+def tiles_alone(subject: Subject, draw: Draw) -> None:
+    """One tile of scores is held at a time."""
+    expect_one_tile(subject, draw_long(draw), 24 << 10)
+
+
 SUITES = (
     Suite(
         "flash-forward",
@@ -536,9 +555,12 @@ SUITES = (
             large_scores,
             padding,
             sixteen_bits,
+            double,
+            tiles_alone,
         ),
         proved="tiles give the attention of the whole matrix, for any T, with mask and padding;\n"
-        "no tile above the diagonal is computed.",
+        "one tile of scores is held at a time, none above the diagonal is computed.",
+        ranks=1,
         remember="two numbers a row, peak and total, are all that a softmax must remember.",
         next_step="time tile = 16, 64 and 512 for T = 1024; then F.scaled_dot_product_attention.",
     ),

@@ -281,10 +281,36 @@ def edge_cases(subject: Subject, draw: Draw) -> None:
     )
 
 
+def once_through(subject: Subject, draw: Draw) -> None:
+    """Shapes that can be gone through once: an Iterable need not be a list."""
+    shapes = [(draw.size(3, 5, 7), 4), (5, 33)]
+    found = subject.probe("course_lib.probes.iterables:call_once_through", shapes, "mxfp4")
+    right = bytes_of(shapes, "mxfp4")
+    if found != right:
+        raise Wrong(
+            "QUANT-ONCE",
+            "the shapes are gone through more than once",
+            tried=f"a generator of {_format_shapes(shapes)}, in mxfp4",
+            expected=f"{right:,} bytes, as of a list",
+            got=f"{found!r}"[:60],
+            hides="an Iterable may be a generator, which is empty the second time.",
+            look="loops over `shapes`, and `len`.",
+        )
+
+
 SUITES = (
     Suite(
         exercise="quantize-memory",
-        checks=(whole_bytes, block_scales, tensor_scales, partial_blocks, odd_bits, edge_cases),
+        checks=(
+            whole_bytes,
+            block_scales,
+            tensor_scales,
+            partial_blocks,
+            odd_bits,
+            edge_cases,
+            once_through,
+        ),
+        ranks=1,
         proved="your bytes hold every number, every block's scale and every tensor's.",
         remember="mxfp4 is 4.25 bits a number, nvfp4 4.5: the scales cost a sixteenth or an eighth.",
         next_step="rows of 48: which of the two formats loses more to its partial block?",

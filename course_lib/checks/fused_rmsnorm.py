@@ -329,6 +329,27 @@ def sixteen_bits(subject: Subject, draw: Draw) -> None:
     )
 
 
+def float32_out(subject: Subject, draw: Draw) -> None:
+    """16 bits in, float32 out: the rounding is that of out, and float32 has none to speak of."""
+    D = draw.size(20, 24, 28)
+    x, w = draw.randn(2, D).bfloat16(), (draw.randn(D) + 2).bfloat16()
+    tried = f"x (2, {D}) and weight in bfloat16, out in float32"
+    out = _launch_once(subject, _case(x, w) | {"out_dtype": torch.float32}, tried)["out"]
+    exact = exact_rmsnorm(x, w).float()
+    if torch.allclose(out, exact, **CLOSE):
+        return
+    rounded = torch.equal(out, out.bfloat16().float())
+    raise Wrong(
+        "KERNEL-X-DTYPE" if rounded else "KERNEL-SUMS-16",
+        "the result is rounded to the dtype of x" if rounded else "the result has lost digits",
+        tried=tried,
+        expected=vector(exact[0], 3),
+        got=f"{vector(out[0], 3)}{': all of them are bfloat16 numbers' * rounded}",
+        hides="where x and out are of one dtype nothing is seen of it.",
+        look="which pointer the dtype of the result comes from.",
+    )
+
+
 def single_access(subject: Subject, draw: Draw) -> None:
     """The cost: each number of x and of the weight loaded once a program, each of out stored once."""
     N, D = draw.size(3, 2), draw.size(13, 9)
@@ -388,7 +409,15 @@ def single_access(subject: Subject, draw: Draw) -> None:
 SUITES = (
     Suite(
         "fused-rmsnorm",
-        (one_row, wider_block, rows_apart, small_rows, sixteen_bits, single_access),
+        (
+            one_row,
+            wider_block,
+            rows_apart,
+            small_rows,
+            sixteen_bits,
+            float32_out,
+            single_access,
+        ),
         proved="any D, any strides, 16 bits and 32; each number crosses memory once each way.",
         remember="a fused kernel over rows moves 2 numbers an element: one in, one out.",
         ranks=1,

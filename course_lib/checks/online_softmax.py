@@ -346,10 +346,50 @@ def empty_rows(subject: Subject, draw: Draw) -> None:
     _compare(state, sums(scores, values), {}, tried)
 
 
+def rows_apart(subject: Subject, draw: Draw) -> None:
+    """Each row by itself: some have seen nothing, some see nothing now, others go on."""
+    closed, open_rows = torch.full((3,), EMPTY), draw.randn(4, 3)
+    before = torch.stack([closed, open_rows[0], closed, open_rows[1]])
+    scores = torch.stack([closed, closed, open_rows[2], open_rows[3]])
+    values = draw.randn(6, 2)
+    tried = "4 rows: 0 and 2 have seen nothing, and the tile has nothing for 0 and 1"
+    state = _answer(subject, sums(before, values[:3]), scores, values[3:], tried)
+    right, alone = sums(torch.cat([before, scores], -1), values), sums(scores, values[3:])
+    for name, got, wanted, other in zip(NAMES, state, right, alone, strict=True):
+        facts = dict(tried=tried, expected=f"{name}: {vector(wanted.flatten(), 8)}")
+        facts |= dict(got=f"{name}: {vector(got.flatten(), 8)}")
+        if torch.isnan(got).any():
+            raise Wrong(
+                "SOFTMAX-EMPTY-NAN",
+                "a row without a score becomes nan beside others that have some",
+                look="what is subtracted, row by row, where the peak is -inf.",
+                **facts,
+            )
+        if not torch.allclose(got, wanted, **CLOSE):
+            raise Wrong(
+                "SOFTMAX-ROWS",
+                "a row depends on what other rows have seen",
+                fits="the tile alone: what was summed before is lost."
+                if torch.allclose(got, other, **CLOSE)
+                else "",
+                look="`any`, `all` or a maximum over rows: each row has a peak of its own.",
+                **facts,
+            )
+
+
 SUITES = (
     Suite(
         "online-softmax",
-        (triple, first_tile, rising_peak, falling_scores, any_cut, far_apart, empty_rows),
+        (
+            triple,
+            first_tile,
+            rising_peak,
+            falling_scores,
+            any_cut,
+            far_apart,
+            empty_rows,
+            rows_apart,
+        ),
         proved="any cut of a row, in any order, gives the sums of the whole row, from scores\n"
         "of -450 to 450, with rows that read nothing.",
         remember="when the peak rises by d, everything summed so far is worth exp(-d) of itself.",

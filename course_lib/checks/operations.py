@@ -26,7 +26,8 @@ SAID = {
     "foreach": "torch._foreach_add_([x, w], 1.0)", "list": "torch.cat([x, y])",
     "two results": "torch.max(x, dim=1)", "keyword": "torch.add(x, y, alpha=3)",
     "out": "z = x.clone(); torch.add(x, y, out=z)", "16 bits": "x.bfloat16() + y.bfloat16()",
-    "square": "x * x", "wide": "w.expand(x.shape) * 2", "backward": "(x * y).sum().backward()",
+    "square": "x * x", "wide": "w.expand(x.shape) * 2", "turned twin": "x @ x.t()",
+    "backward": "(x * y).sum().backward()",
     "fails": "x * 2, then a product whose shapes do not fit",
 }  # fmt: skip
 
@@ -182,6 +183,16 @@ def chain(subject: Subject, draw: Draw) -> None:
             ),
         ),
     )
+    right = sum(read + written for _, read, written in found["seen"])
+    if found["bytes"] != right:
+        raise Wrong(
+            "OPS-NUM-BYTES",
+            "num_bytes is another number",
+            tried=tried,
+            expected=f"{right}, read and written by all of them",
+            got=f"{found['bytes']}"[:60],
+            look="`num_bytes`, as it was in the cell.",
+        )
 
 
 def each_time(subject: Subject, draw: Draw) -> None:
@@ -384,7 +395,7 @@ def bytes_in_memory(subject: Subject, draw: Draw) -> None:
     """Two bytes a number in bfloat16; a tensor once a side; an expanded dimension once."""
     given, R, C = _draw_tensors(draw)
     n = 4 * R * C
-    half, square, wide = _run(subject, given, "16 bits", "square", "wide")
+    half, square, wide, twin = _run(subject, given, "16 bits", "square", "wide", "turned twin")
     cast = ("_to_copy", n, n // 2)
     _compare(
         half,
@@ -413,6 +424,20 @@ def bytes_in_memory(subject: Subject, draw: Draw) -> None:
         _describe_program("wide", given),
         (([("mul", n, n)], "OPS-EXPANDED", "an expanded tensor counts in full", f"w, {R} times."),),
         "what `expand` does to memory: nothing.",
+    )
+    _compare(
+        twin,
+        [("mm", 2 * n, 4 * R * R)],
+        _describe_program("turned twin", given),
+        (
+            (
+                [("mm", n, 4 * R * R)],
+                "OPS-SAME-MEMORY",
+                "two tensors of one memory count once",
+                "tensors told apart by where they lie: a view is another object.",
+            ),
+        ),
+        "what counts as the same tensor: the object, not its memory.",
     )
 
 

@@ -96,6 +96,7 @@ def flash_backward(
     come back as exp(score - lse), so none of them was kept. Sums are taken in float32, or float64 of
     float64. A row that reads no key has out 0 and lse -inf, and passes no gradient on. Tiles above
     the diagonal are not computed: an infinity in v reaches dq of no tile of queries before its own.
+    One tile of scores is held at a time.
 
     Source: Dao et al. 2022, section 3.1 and appendix B.4; the row sums of grad * out stand for
     those of weight * (gradient of the weight).

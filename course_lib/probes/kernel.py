@@ -17,7 +17,7 @@ from course_lib.fast import tiles
 
 def launch_cases(answer: Any, cases: list[dict]) -> list[dict]:
     """Each case: "x" (N, X), of whose rows the first D numbers are the input, "weight" (D,), "gap",
-    the numbers between two rows of the output, "eps", "block".
+    the numbers between two rows of the output, "eps", "block"; and maybe "out_dtype", else that of x.
 
     Returns of each case: "out" (N, D), NaN where nothing was stored; "loads" and "stores", times for
     each number of x, weight and out; or "error", with "doing", "tensor", "between" and "text".
@@ -34,11 +34,17 @@ def _function(answer: Any) -> Callable:
 
 
 def _launch_case(
-    kernel: tiles.Kernel, x: Tensor, weight: Tensor, gap: int, eps: float, block: int
+    kernel: tiles.Kernel,
+    x: Tensor,
+    weight: Tensor,
+    gap: int,
+    eps: float,
+    block: int,
+    out_dtype: torch.dtype | None = None,
 ) -> dict:
     N, D = x.shape[0], len(weight)
     x_ND = x[:, :D]
-    out_ND = torch.full((N, D + gap), math.nan, dtype=x.dtype)[:, :D]
+    out_ND = torch.full((N, D + gap), math.nan, dtype=out_dtype or x.dtype)[:, :D]
     try:
         with tiles.count_launches() as launches:
             kernel[(N,)](

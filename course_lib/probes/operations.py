@@ -74,6 +74,7 @@ PROGRAMS: dict[str, Callable[[Tensor, Tensor, Tensor], Any]] = {
     "16 bits": lambda x, y, w: x.bfloat16() + y.bfloat16(),
     "square": lambda x, y, w: x * x,
     "wide": _multiply_wide,
+    "turned twin": lambda x, y, w: x @ x.t(),
     "backward": _backward,
     "fails": lambda x, y, w: (x * 2) @ y,
 }
@@ -83,9 +84,9 @@ def observe_programs(counter: Callable, names: list[str], given: list[Tensor]) -
     """Each program under a counter of its own, by name: "seen", "before", "out", "error",
     "after".
 
-    "seen": (name, read, written) of what was noted; "before": how many at the start; "out": the
-    tensors that came back; "error": the name of what was raised; "after": how many more were noted
-    when the counter was closed.
+    "seen": (name, read, written) of what was noted; "bytes": its `num_bytes`; "before": how many at
+    the start; "out": the tensors that came back; "error": the name of what was raised; "after": how
+    many more were noted when the counter was closed.
     """
     return {
         name: _observe_program(counter(), PROGRAMS[name], [x.clone() for x in given])
@@ -102,11 +103,18 @@ def _observe_program(operations: Any, program: Callable, given: list[Tensor]) ->
         raise
     except Exception as raised:
         error = type(raised).__name__
-    seen = plain_entries(operations)
+    seen, num_bytes = plain_entries(operations), _number(operations.num_bytes)
     given[1] * 2  # nobody counts any more
     tensors = [x.detach() for x in tree_leaves(out) if isinstance(x, Tensor)]
     after = len(plain_entries(operations)) - len(seen)
-    return {"seen": seen, "before": before, "out": tensors, "error": error, "after": after}
+    return {
+        "seen": seen,
+        "bytes": num_bytes,
+        "before": before,
+        "out": tensors,
+        "error": error,
+        "after": after,
+    }
 
 
 def plain_entries(operations: Any) -> list[tuple]:

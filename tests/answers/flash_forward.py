@@ -224,3 +224,22 @@ def flash_forward(q, k, v, *, tile=64, causal=True, num_keys=None):
 # %% wrong FLASH-LSE-DTYPE logsumexp in the dtype of q
 - out, lse = torch.empty_like(q), q.new_empty(B, H, T, dtype=dtype)
 + out, lse = torch.empty_like(q), q.new_empty(B, H, T)
+
+# %% wrong FLASH-WHOLE-SCORES all scores at once where nothing is masked | of: in plain steps
++ if not causal:
++     s = torch.cat([tile_scores(q, k, slice(0, T), j, causal=False, num_keys=num_keys) for j in tiles(T, tile)], -1)
++     lse, p = s.logsumexp(-1), s.softmax(-1).nan_to_num(0.0)
++     return (p @ v.to(dtype)).to(q.dtype), lse
+  out, lse = torch.empty_like(q), q.new_empty(B, H, T, dtype=dtype)
+
+# %% wrong FLASH-SCORES-KEPT a row of tiles at once | of: in plain steps
+- for j in tiles(i.stop if causal else T, tile):
+-     s = tile_scores(q, k, i, j, causal=causal, num_keys=num_keys)
+-     peak, total, mixed = add_tile(peak, total, mixed, s, v[:, :, j].to(dtype))
++ j = slice(0, i.stop if causal else T)
++ s = tile_scores(q, k, i, j, causal=causal, num_keys=num_keys)
++ peak, total, mixed = add_tile(peak, total, mixed, s, v[:, :, j].to(dtype))
+
+# %% wrong FLASH-SUMS-32 float32 for everything | of: in plain steps
+- s = tile_scores(q, k, i, j, causal=causal, num_keys=num_keys)
++ s = tile_scores(q.float(), k.float(), i, j, causal=causal, num_keys=num_keys).to(dtype)

@@ -173,3 +173,7 @@ def rmsnorm_kernel(x_ptr, weight_ptr, out_ptr, x_stride, out_stride, D, eps, BLO
   inverse_rms = tl.rsqrt(tl.sum(x * x, axis=0) / D + eps)
 + tl.store(out_ptr + row * out_stride + cols, x, mask=inside)
 + x = tl.load(out_ptr + row * out_stride + cols, mask=inside, other=0.0).to(tl.float32)
+
+# %% wrong KERNEL-X-DTYPE rounded as x is | of: in plain steps
+- tl.store(out_ptr + row * out_stride + cols, out.to(out_ptr.dtype.element_ty), mask=inside)
++ tl.store(out_ptr + row * out_stride + cols, out.to(x_ptr.dtype.element_ty), mask=inside)

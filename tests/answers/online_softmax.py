@@ -127,3 +127,20 @@ def add_tile(peak, total, mixed, scores, values):
     total *= keep
     total += p.sum(-1)
     return new, total, mixed * keep[..., None] + p @ values
+
+# %% wrong SOFTMAX-EMPTY-NAN a guard for tiles of nothing alone
+def add_tile(peak, total, mixed, scores, values):
+    new = torch.maximum(peak, scores.amax(-1))
+    if bool((new == EMPTY).all()):
+        return new, total.clone(), mixed.clone()
+    keep, weights = torch.exp(peak - new), torch.exp(scores - new.unsqueeze(-1))
+    return new, keep * total + weights.sum(-1), keep.unsqueeze(-1) * mixed + weights @ values
+
+# %% wrong SOFTMAX-ROWS one row that is empty empties all
+def add_tile(peak, total, mixed, scores, values):
+    if (peak == EMPTY).any():
+        peak, total, mixed = torch.full_like(peak, EMPTY), torch.zeros_like(total), torch.zeros_like(mixed)
+    new = torch.maximum(peak, scores.amax(-1))
+    base = new.masked_fill(new == EMPTY, 0.0)
+    keep, weights = torch.exp(peak - base), torch.exp(scores - base.unsqueeze(-1))
+    return new, keep * total + weights.sum(-1), keep.unsqueeze(-1) * mixed + weights @ values
