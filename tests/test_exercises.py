@@ -5,12 +5,13 @@ right answers in another style pass, messages keep their form. A table is printe
 
 import functools
 import re
+import time
 
 import pytest
 import torch
 
 from course_lib.checks import expect
-from course_lib.checks.report import MAX_LINES, WIDTH, Wrong, number
+from course_lib.checks.report import MAX_LINES, WIDTH, Wrong, number, vector
 from course_lib.checks.suite import Suite
 from course_lib.lab import checking, registry, terminal
 from tests.answers import Answer, answers
@@ -134,3 +135,11 @@ def test_checks_compute_in_one_thread():
         assert (seen, torch.get_num_threads()) == ([1], 2)
     finally:
         torch.set_num_threads(before)
+
+
+def test_a_message_looks_only_at_what_it_shows():
+    """An answer may return a hundred million numbers; six of them are written."""
+    before = time.process_time()
+    assert vector(torch.ones(1).expand(10**8)) == "[1, 1, 1, 1, 1, 1, ... 99999994 more]"
+    assert time.process_time() - before < 5
+    assert vector([1.0, 2.5]) == "[1, 2.5]" and vector(torch.empty(0)) == "[]"

@@ -17,8 +17,11 @@ import html
 import math
 import re
 import textwrap
+from collections.abc import Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+
+from torch import Tensor
 
 WIDTH = 88
 MAX_LINES = 12
@@ -160,8 +163,7 @@ def as_float(value: float) -> float:
         return math.inf if value > 0 else -math.inf
 
 
-def vector(values, limit: int = 6) -> str:
-    """At most `limit` numbers in brackets, then a count of the others."""
-    flat = [float(v) for v in values]
-    shown = ", ".join(number(v) for v in flat[:limit])
-    return f"[{shown}{f', ... {len(flat) - limit} more' if len(flat) > limit else ''}]"
+def vector(values: Sequence[float] | Tensor, limit: int = 6) -> str:
+    """At most `limit` numbers in brackets, then a count of the others, which nobody looks at."""
+    shown = ", ".join(number(v) for v in values[:limit])
+    return f"[{shown}{f', ... {len(values) - limit} more' if len(values) > limit else ''}]"
