@@ -9,6 +9,7 @@ from torch import Tensor
 
 from course_lib.checks import expect
 from course_lib.checks.expect import Pattern
+from course_lib.checks.layouts import expect_any_layout
 from course_lib.checks.report import Wrong, number, vector
 from course_lib.checks.subject import Subject
 from course_lib.checks.suite import Draw, Suite
@@ -264,6 +265,66 @@ def low_precision(subject: Subject, draw: Draw) -> None:
         )
 
 
+def gain_in_low_precision(subject: Subject, draw: Draw) -> None:
+    """With gains other than 1, a 16-bit result is rounded once, whatever dtype the gains have."""
+    dim = draw.size(64, 96)
+    x = draw.randn(8, dim).clamp(-3, 3).bfloat16()
+    weight = (1 + 0.2 * draw.randn(dim)).bfloat16().float()
+    module = subject.module(dim)
+    module.load({"weight": weight})
+    exact = F.rms_norm(x.double(), (dim,), weight.double(), eps=1e-5)
+    for dtype in (torch.float32, torch.bfloat16):
+        module.to(dtype)
+        name = str(dtype)[6:]
+        tried = f"{8 * dim} bfloat16 numbers, random gains in {name}"
+        out = expect.tensor(module.forward(x), shape=x.shape, dtype=x.dtype, tried=tried)
+        # bf16 numbers are 2^-7 of their power of two apart: half of that for one rounding, and the
+        # float32 in between may move a tie
+        power = torch.exp2(torch.floor(torch.log2(exact.abs() + 1e-9)))
+        share = ((out.double() - exact).abs() / power).max().item() / 2**-7
+        if share > 0.55:
+            raise Wrong(
+                "RMS-BF16",
+                "bfloat16 lost digits on the way",
+                tried=tried,
+                expected="one rounding at the end: at most 0.5 of the last place",
+                got=f"an error of {share:.2f} of the last place",
+                fits="a rounding to bfloat16 before the gain, and another after it.",
+                look="the cast back: it comes after the gain.",
+            )
+    tried = "float64 numbers"
+    x = draw.randn(2, 8, dtype=torch.float64)
+    out = expect.tensor(subject.module(8).forward(x), shape=x.shape, dtype=x.dtype, tried=tried)
+
+
+def any_shape(subject: Subject, draw: Draw) -> None:
+    """Any number of leading dimensions, in memory in any order; each vector by itself."""
+    module = subject.module(6)
+    for shape in ((6,), (4, 6), (0, 6), (2, 3, 1, 4, 6)):
+        x, tried = draw.randn(*shape), f"x of shape {shape}"
+        out = expect.tensor(module.forward(x), shape=shape, dtype=x.dtype, tried=tried)
+        right = F.rms_norm(x, (6,), eps=1e-5)
+        expect.values(out, right, rtol=1e-4, atol=1e-5, tried=tried, look="the `dim` of `mean`.")
+    x = draw.randn(2, 3, 4, 6)
+    expect_any_layout(module.forward, x, tried="x of shape (2, 3, 4, 6)", rtol=1e-4, atol=1e-5)
+
+
+def default_epsilon(subject: Subject, draw: Draw) -> None:
+    """Without eps= it is 1e-5."""
+    x = torch.tensor([[0.003, -0.003, 0.003, -0.003]])  # mean square 9e-6, beside 1e-5
+    out = expect.tensor(subject.module(4).forward(x), shape=x.shape, dtype=x.dtype)
+    right = F.rms_norm(x, (4,), eps=1e-5)
+    if not torch.allclose(out, right, rtol=1e-3):
+        raise Wrong(
+            "RMS-EPS-DEFAULT",
+            "eps has another default",
+            tried="RMSNorm(4), no eps given; a vector of RMS 0.003",
+            expected=f"{vector(right[0])}: eps = 1e-5",
+            got=vector(out[0]),
+            look="the signature of `__init__`: it came with the exercise.",
+        )
+
+
 def gradient(subject: Subject, draw: Draw) -> None:
     """The gradient flows through the RMS too."""
     x, upstream = draw.randn(3, 6), draw.randn(3, 6)
@@ -298,6 +359,15 @@ def gradient(subject: Subject, draw: Draw) -> None:
         finding="the gradient differs",
         look="steps that leave the graph.",
     )
+    expect.values(
+        of_params["weight"],
+        (upstream * normed.detach()).sum(0),
+        rtol=1e-4,
+        atol=1e-5,
+        tried="a random upstream gradient",
+        finding="the gradient of the gain differs",
+        look="what the gain multiplies.",
+    )
 
 
 def _rms(x: Tensor) -> Tensor:
@@ -307,7 +377,18 @@ def _rms(x: Tensor) -> Tensor:
 SUITES = (
     Suite(
         "rmsnorm",
-        (runs, unit_rms, not_centered, gain, epsilon, low_precision, gradient),
+        (
+            runs,
+            unit_rms,
+            not_centered,
+            gain,
+            epsilon,
+            default_epsilon,
+            low_precision,
+            gain_in_low_precision,
+            any_shape,
+            gradient,
+        ),
         proved="equal to torch's rms_norm, eps included, in float32, float16 and bfloat16,\n"
         "with its gradient.",
         remember="float16 squares overflow beyond 255.9; the mean square needs float32.",

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from course_lib.checks import expect
 from course_lib.checks.expect import Pattern
+from course_lib.checks.layouts import expect_any_layout
 from course_lib.checks.report import Wrong, number, vector
 from course_lib.checks.rope_mistakes import HALVES, TURNS, Mistake, half_split, split
 from course_lib.checks.subject import AnswerError, Subject
@@ -101,6 +102,12 @@ def half_dtypes(subject: Subject, draw: Draw) -> None:
         tried = f"x of dtype {str(dtype)[6:]}"
         out = expect.tensor(subject.call(x), shape=x.shape, dtype=dtype, tried=tried)
         _same_numbers(out, x, tried)
+
+
+def half_layouts(subject: Subject, draw: Draw) -> None:
+    """Heads after a transpose, which are not contiguous, too."""
+    x = draw.randn(2, 3, 5, 8)
+    expect_any_layout(subject.call, x, tried="x of shape (2, 3, 5, 8)", rtol=1e-6, atol=1e-6)
 
 
 def half_gradient(subject: Subject, draw: Draw) -> None:
@@ -317,11 +324,34 @@ def quarter_turn(subject: Subject, draw: Draw) -> None:
 
 
 def other_shapes(subject: Subject, draw: Draw) -> None:
-    """Other sizes, another theta: every number as complex multiplication gives it."""
+    """Other sizes and tables, of another theta and later positions: as complex multiplication."""
     B, H, T, K = draw.size(2, 1, 3), draw.size(3, 2, 4), draw.size(5, 6, 9), draw.size(6, 4, 10)
     q, k = draw.randn(B, H, T, K), draw.randn(B, H, T, K)
-    cos, sin = rope_tables(T, K, theta=500.0)
-    tried = f"q, k of shape {(B, H, T, K)}, theta = 500"
+    cos, sin = rope_tables(T + 3, K, theta=500.0)
+    _turned(subject, q, k, cos[:T], sin[:T], f"q, k of shape {(B, H, T, K)}, theta = 500")
+    tried = "the same q and k, other tables of the same shape"
+    try:
+        _turned(subject, q, k, cos[3:], sin[3:], tried)
+    except Wrong as wrong:
+        old = _oracle(q, cos[:T], sin[:T]).float()
+        if torch.allclose(subject.call(q, k, cos[3:], sin[3:])[0], old, rtol=1e-5, atol=1e-5):
+            raise Wrong(
+                "ROPE-STALE-TABLES",
+                "the tables of an earlier call are used",
+                tried=tried,
+                expected="the angles of the tables given",
+                got="those of the call before",
+                fits="tables that are kept by their shape.",
+                look="what outlives a call: a cache, a global name, an attribute.",
+            ) from None
+        raise wrong
+    args = (q, k, cos[:T], sin[:T])
+    tried = f"q and k of shape {(B, H, T, K)}"
+    expect_any_layout(subject.call, *args, tried=tried, rtol=1e-5, atol=1e-5)
+
+
+def _turned(subject: Subject, q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, tried: str) -> None:
+    """Every number of the turned q and k."""
     out = _apply(subject, q, k, cos, sin, tried=tried)
     for name, given, turned in zip("qk", (q, k), out, strict=True):
         wanted = _oracle(given, cos, sin).float()
@@ -338,6 +368,44 @@ def other_shapes(subject: Subject, draw: Draw) -> None:
                 vector(turned[row], 4),
                 "rotate_half on [1, 2, 3, 4], then the two terms.",
             )
+
+
+def turned_back(subject: Subject, draw: Draw) -> None:
+    """The gradients of q and k are the upstream ones, turned the other way."""
+    q, k, upstream = (draw.randn(2, 2, 5, 6) for _ in range(3))
+    cos, sin = rope_tables(5, 6)
+    wanted = _oracle(upstream, cos, -sin).float()
+    half = upstream * cos
+    for item, name in enumerate("qk"):
+        grads = subject.vjp(q, k, cos, sin, upstream=upstream, item=item)
+        tried = f"a random upstream gradient of the turned {name}"
+        if grads[item] is None:
+            raise Wrong(
+                "ROPE-NO-GRAD",
+                f"no gradient reaches {name}",
+                tried=tried,
+                expected=f"a gradient for {name}",
+                got="none",
+                look="`.detach()`, `.data`, `torch.tensor(...)`, `no_grad`.",
+            )
+        expect.values(
+            grads[item],
+            wanted,
+            [
+                Pattern(
+                    code="ROPE-NO-GRAD",
+                    value=half,
+                    finding="no gradient flows through rotate_half",
+                    fits="the second term is made without a graph.",
+                    look="`.detach()`, `.data`, `no_grad`.",
+                )
+            ],
+            rtol=1e-4,
+            atol=1e-5,
+            tried=tried,
+            finding=f"the gradient of {name} differs",
+            look="steps that leave the graph.",
+        )
 
 
 def sixteen_bits(subject: Subject, draw: Draw) -> None:
@@ -357,12 +425,24 @@ def sixteen_bits(subject: Subject, draw: Draw) -> None:
                 tried=tried,
                 look="the dtypes of the steps.",
             )
+    q, k = draw.randn(1, 2, 5, 8), draw.randn(1, 2, 5, 8)
+    for first, second in ((torch.bfloat16, torch.float32), (torch.float32, torch.bfloat16)):
+        tried = f"q in {str(first)[6:]}, k in {str(second)[6:]}"
+        _apply(subject, q.to(first), k.to(second), cos, sin, tried=tried)
 
 
 SUITES = (
     Suite(
         "rotate-half",
-        (half_runs, each_vector_alone, by_hand, other_sizes, half_dtypes, half_gradient),
+        (
+            half_runs,
+            each_vector_alone,
+            by_hand,
+            other_sizes,
+            half_dtypes,
+            half_layouts,
+            half_gradient,
+        ),
         proved="equal to multiplying each pair by i, for any even K and any leading shape,\n"
         "in every dtype, with its gradient.",
         remember="a pair is (i, i + K/2): the half-split layout. Twice rotate_half is -x.",
@@ -370,7 +450,16 @@ SUITES = (
     ),
     Suite(
         "apply-rope",
-        (a_pair, first_stays, keeps_length, gap_only, quarter_turn, other_shapes, sixteen_bits),
+        (
+            a_pair,
+            first_stays,
+            keeps_length,
+            gap_only,
+            quarter_turn,
+            other_shapes,
+            sixteen_bits,
+            turned_back,
+        ),
         proved="lengths kept, q . k a function of the gap alone, every number equal to\n"
         "complex multiplication, in float32, float16 and bfloat16.",
         remember="q and k are turned, v never.",

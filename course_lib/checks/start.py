@@ -6,6 +6,7 @@ sizes under which every part has another share, so a missing part is known by it
 
 from course_lib.checks import expect
 from course_lib.checks.expect import Pattern
+from course_lib.checks.report import Wrong, number
 from course_lib.checks.subject import Subject
 from course_lib.checks.suite import Draw, Suite
 
@@ -76,6 +77,50 @@ def seven_billion(subject: Subject, draw: Draw) -> None:
     expect.integer(
         subject.call(n), reference, _patterns(n, **MIXED), tried=f"{n:,} parameters, the defaults"
     )
+
+
+def each_size_alone(subject: Subject, draw: Draw) -> None:
+    """Each argument acts by itself, whatever the others are; the defaults stay for those not given."""
+    n = draw.size(1_000, 3_000, 4_096)
+    for sizes in (
+        dict(param_bytes=4),
+        dict(param_bytes=1),
+        dict(grad_bytes=4),
+        dict(grad_bytes=8),
+        dict(master_copy=False),
+        dict(moments=0),
+        dict(moments=3),
+        dict(moment_bytes=1),
+        dict(moments=0, moment_bytes=2),
+        dict(param_bytes=8, grad_bytes=2, moments=1),
+    ):
+        given = ", ".join(f"{name}={value}" for name, value in sizes.items())
+        tried, right = f"{n:,} parameters, {given}", _bytes(n, **(MIXED | sizes))
+        out = subject.call(n, **sizes)
+        if isinstance(out, int) and out != right:
+            raise Wrong(
+                "BYTES-TOGETHER",
+                "the count differs with these arguments alone",
+                tried=f"{tried}, the defaults for the rest",
+                expected=f"{right // n} bytes a parameter",
+                got=f"{number(out / n)} bytes a parameter",
+                fits="a default that is another one, or a term that hangs on two arguments.",
+                look="each argument by itself, and the defaults in the signature.",
+            )
+        expect.integer(out, right, tried=tried)
+    n = 2**53 + 1
+    out, right, tried = subject.call(n, moments=1), 12 * n, f"{n:,} parameters, moments=1"
+    if isinstance(out, int) and 0 < abs(out - right) < right // 10**9:
+        raise Wrong(
+            "BYTES-ROUNDED",
+            "the last digits are lost",
+            tried=tried,
+            expected=f"{right:,}",
+            got=f"{out:,}",
+            fits="a float on the way: it holds whole numbers exactly up to 2^53.",
+            look="`float`, `/`, `1e9`: whole numbers alone are exact.",
+        )
+    expect.integer(out, right, tried=tried)
 
 
 def _expect(subject: Subject, n: int, **sizes) -> None:
@@ -150,7 +195,15 @@ def _patterns(n: int, **sizes) -> list[Pattern]:
 SUITES = (
     Suite(
         "bytes",
-        (runs, every_part, mixed_precision, float32, other_optimizers, seven_billion),
+        (
+            runs,
+            every_part,
+            mixed_precision,
+            float32,
+            other_optimizers,
+            seven_billion,
+            each_size_alone,
+        ),
         proved="weights, gradients, master copy and moments, counted exactly,\n"
         "for Adam and SGD, in mixed precision and in float32.",
         remember="16 bytes a parameter with Adam: 112 GB for 7 billion, before any activation.",

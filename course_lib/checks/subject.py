@@ -64,6 +64,7 @@ class Module(Protocol):
     def saved_bytes(self, *args, training: bool = True) -> int: ...
     def to(self, dtype: torch.dtype) -> None: ...
     def method(self, name: str, *args, **kwargs) -> Any: ...
+    def probe(self, name: str, *args) -> Any: ...
     def state(self) -> dict[str, Tensor]: ...
     def load(self, state: dict[str, Tensor]) -> None: ...
 
@@ -72,7 +73,7 @@ class Subject(Protocol):
     """One answer."""
 
     def call(self, *args, **kwargs) -> Any: ...
-    def vjp(self, *args, upstream: Tensor) -> list[Tensor | None]: ...
+    def vjp(self, *args, upstream: Tensor, item: int | None = None) -> list[Tensor | None]: ...
     def module(self, *args, seed: int = 0, **kwargs) -> Module: ...
     def run_ranks(
         self, args_by_rank: Sequence[tuple], *, probe: str | None = None
@@ -97,9 +98,12 @@ class LocalSubject:
         """`answer(*args, **kwargs)`."""
         return self._run(self.answer, args, kwargs)
 
-    def vjp(self, *args, upstream: Tensor) -> list[Tensor | None]:
-        """Gradients of sum(upstream * answer(*args)) for every float tensor in `args`, in order."""
-        return self._vjp(self.answer, args, upstream)
+    def vjp(self, *args, upstream: Tensor, item: int | None = None) -> list[Tensor | None]:
+        """Gradients of sum(upstream * answer(*args)) for every float tensor in `args`, in order.
+
+        `item` picks one output of an answer that returns several.
+        """
+        return self._vjp(self.answer, args, upstream, item)
 
     def module(self, *args, seed: int = 0, **kwargs) -> "LocalModule":
         """`answer(*args, **kwargs)` built under that seed; the random state is restored."""
@@ -220,6 +224,10 @@ class LocalModule:
     def method(self, name: str, *args, **kwargs) -> Any:
         """`module.name(*args, **kwargs)`."""
         return self._subject._run(self._find_method(name), args, kwargs)
+
+    def probe(self, name: str, *args) -> Any:
+        """`name` "module:function" of the library, as function(module, *args)."""
+        return self._subject._run(local_ranks.bind_probe(self._module, name), args, {})
 
     def state(self) -> dict[str, Tensor]:
         """Copies of parameters and buffers by name."""

@@ -58,8 +58,8 @@ class RemoteSubject:
     def call(self, *args, **kwargs) -> Any:
         return self.ask("call", *args, kwargs=kwargs)
 
-    def vjp(self, *args, upstream: Tensor) -> list[Tensor | None]:
-        return self._check_gradients(self.ask("vjp", *args, upstream=upstream), args)
+    def vjp(self, *args, upstream: Tensor, item: int | None = None) -> list[Tensor | None]:
+        return self._check_gradients(self.ask("vjp", *args, upstream=upstream, item=item), args)
 
     def module(self, *args, seed: int = 0, **kwargs) -> "RemoteModule":
         number = self.ask("module", *args, seed=seed, kwargs=kwargs)
@@ -213,6 +213,9 @@ class RemoteModule:
 
     def method(self, name: str, *args, **kwargs) -> Any:
         return self._ask_subject("method", *args, name=name, kwargs=kwargs)
+
+    def probe(self, name: str, *args) -> Any:
+        return self._ask_subject("module_probe", *args, probe=name)
 
     def state(self) -> dict[str, Tensor]:
         return self._subject._check_tensors(self._ask_subject("state"))

@@ -9,9 +9,9 @@ replies are values, on which the judge decides. So this file guards against acci
     shared_memory  args, kwargs       what it gives back that shares memory, or ""
     ranks     args by rank, probe     answer(*args) on each, or a probe of the library with it
     probe     args, probe             probe(answer, *args)
-    vjp       args, upstream          gradients of sum(upstream * answer(*args))
+    vjp       args, upstream, item    gradients of sum(upstream * answer(*args))
     module    args, kwargs, seed      build answer(...), kept under a number
-    forward, module_vjp, saved_bytes, to, method, state, load      of the module of that number
+    forward, module_vjp, module_probe, saved_bytes, to, method, state, load      of the module of that number
 
 A reply is {"id", "out", "args"}: the result, and the tensors and arrays of `args` as left; or
 {"id", "error"}. Calls are those of `course_lib.checks.subject.LocalSubject`, to the letter.
@@ -158,7 +158,7 @@ class AnswerRunner:
         return _run_answer(local_ranks.bind_probe(self.answer, request["probe"]), args, {})
 
     def do_vjp(self, args: tuple, request: dict) -> list[Tensor | None]:
-        return _compute_vjp(self.answer, args, request["upstream"], None)
+        return _compute_vjp(self.answer, args, request["upstream"], request["item"])
 
     def do_module(self, args: tuple, request: dict) -> int:
         with torch.random.fork_rng(devices=[]):
@@ -191,6 +191,10 @@ class AnswerRunner:
     def do_method(self, args: tuple, request: dict) -> Any:
         method = getattr(self.modules[request["module"]], request["name"])
         return _run_answer(method, args, request["kwargs"])
+
+    def do_module_probe(self, args: tuple, request: dict) -> Any:
+        module = self.modules[request["module"]]
+        return _run_answer(local_ranks.bind_probe(module, request["probe"]), args, {})
 
     def do_state(self, args: tuple, request: dict) -> dict[str, Tensor]:
         return dict(self.modules[request["module"]].state_dict())

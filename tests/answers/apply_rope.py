@@ -19,10 +19,10 @@ def apply_rotary_pos_emb(q_BHTK, k_BHTK, cos_TK, sin_TK):
 
 # %% right tables cast first, unsqueezed by hand
 def apply_rotary_pos_emb(q, k, cos, sin):
-    cos, sin = cos.to(q.dtype)[None, None], sin.to(q.dtype)[None, None]
-    q2 = q * cos + rotate_half(q) * sin
-    k2 = k * cos + rotate_half(k) * sin
-    return q2, k2
+    def turn(x):
+        return x * cos.to(x.dtype)[None, None] + rotate_half(x) * sin.to(x.dtype)[None, None]
+
+    return turn(q), turn(k)
 
 # %% right without rotate_half, einsum with a 2 by 2 matrix
 def apply_rotary_pos_emb(q, k, cos, sin):
@@ -39,8 +39,8 @@ def apply_rotary_pos_emb(q, k, cos, sin):
 # %% right q and k in one go
 def apply_rotary_pos_emb(q, k, cos, sin):
     both = torch.cat((q, k), dim=1)
-    both = (both * cos + rotate_half(both) * sin).to(q.dtype)
-    return both.chunk(2, dim=1)
+    both = both * cos + rotate_half(both) * sin
+    return tuple(new.to(x.dtype) for new, x in zip(both.chunk(2, dim=1), (q, k)))
 
 # %% wrong STUB untouched
 def apply_rotary_pos_emb(q, k, cos, sin):
@@ -247,3 +247,37 @@ def apply_rotary_pos_emb(q, k, cos, sin):
 # %% wrong RAISED matrix product
 def apply_rotary_pos_emb(q, k, cos, sin):
     return q @ cos + rotate_half(q) @ sin, k @ cos + rotate_half(k) @ sin
+
+# %% right heads folded by reshape, the tables cast up
+def apply_rotary_pos_emb(q, k, cos, sin):
+    def turn(x):
+        rows = x.reshape(-1, *x.shape[-2:]).float()
+        return (rows * cos.float() + rotate_half(rows) * sin.float()).reshape(x.shape).to(x.dtype)
+
+    return turn(q), turn(k)
+
+# %% wrong STRIDED heads folded by view
+def apply_rotary_pos_emb(q, k, cos, sin):
+    def turn(x):
+        rows = x.view(-1, *x.shape[-2:])
+        return (rows * cos + rotate_half(rows) * sin).view(x.shape).to(x.dtype)
+
+    return turn(q), turn(k)
+
+# %% wrong DTYPE k in the dtype of q
+def apply_rotary_pos_emb(q, k, cos, sin):
+    q2, k2 = (x * cos + rotate_half(x) * sin for x in (q, k))
+    return q2.to(q.dtype), k2.to(q.dtype)
+
+# %% wrong ROPE-STALE-TABLES tables kept by their shape
+KEPT = {}
+
+def apply_rotary_pos_emb(q, k, cos, sin):
+    cos, sin = KEPT.setdefault(cos.shape, (cos, sin))
+    return tuple((x * cos + rotate_half(x) * sin).to(x.dtype) for x in (q, k))
+
+# %% wrong ROPE-NO-GRAD the second term without a graph
+def apply_rotary_pos_emb(q, k, cos, sin):
+    with torch.no_grad():
+        turned = [rotate_half(x) for x in (q, k)]
+    return tuple((x * cos + y * sin).to(x.dtype) for x, y in zip((q, k), turned))

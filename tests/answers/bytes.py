@@ -109,3 +109,21 @@ def training_state_bytes(num_params, *, param_bytes=2, grad_bytes=2, master_copy
 def training_state_bytes(num_params, *, param_bytes=2, grad_bytes=2, master_copy=True, moments=2, moment_bytes=4):
     state = num_params * (param_bytes + grad_bytes + 4 * master_copy + moments * moment_bytes)
     return state + 15_000_000_000
+
+# %% wrong BYTES-TOGETHER a copy for 16-bit weights alone
+def training_state_bytes(num_params, *, param_bytes=2, grad_bytes=2, master_copy=True, moments=2, moment_bytes=4):
+    master = 4 if master_copy and param_bytes < 4 else 0
+    return num_params * (param_bytes + grad_bytes + master + moments * moment_bytes)
+
+# %% wrong BYTES-TOGETHER a copy only beside moments
+def training_state_bytes(num_params, *, param_bytes=2, grad_bytes=2, master_copy=True, moments=2, moment_bytes=4):
+    master = 4 if master_copy and moments else 0
+    return num_params * (param_bytes + grad_bytes + master + moments * moment_bytes)
+
+# %% wrong BYTES-TOGETHER the defaults of float32
+def training_state_bytes(num_params, *, param_bytes=4, grad_bytes=4, master_copy=False, moments=2, moment_bytes=4):
+    return num_params * (param_bytes + grad_bytes + 4 * master_copy + moments * moment_bytes)
+
+# %% wrong BYTES-ROUNDED through a float
+def training_state_bytes(num_params, *, param_bytes=2, grad_bytes=2, master_copy=True, moments=2, moment_bytes=4):
+    return int(num_params * float(param_bytes + grad_bytes + 4 * master_copy + moments * moment_bytes))

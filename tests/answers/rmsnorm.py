@@ -130,7 +130,7 @@ class RMSNorm(RMSNorm):
 # %% wrong RAISED overwrites what the backward pass needs
 class RMSNorm(RMSNorm):
     def forward(self, x):
-        wide = x.double()
+        wide = x.double().clone()
         wide /= (wide.square().mean(-1, keepdim=True) + self.eps).sqrt()
         return (self.weight * wide).to(x.dtype)
 
@@ -138,3 +138,25 @@ class RMSNorm(RMSNorm):
 class RMSNorm(RMSNorm):
     def forward(self, x):
         return x * torch.rsqrt(x.pow(2).mean(-1, keepdims=True) + self.epsilon) * self.weight
+
+# %% wrong RMS-BF16 rounded before the gain and after it
+- return (y * torch.rsqrt(y.pow(2).mean(-1, keepdim=True) + self.eps) * self.weight).to(x.dtype)
++ return self.weight.to(x.dtype) * (y * torch.rsqrt(y.pow(2).mean(-1, keepdim=True) + self.eps)).to(x.dtype)
+
+# %% wrong RMS-EPS-DEFAULT the eps of another course | of: torch's own
+- def __init__(self, dim, eps=1e-5):
++ def __init__(self, dim, eps=1e-6):
+
+# %% wrong STRIDED views rows
+- y = x.float()
+- return (y * torch.rsqrt(y.pow(2).mean(-1, keepdim=True) + self.eps) * self.weight).to(x.dtype)
++ y = x.float().view(-1, x.shape[-1])
++ y = y * torch.rsqrt(y.pow(2).mean(-1, keepdim=True) + self.eps) * self.weight
++ return y.view(x.shape).to(x.dtype)
+
+# %% right rows by reshape
+class RMSNorm(RMSNorm):
+    def forward(self, x):
+        y = x.reshape(-1, x.shape[-1]).float()
+        y = y * (y.square().mean(1, True) + self.eps).rsqrt() * self.weight
+        return y.to(x.dtype).reshape(x.shape)

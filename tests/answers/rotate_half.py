@@ -195,3 +195,14 @@ def rotate_half(x):
 def rotate_half(x):
     first, second = x.chunk(2, dim=-1)
     return torch.cat((-second.detach(), first), dim=-1)
+
+# %% wrong STRIDED views rows
+def rotate_half(x):
+    rows = x.view(-1, x.shape[-1])
+    first, second = rows.chunk(2, dim=-1)
+    return torch.cat((-second, first), dim=-1).view(x.shape)
+
+# %% right rows by reshape
+def rotate_half(x):
+    first, second = x.reshape(-1, x.shape[-1]).chunk(2, dim=-1)
+    return torch.cat((-second, first), dim=-1).reshape(x.shape)

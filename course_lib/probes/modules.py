@@ -1,0 +1,48 @@
+"""What is asked of a module that an answer has made, where its outputs do not say it.
+
+What it is: the probes that checks run with `Module.probe`, in the process of the module, so that
+only plain values leave it.
+"""
+
+import dataclasses
+from operator import attrgetter
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+
+def read_attribute(module: Any, path: str) -> Any:
+    """The attribute at a dotted path, or None."""
+    try:
+        return attrgetter(path)(module)
+    except AttributeError:
+        return None
+
+
+def init_with_bias(model: Any) -> Tensor:
+    """The bias of a Linear of threes and one number after `model._init_weights(linear)`."""
+    linear = nn.Linear(4, 5)
+    nn.init.constant_(linear.bias, 3.0)
+    model._init_weights(linear)
+    return linear.bias.detach()
+
+
+class _OddModel(nn.Module):
+    """Tensors of no, one, two and three dimensions, none named for what it is; one that is frozen."""
+
+    def __init__(self, shapes: dict[str, tuple[int, ...]], frozen: set[str]):
+        super().__init__()
+        for name, shape in shapes.items():
+            param = nn.Parameter(torch.ones(shape), requires_grad=name not in frozen)
+            self.register_parameter(name, param)
+
+
+def group_odd_model(
+    trainer: Any, shapes: dict[str, list[int]], frozen: list[str], weight_decay: float
+) -> list[dict]:
+    """The groups that `trainer` makes of a model with these tensors, as `optimizer_groups` says them."""
+    trainer.plain_model = trainer.model = _OddModel(shapes, set(frozen))
+    trainer.config = dataclasses.replace(trainer.config, weight_decay=weight_decay)
+    trainer.optimizer = trainer._setup_optimizer()
+    return trainer.optimizer_groups()
