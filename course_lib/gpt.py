@@ -276,6 +276,7 @@ class GPT(nn.Module):
 
         The loss is the mean cross-entropy in nats over the B * T positions, taken in float32;
         None without targets. `targets` is (B, T) int64; -100 marks a position that does not count.
+        Both may be slices of one window of tokens, so not contiguous.
         Raises ValueError when T exceeds `max_seq_len`.
         """
         T = idx.shape[1]

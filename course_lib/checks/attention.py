@@ -10,7 +10,13 @@ import torch
 from torch import Tensor
 
 from course_lib.checks import expect
-from course_lib.checks.attention_precision import gradient, large_scores, low_precision
+from course_lib.checks.attention_precision import (
+    float16,
+    gradient,
+    large_scores,
+    long_rows,
+    low_precision,
+)
 from course_lib.checks.expect import Pattern
 from course_lib.checks.masks import (
     K,
@@ -304,7 +310,18 @@ def values(subject: Subject, draw: Draw) -> None:
 SUITES = (
     Suite(
         "attention",
-        (runs, causality, averages, scale, values, large_scores, low_precision, gradient),
+        (
+            runs,
+            causality,
+            averages,
+            scale,
+            values,
+            large_scores,
+            low_precision,
+            float16,
+            long_rows,
+            gradient,
+        ),
         proved="no output reads the future; equal to softmax(q k^T / sqrt(K)) v, with its\n"
         "gradients, for one token and many, scores of +-200, float32 and bfloat16.",
         remember="without 1/sqrt(K) the scores of random q and k have variance K.",

@@ -9,7 +9,7 @@ from torch import Tensor
 from course_lib.checks import expect
 from course_lib.checks.masks import K, attention
 from course_lib.checks.report import Wrong, vector
-from course_lib.checks.subject import Subject
+from course_lib.checks.subject import AnswerError, Subject
 from course_lib.checks.suite import Draw
 
 
@@ -20,6 +20,7 @@ def large_scores(subject: Subject, draw: Draw) -> None:
     for near, words in (
         (torch.full((T,), 200.0), "scaled scores near 200; e^200 is beyond float32"),
         (torch.full((T,), -200.0), "scaled scores near -200; e^-200 is below float32"),
+        (torch.where(past, -3e4, 0.0), "scaled scores near -30,000, for the last token near 0"),
         (torch.where(past, -200.0, 200.0), "scaled scores near -200, for the last token near 200"),
     ):
         q, k, v, other_v = (draw.randn(1, 2, T, K) for _ in range(4))
@@ -50,6 +51,8 @@ def large_scores(subject: Subject, draw: Draw) -> None:
                 look="the number that masked scores are set to: exp of it must be 0.",
                 **facts,
             )
+        if near.min() < -1000:
+            continue  # here float32 knows the scores to 0.002 alone
         # scores of 200 carry an fp32 rounding of 2e-5, a few of them, and exp passes it on
         expect.values(
             out,
@@ -93,6 +96,56 @@ def low_precision(subject: Subject, draw: Draw) -> None:
         finding="bfloat16 gives other outputs",
         look="casts before the last product.",
     )
+
+
+def float16(subject: Subject, draw: Draw) -> None:
+    """float16 in, float16 out: its largest number is 65,504."""
+    q, k, v = (draw.randn(1, 2, 16, K, dtype=torch.float16) for _ in range(3))
+    facts = dict(
+        tried="random float16 tokens",
+        expected="the same averages, in float16",
+        look="the number that masked scores are set to: -inf fits every float dtype.",
+    )
+    try:
+        out = subject.call(q, k, v)
+    except AnswerError as failure:
+        got = f"{type(failure.error).__name__}: {failure.error}"
+        if "overflow" not in got:
+            raise
+        raise Wrong(
+            "ATT-FLOAT16",
+            "a number does not fit into float16",
+            got=got[:76],
+            fits="a fill such as -1e9, beyond the range of float16.",
+            **facts,
+        ) from None
+    out = expect.tensor(out, shape=q.shape, dtype=q.dtype, tried=facts["tried"])
+    # three roundings of 2^-11 of numbers below 4, and those of the scores before exp
+    expect.values(
+        out.float(), attention(q.double(), k.double(), v.double()).float(), rtol=0.02, atol=0.02,
+        tried=facts["tried"], finding="float16 gives other outputs", look="casts on the way.",
+    )  # fmt: skip
+
+
+def long_rows(subject: Subject, draw: Draw) -> None:
+    """520 tokens: the same rule for every row, whatever the length."""
+    T = 520
+    q, k, v = (draw.randn(1, 1, T, K) for _ in range(3))
+    tried = f"{T} tokens"
+    out = expect.tensor(subject.call(q, k, v), shape=q.shape, dtype=q.dtype, tried=tried)
+    right = attention(q, k, v)
+    bad = (out - right).abs().amax(-1)[0, 0] > 1e-3
+    if bad.any():
+        first = int(bad.nonzero()[0])
+        raise Wrong(
+            "ATT-LENGTH",
+            "in a long sequence later tokens differ",
+            tried=tried,
+            expected=f"output {first} = {vector(right[0, 0, first], limit=3)}",
+            got=f"{vector(out[0, 0, first], limit=3)}; outputs before it are right",
+            fits="a mask or a window of a fixed size.",
+            look="any length written as a number.",
+        )
 
 
 def gradient(subject: Subject, draw: Draw) -> None:

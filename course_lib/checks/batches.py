@@ -180,6 +180,41 @@ def any_row(subject: Subject, draw: Draw) -> None:
     expect.values(targets, rows[:, 1:], rtol=0, atol=0, tried=tried)
 
 
+def own_memory(subject: Subject, draw: Draw) -> None:
+    """Neither tensor shares memory with the other, with the tokens or with the starts."""
+    args = np.arange(50, dtype=np.uint16), np.array([3, 4, 20]), 6
+    shared = subject.shared_memory(*args)
+    if shared:
+        raise Wrong(
+            "BATCH-SHARED",
+            "two of the arrays and tensors share memory",
+            tried="50 tokens, starts [3, 4, 20], seq_len 6",
+            expected="a write to one changes no other",
+            got=shared,
+            fits="slices of one tensor, or of a view of the tokens.",
+            look="what copies: `astype` does, a slice does not.",
+        )
+
+
+def far_windows(subject: Subject, draw: Draw) -> None:
+    """A row longer than 65,536 tokens: starts are int64, ids are not."""
+    N, T = 70_000, 4
+    tokens = (np.arange(N) % 251).astype(np.uint16)
+    starts = np.array([65_535, 65_536, 69_000, 32_768])
+    idx, targets = _pair(subject, tokens, starts, T)
+    rows = torch.tensor([tokens[s : s + T + 1].tolist() for s in starts])
+    if not (torch.equal(idx, rows[:, :-1]) and torch.equal(targets, rows[:, 1:])):
+        raise Wrong(
+            "BATCH-FAR",
+            "windows far into the row hold other tokens",
+            tried=f"{N:,} tokens, starts {starts.tolist()}, seq_len {T}",
+            expected=str(rows[2, :-1].tolist()),
+            got=f"{idx[2].tolist()} for the third window",
+            fits="places in 16 bits, which begin again at 65,536.",
+            look="the dtype of starts, and of what is added to them.",
+        )
+
+
 def last_window(subject: Subject, draw: Draw) -> None:
     """The last possible start uses the last token, and a row of T + 1 tokens has one window."""
     for N, T, starts in ((20, 5, [14, 0]), (6, 5, [0]), (2, 1, [0])):
@@ -339,13 +374,13 @@ def refuses_uneven(subject: Subject, draw: Draw) -> None:
 
 
 def refuses_ranks(subject: Subject, draw: Draw) -> None:
-    """Rank 2 of 2 does not exist, nor does rank -1."""
-    for rank in (2, -1):
+    """Rank 2 of 2 does not exist, nor do rank -1 or rank 1 of 1."""
+    for rank, world in ((2, 2), (-1, 2), (1, 1), (-1, 1), (7, 4)):
         arrays.expect_refusal(
-            lambda rank=rank: subject.call(np.arange(8), rank=rank, world_size=2),
+            lambda rank=rank, world=world: subject.call(np.arange(8), rank=rank, world_size=world),
             "RANK-NOBODY",
             "a rank that does not exist gets an answer",
-            tried=f"8 starts, rank {rank} of 2",
+            tried=f"8 starts, rank {rank} of {world}",
             fits="a slice beyond the end is empty; a negative index counts from the end.",
             look="the end of the docstring.",
         )
@@ -419,7 +454,7 @@ def _pattern(
 SUITES = (
     Suite(
         "get-batch",
-        (two_tensors, one_later, large_ids, any_row, last_window),
+        (two_tensors, one_later, large_ids, any_row, far_windows, last_window, own_memory),
         proved="equal to a plain loop, targets one later, up to the last token of the row.",
         remember="T predictions take T + 1 tokens.",
         next_step="the figure's preset batches:rolled, where the extra token is missing.",

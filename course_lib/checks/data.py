@@ -10,8 +10,10 @@ from course_lib.checks.report import Wrong
 from course_lib.checks.subject import AnswerError, Subject
 from course_lib.checks.suite import Draw, Suite
 from course_lib.data.tokenizer import CharTokenizer
+from course_lib.probes.one_pass import OnePass
 
 SMALL = CharTokenizer(vocab_size=200)
+WIDE = CharTokenizer(vocab_size=300)
 LARGE = CharTokenizer(vocab_size=50_257, first=40_000)
 
 
@@ -155,6 +157,47 @@ def document_ends(subject: Subject, draw: Draw) -> None:
     )
 
 
+def any_text(subject: Subject, draw: Draw) -> None:
+    """Every character counts: space at the ends, the name of the end, characters beyond ASCII."""
+    for texts, words in (
+        (["  a\n", "\n", "b\t "], "white space at the ends"),
+        (["a<|endoftext|>b", "<|endoftext|>"], "texts that hold the name of the end"),
+        (["\xe9\xb5", "A\xb5"], "capitals and accents"),
+    ):
+        out = arrays.array(subject.call(texts, WIDE), shape=None)
+        if out.tolist() != _ids(texts, WIDE):
+            raise Wrong(
+                "TOK-TEXT-CHANGED",
+                "a text is changed before it is encoded",
+                tried=f"{words}: {texts}",
+                expected=arrays.row(_ids(texts, WIDE)),
+                got=arrays.row(out),
+                look="`strip`, `split`, `replace`, `lower`: a document is encoded as it is.",
+            )
+
+
+def any_iterable(subject: Subject, draw: Draw) -> None:
+    """Documents that can be gone through once only, as a generator or a file can."""
+    texts = ["abc", "de"]
+    facts = dict(
+        tried="an iterable that can be gone through once",
+        expected=arrays.row(_ids(texts, SMALL)),
+        fits="`len`, an index, or a second loop over the documents.",
+        look="the type in the signature: Iterable[str].",
+    )
+    try:
+        out = subject.call(OnePass(texts), SMALL)
+    except AnswerError as failure:
+        raise Wrong(
+            "TOK-ITERABLE",
+            "only a list of documents is read",
+            got=arrays.error_line(failure),
+            **facts,
+        ) from None
+    if arrays.array(out, shape=None).tolist() != _ids(texts, SMALL):
+        raise Wrong("TOK-ITERABLE", "only a list is read rightly", got=arrays.row(out), **facts)
+
+
 def empty_documents(subject: Subject, draw: Draw) -> None:
     """A document without text is its end alone; no documents are an empty row."""
     out, reference = subject.call(["", "a", ""], SMALL), _ids(["", "a", ""], SMALL)
@@ -223,6 +266,15 @@ def refuses_wide(subject: Subject, draw: Draw) -> None:
         fits="a cast to uint16, which keeps the lower 16 bits and says nothing.",
         look="the end of the docstring.",
     )
+    for size, texts in ((65_537, ["ab"]), (65_537, []), (100_277, [])):
+        arrays.expect_refusal(
+            lambda texts=texts, size=size: subject.call(texts, CharTokenizer(vocab_size=size)),
+            "TOK-VOCABULARY",
+            "a vocabulary that does not fit is accepted",
+            tried=f"vocab_size {size:,}, documents {texts}: no id here is beyond 65,535",
+            fits="a look at the ids that occur, or at each document.",
+            look="the end of the docstring: it speaks of `tokenizer.vocab_size`.",
+        )
 
 
 def _ids(texts: list[str], tokenizer: CharTokenizer, *, end: bool = True) -> list[int]:
@@ -233,7 +285,15 @@ def _ids(texts: list[str], tokenizer: CharTokenizer, *, end: bool = True) -> lis
 SUITES = (
     Suite(
         "pretokenize",
-        (one_row, sixteen_bits, document_ends, empty_documents, refuses_wide),
+        (
+            one_row,
+            sixteen_bits,
+            document_ends,
+            any_text,
+            any_iterable,
+            empty_documents,
+            refuses_wide,
+        ),
         proved="each document and its end, in 2 bytes an id; nothing wraps, nothing is lost,\n"
         "and no documents are an empty row.",
         remember="uint16 holds 65,536 ids; int16 turns every id from 32,768 on negative.",

@@ -433,6 +433,34 @@ def too_long(subject: Subject, draw: Draw) -> None:
     raise Wrong("GPT-TOO-LONG", "a sequence that is too long is accepted", got="a result", **facts)
 
 
+def any_layout(subject: Subject, draw: Draw) -> None:
+    """Tokens and targets whose rows do not lie one after the other in memory."""
+    module = subject.module(_small_config())
+    idx, targets = (draw.randint(0, 23, (3, 5)) for _ in range(2))
+    wanted = module.forward(idx, targets)[1]
+    tried = "tokens and targets as transposed views: not contiguous"
+    facts = dict(tried=tried, expected=f"the same loss, {number(wanted.item())}")
+    try:
+        loss = module.forward(*(x.t().contiguous().t() for x in (idx, targets)))[1]
+    except AnswerError as failure:
+        raise Wrong(
+            "STRIDED",
+            "tensors that are not contiguous raise",
+            got=f"{type(failure.error).__name__}: {failure.error}"[:76],
+            hides="targets are a slice of the window that idx is a slice of.",
+            look="`view`, which never copies; `flatten` and `reshape` do where they have to.",
+            **facts,
+        ) from None
+    if not torch.allclose(loss, wanted, rtol=1e-4):
+        raise Wrong(
+            "STRIDED",
+            "tensors that are not contiguous give another loss",
+            got=number(loss.item()),
+            look="the memory read in its own order, not in that of the indices.",
+            **facts,
+        )
+
+
 def gradients(subject: Subject, draw: Draw) -> None:
     """The loss reaches every parameter, with the right gradient, checkpointing on or off."""
     config = _small_config(activation_checkpointing=True)
@@ -471,8 +499,8 @@ def checkpointing(subject: Subject, draw: Draw) -> None:
     """The switch makes the forward pass keep less, in training only."""
     idx = draw.randint(0, 23, (4, 8))
 
-    def saved_bytes(switch: bool, training: bool) -> int:
-        module = subject.module(_small_config(num_layers=4, activation_checkpointing=switch))
+    def saved_bytes(switch: bool, training: bool, layers: int = 4) -> int:
+        module = subject.module(_small_config(num_layers=layers, activation_checkpointing=switch))
         return module.saved_bytes(idx, idx, training=training)
 
     off, on, on_eval = saved_bytes(False, True), saved_bytes(True, True), saved_bytes(True, False)
@@ -488,6 +516,19 @@ def checkpointing(subject: Subject, draw: Draw) -> None:
             got=got,
             expected="far fewer with activation_checkpointing: one input per block",
             look="`self.config.activation_checkpointing` and `self.training`.",
+        )
+    inputs = 3 * 4 * 8 * _small_config().d_model * 4  # of 3 blocks, (4, 8, D) in float32
+    more = on - saved_bytes(True, True, layers=1)
+    if more < 0.9 * inputs:
+        raise Wrong(
+            "GPT-ONE-CHECKPOINT",
+            "the blocks are not checkpointed one by one",
+            tried="bytes kept for the backward pass, 4 blocks against 1",
+            got=f"{more / 1e3:.1f} kB more",
+            expected=f"the input of each block: {inputs / 1e3:.1f} kB for 3 more blocks",
+            fits="one checkpoint around several blocks.",
+            hides="the backward pass then holds the inside of all of them at once.",
+            look="what `checkpoint` is given: one block.",
         )
     if on_eval < 0.9 * off:
         raise Wrong(
@@ -538,6 +579,7 @@ SUITES = (
             right_loss,
             ignored_targets,
             too_long,
+            any_layout,
             gradients,
             checkpointing,
             low_precision,

@@ -184,6 +184,18 @@ def follows_length(subject: Subject, draw: Draw) -> None:
         ],
         tried="the same model at T = 40 minus T = 10",
     )
+    T = 4 * config.max_seq_len
+    beyond = expect_int(subject.call(config, T))
+    if beyond == expect_int(subject.call(config, config.max_seq_len)):
+        raise Wrong(
+            "FLOPS-CLAMPED",
+            "beyond max_seq_len the length has no effect",
+            tried=f"T = {T}, max_seq_len {config.max_seq_len}",
+            expected=f"the count for {T} tokens: it is asked for, not run",
+            got="that of max_seq_len",
+            look="`min`, and where `max_seq_len` is read.",
+        )
+    expect.integer(beyond - short, 12 * L * D * (T - 10), tried=f"T = {T} minus T = 10")
 
 
 def expect_int(out) -> int:

@@ -17,6 +17,7 @@ from course_lib.gpt import GPTConfig
 BASE = ("q_proj", "k_proj", "v_proj", "gate_proj", "up_proj")
 RESIDUAL = ("o_proj", "down_proj")
 STD = 0.02
+WITH_BIAS = "course_lib.probes.modules:init_with_bias"
 PRESETS = {"INIT-NO-RESIDUAL": "init:no-residual-scaling", "INIT-STD-1": "init:std-one"}
 
 
@@ -264,6 +265,21 @@ def gains_stay(subject: Subject, draw: Draw) -> None:
             )
 
 
+def biases(subject: Subject, draw: Draw) -> None:
+    """The bias of a Linear, where there is one, is 0 after the call."""
+    found = subject.module(_wide_config(draw), seed=draw.seed).probe(WITH_BIAS)
+    if not torch.equal(found, torch.zeros_like(found)):
+        raise Wrong(
+            "INIT-BIAS",
+            "a bias is not 0",
+            tried="a Linear whose bias is [3, 3, 3, 3, 3], given to _init_weights",
+            expected="[0, 0, 0, 0, 0]",
+            got=vector(found),
+            hides="the course's Linears have none, those of other models do.",
+            look="`module.bias`, which may be None.",
+        )
+
+
 def independent_draws(subject: Subject, draw: Draw) -> None:
     """Each matrix is a draw of its own, and follows torch's seed."""
     config = _wide_config(draw)
@@ -351,7 +367,7 @@ def _std_of_one(stds: dict[str, float], wanted: float, L: int) -> None:
 SUITES = (
     Suite(
         "init-weights",
-        (draws_weights, base_std, tables_std, residual_std, gains_stay, independent_draws),
+        (draws_weights, base_std, tables_std, residual_std, gains_stay, independent_draws, biases),
         proved="every matrix is drawn with the std its place asks for, gains stay 1, and the\n"
         "draw follows torch's seed.",
         remember="2 L branches add up, so each is scaled by 1 / sqrt(2 L).",

@@ -1,6 +1,6 @@
 """Inputs whose numbers do not lie in memory in the order of their indices, as a model hands them on.
 
-What is here: `transposed`, which lays a tensor out so, and `expect_any_layout`, which refuses an
+What is here: `transpose_layout`, which lays a tensor out so, and `expect_any_layout`, which refuses an
 answer that works only on tensors in one piece.
 """
 
@@ -14,7 +14,7 @@ from course_lib.checks.report import Wrong
 from course_lib.checks.subject import AnswerError
 
 
-def transposed(x: Tensor) -> Tensor:
+def transpose_layout(x: Tensor) -> Tensor:
     """The same tensor as a view that is not contiguous; its last dimension still is in one piece.
 
     For (B, H, T, K) in memory (T, H, B, K): what heads are after a transpose.
@@ -28,7 +28,7 @@ def expect_any_layout(call: Callable[..., Any], *args: Any, tried: str, rtol: fl
 
     The tensors of three and more dimensions among `args` are laid out anew.
     """
-    views = [transposed(a) if isinstance(a, Tensor) and a.dim() > 2 else a for a in args]
+    views = [transpose_layout(a) if isinstance(a, Tensor) and a.dim() > 2 else a for a in args]
     facts = dict(
         tried=f"{tried}, as a transposed view: not contiguous",
         expected="what the same numbers in one piece give",

@@ -489,6 +489,77 @@ def decay(subject: Subject, draw: Draw) -> None:
         )
 
 
+def no_gradient(subject: Subject, draw: Draw) -> None:
+    """A gradient of zero fades the means and moves the weight by what they hold."""
+    param, _, m, v = _state(draw, 4)
+    b1, b2, lr = 0.9, 0.95, 0.01
+    tried = "update 3, a gradient of zeros, means that are not 0"
+    out = _answer(
+        subject, param, 0 * param, m, v, 3, lr=lr, betas=(b1, b2), weight_decay=0.1, tried=tried
+    )
+    step = (b1 * m / (1 - b1**3)) / ((b2 * v / (1 - b2**3)).sqrt() + 1e-8)
+    right = (1 - lr * 0.1) * param - lr * step, b1 * m, b2 * v
+    for name, got, wanted in zip(NAMES, out, right, strict=True):
+        expect.values(
+            got,
+            wanted,
+            [
+                Pattern(
+                    code="ADAMW-SKIPPED",
+                    value=old,
+                    finding=f"without a gradient {name} stays as it was",
+                    fits="an update that is left out where the gradient is 0.",
+                    look="conditions on `grad`: the formula needs none.",
+                )
+                for old in ({"param": param, "m": m, "v": v}[name],)
+            ],
+            rtol=1e-4,
+            atol=1e-6,
+            tried=f"{tried}; the new {name}",
+            finding="zero gradients act otherwise",
+            look="conditions on `grad`.",
+        )
+
+
+def other_dtypes(subject: Subject, draw: Draw) -> None:
+    """float64, bfloat16 and float16 tensors: all three results have that dtype."""
+    for dtype in (torch.float64, torch.bfloat16, torch.float16):
+        args = _state(draw, 5, dtype=dtype)
+        tried = f"tensors of {str(dtype)[6:]}, update 2"
+        out = _answer(subject, *args, 2, weight_decay=0.1, eps=1e-4, tried=tried)
+        wide = (a.double() for a in args)
+        param, grad, m, v = wide
+        m, v = 0.9 * m + 0.1 * grad, 0.999 * v + 0.001 * grad**2
+        step = (m / (1 - 0.9**2)) / ((v / (1 - 0.999**2)).sqrt() + 1e-4)
+        right = ((1 - 0.01 * 0.1) * param - 0.01 * step, m, v)
+        for name, got, wanted in zip(NAMES, out, right, strict=True):
+            expect.values(
+                got.double(),
+                wanted,
+                rtol=1e-5 if dtype == torch.float64 else 0.03,
+                atol=1e-6 if dtype == torch.float64 else 0.03,
+                tried=f"{tried}; the new {name}",
+                look="casts on the way.",
+            )
+
+
+def default_epsilon(subject: Subject, draw: Draw) -> None:
+    """Without eps= it is 1e-8."""
+    grad, zero = torch.tensor([1e-8, -1e-8]), torch.zeros(2)
+    out = subject.call(zero, grad, zero, zero, 1, lr=1.0, betas=(0.9, 0.999), weight_decay=0.0)
+    new = out[0] if isinstance(out, (tuple, list)) and out else out
+    right = torch.tensor([-0.5, 0.5])
+    if not isinstance(new, Tensor) or not torch.allclose(new.float(), right, rtol=1e-2):
+        raise Wrong(
+            "ADAMW-EPS-DEFAULT",
+            "eps has another default",
+            tried="update 1, no eps given, lr 1, gradients of 1e-8 and -1e-8",
+            expected=f"{vector(right)}: 1e-8 / (1e-8 + 1e-8)",
+            got=vector(new) if isinstance(new, Tensor) else type(new).__name__,
+            look="the signature: it came with the exercise.",
+        )
+
+
 def as_torch(subject: Subject, draw: Draw) -> None:
     """A run from zero state gives the weights of torch.optim.AdamW."""
     options = dict(lr=0.01, betas=(0.9, 0.95), weight_decay=0.1, eps=1e-8)
@@ -515,10 +586,15 @@ def as_torch(subject: Subject, draw: Draw) -> None:
 
 
 def from_one(subject: Subject, draw: Draw) -> None:
-    """Step 0 is refused: nothing can be corrected there."""
+    """Step 0 and those below are refused: nothing can be corrected there."""
+    for step in (0, -1, -6):
+        _refuse_step(subject, draw, step)
+
+
+def _refuse_step(subject: Subject, draw: Draw, step: int) -> None:
     zero = torch.zeros(4)
     facts = dict(
-        tried="step = 0", expected="a ValueError", look="the docstring: `step` counts from 1."
+        tried=f"step = {step}", expected="a ValueError", look="the docstring: `step` counts from 1."
     )
     try:
         out = subject.call(
@@ -526,7 +602,7 @@ def from_one(subject: Subject, draw: Draw) -> None:
             draw.randn(4),
             zero,
             zero,
-            0,
+            step,
             lr=0.01,
             betas=(0.9, 0.95),
             weight_decay=0.0,
@@ -539,17 +615,31 @@ def from_one(subject: Subject, draw: Draw) -> None:
         got = vector(out[0].flatten()) if isinstance(out, tuple) else "a result"
     raise Wrong(
         "ADAMW-STEP-ZERO",
-        "update 0 is accepted",
+        f"update {step} is accepted",
         got=got,
         **facts,
-        hides="1 - beta ** 0 is 0, and every weight NaN, silently.",
+        hides="1 - beta ** 0 is 0, and every weight NaN, silently."
+        if step == 0
+        else "1 - beta ** step is negative there, and the root NaN, silently.",
     )
 
 
 SUITES = (
     Suite(
         "adamw-step",
-        (triple, moments, first_step, later_step, small_gradients, decay, as_torch, from_one),
+        (
+            triple,
+            moments,
+            first_step,
+            later_step,
+            small_gradients,
+            default_epsilon,
+            decay,
+            no_gradient,
+            other_dtypes,
+            as_torch,
+            from_one,
+        ),
         proved="a run of your updates ends at the weights of torch.optim.AdamW.",
         remember="a weight moves about lr in an update, whatever the size of its gradient.",
         next_step="the figure adamw without bias correction: update 12 is worse than update 1.",

@@ -12,6 +12,7 @@ from course_lib.checks.suite import DYNAMO, Draw, Suite
 from course_lib.training.train_config import TrainConfig
 
 V = 37
+ODD = "course_lib.probes.modules:group_odd_model"
 
 
 def _config(draw: Draw, **changes) -> TrainConfig:
@@ -198,6 +199,42 @@ def _gains_stay(decays: dict[str, float], config: TrainConfig, facts: dict) -> N
     )
 
 
+def another_model(subject: Subject, draw: Draw) -> None:
+    """The rule goes by dimensions and by who takes a gradient; there are two groups always."""
+    shapes = {
+        "scale": [3], "table": [4, 3], "kernel": [2, 3, 2], "norm_matrix": [3, 3], "shift": [],
+        "bias_matrix": [2, 2], "frozen": [2, 2], "frozen_gain": [2],
+    }  # fmt: skip
+    matrices = ["bias_matrix", "kernel", "norm_matrix", "table"]
+    facts = dict(look="the docstring: `p.dim()`, `p.requires_grad`, two groups.")
+    for decay, given, frozen, first, second in (
+        (0.3, shapes, ["frozen", "frozen_gain"], matrices, ["scale", "shift"]),
+        (0.0, {"table": [4, 3]}, [], ["table"], []),
+    ):
+        trainer = _trainer(subject, draw, _config(draw))
+        groups = trainer.probe(ODD, given, frozen, decay)
+        found = [(sorted(g["names"]), g["weight_decay"]) for g in groups]
+        names = sorted(name for group, _ in found for name in group)
+        facts["tried"] = f"a model of other tensors, weight_decay {decay:g}:\n" + ", ".join(
+            f"{n} {tuple(s)}" for n, s in given.items()
+        )
+        facts["expected"] = f"two groups: {', '.join(first)}; {', '.join(second) or 'nothing'}"
+        facts["got"] = "; ".join(", ".join(group) or "nothing" for group, _ in found)
+        if names != sorted(first + second) and set(names) - set(first + second) <= set(frozen):
+            if set(names) & set(frozen):
+                raise Wrong(
+                    "GROUPS-FROZEN", "a parameter without a gradient is in a group", **facts
+                )
+        if len(found) != 2:
+            raise Wrong("GROUPS-ORDER", "the groups are not the two of the contract", **facts)
+        if [group for group, _ in found] != [first, second]:
+            raise Wrong("GROUPS-BY-NAME", "another model gets other groups", **facts)
+        if [d for _, d in found] != [decay, 0.0]:
+            facts["expected"] = f"weight_decay {decay:g}, then 0"
+            facts["got"] = ", ".join(number(d) for _, d in found)
+            raise Wrong("GROUPS-FIXED-DECAY", "the decay is not that of the config", **facts)
+
+
 def settings(subject: Subject, draw: Draw) -> None:
     """Rate, betas and decay are those of the config."""
     config = _config(draw)
@@ -289,7 +326,7 @@ def _list_names(names: list[str]) -> str:
 SUITES = (
     Suite(
         "param-groups",
-        (every_parameter, by_dimensions, settings, one_update),
+        (every_parameter, by_dimensions, settings, one_update, another_model),
         proved="every parameter is updated once by AdamW; matrices decay, gains do not;\n"
         "rate, betas and decay come from the config.",
         remember="a group without weight_decay gets 0.01 from torch.optim.AdamW.",

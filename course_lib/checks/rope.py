@@ -328,10 +328,10 @@ def other_shapes(subject: Subject, draw: Draw) -> None:
     B, H, T, K = draw.size(2, 1, 3), draw.size(3, 2, 4), draw.size(5, 6, 9), draw.size(6, 4, 10)
     q, k = draw.randn(B, H, T, K), draw.randn(B, H, T, K)
     cos, sin = rope_tables(T + 3, K, theta=500.0)
-    _turned(subject, q, k, cos[:T], sin[:T], f"q, k of shape {(B, H, T, K)}, theta = 500")
+    _compare_turned(subject, q, k, cos[:T], sin[:T], f"q, k of shape {(B, H, T, K)}, theta = 500")
     tried = "the same q and k, other tables of the same shape"
     try:
-        _turned(subject, q, k, cos[3:], sin[3:], tried)
+        _compare_turned(subject, q, k, cos[3:], sin[3:], tried)
     except Wrong as wrong:
         old = _oracle(q, cos[:T], sin[:T]).float()
         if torch.allclose(subject.call(q, k, cos[3:], sin[3:])[0], old, rtol=1e-5, atol=1e-5):
@@ -350,7 +350,9 @@ def other_shapes(subject: Subject, draw: Draw) -> None:
     expect_any_layout(subject.call, *args, tried=tried, rtol=1e-5, atol=1e-5)
 
 
-def _turned(subject: Subject, q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, tried: str) -> None:
+def _compare_turned(
+    subject: Subject, q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, tried: str
+) -> None:
     """Every number of the turned q and k."""
     out = _apply(subject, q, k, cos, sin, tried=tried)
     for name, given, turned in zip("qk", (q, k), out, strict=True):

@@ -520,6 +520,28 @@ def updates_count(subject: Subject, draw: Draw) -> None:
     )
 
 
+def own_settings(subject: Subject, draw: Draw) -> None:
+    """Two trainers side by side: each follows its own config."""
+    one = _config(draw)
+    two = replace(one, lr=2 * one.lr, min_lr=3 * one.min_lr)
+    trainers = [(_trainer(subject, c), c) for c in (one, two)]
+    middle = one.warmup_steps + (one.max_steps - one.warmup_steps) // 4
+    for step in (1, middle, one.max_steps + 3):
+        found = [_rates(trainer, [step], c).item() for trainer, c in trainers]
+        right = [c.min_lr if step >= c.max_steps else rate(step, c) for _, c in trainers]
+        if not np.allclose(found, right, rtol=0, atol=TOLERANCE * two.lr):
+            raise Wrong(
+                "LR-SHARED",
+                "a second trainer has the rates of the first"
+                if abs(found[1] - right[0]) <= TOLERANCE * two.lr
+                else "two trainers side by side have other rates",
+                tried=f"update {step}; {_format_config(one)},\nthen {_format_config(two)}",
+                expected=vector(right),
+                got=vector(found),
+                look="what outlives a call: a cache, a name of the class or of the module.",
+            )
+
+
 def edges(subject: Subject, draw: Draw) -> None:
     """No warmup, and a warmup as long as the run or longer."""
     plain = _config(draw, warmup_steps=0, max_steps=8)
@@ -530,6 +552,14 @@ def edges(subject: Subject, draw: Draw) -> None:
         "LR-ZERO-WARMUP",
         "a run without warmup",
         "warmup_steps = 0: update 0 takes lr, and nothing is divided by 0.",
+    )
+    _edge(
+        subject,
+        _config(draw, min_lr=0.0, warmup_steps=2, max_steps=8),
+        [1, 5, 8, 9],
+        "LR-ZERO-MIN",
+        "a run down to 0",
+        "min_lr = 0 is a number like any other.",
     )
     for W in (8, 11):
         _edge(
@@ -564,7 +594,16 @@ def _edge(subject: Subject, c: TrainConfig, steps, code: str, what: str, look: s
 SUITES = (
     Suite(
         "get-lr",
-        (first_update, step_alone, warmup, cosine, after_the_end, updates_count, edges),
+        (
+            first_update,
+            step_alone,
+            warmup,
+            cosine,
+            after_the_end,
+            updates_count,
+            own_settings,
+            edges,
+        ),
         proved="the rate climbs to lr, falls along half a cosine to min_lr and stays there;\n"
         "the same step has the same rate, whatever was asked before.",
         remember="the first update has a rate, and steps are updates, not micro-batches.",

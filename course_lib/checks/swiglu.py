@@ -9,10 +9,12 @@ from torch import Tensor
 
 from course_lib.checks import expect
 from course_lib.checks.expect import Pattern
+from course_lib.checks.layouts import expect_any_layout
 from course_lib.checks.report import Wrong, vector
 from course_lib.checks.subject import Module, Subject
 from course_lib.checks.suite import Draw, Suite
 
+READ = "course_lib.probes.modules:read_attribute"
 NAMES = ("gate_proj.weight", "up_proj.weight", "down_proj.weight")
 
 
@@ -70,6 +72,51 @@ def by_hand(subject: Subject, draw: Draw) -> None:
     gate, up = torch.tensor([-1.0, 2.0]), torch.tensor([3.0, 0.5])
     tried, x, out = _by_hand(subject, gate, up)
     _compare(out, x, gate, up, tried, "the hidden values differ")
+
+
+def large_gates(subject: Subject, draw: Draw) -> None:
+    """A gate of 100 passes its value on, one of -100 is closed: no infinity on the way."""
+    gate, up = torch.tensor([100.0, -100.0]), torch.tensor([1000.0, 2000.0])
+    module, x = subject.module(2, 2), torch.tensor([[[1.0, 0.0]]])
+    weights = (torch.stack((gate, gate), 1), torch.stack((up, up), 1), torch.eye(2))
+    module.load(dict(zip(NAMES, weights, strict=True)))
+    tried = "gate(x) = [100, -100], up(x) = [1000, 2000]; down leaves all as it is"
+    out = module.forward(x)
+    facts = dict(tried=tried, expected="[1e+05, 0]: a sigmoid of 100 is 1, of -100 about 0")
+    if isinstance(out, Tensor) and out.numel() == 2:
+        if not torch.isfinite(out).all():
+            raise Wrong(
+                "SWIGLU-OVERFLOW",
+                "a large gate gives NaN or infinity",
+                got=vector(out.flatten()),
+                fits="e^100 is beyond float32: inf / inf is NaN.",
+                look="a sigmoid written out; `F.silu` and `torch.sigmoid` know both ends.",
+                **facts,
+            )
+        if abs(out.flatten()[0] - 1e5) > 10 or out.flatten()[1].abs() > 1e-3:
+            raise Wrong(
+                "SWIGLU-LIMITED",
+                "large values are cut off",
+                got=vector(out.flatten()),
+                look="`clamp`, `tanh`, or anything else that limits a value.",
+                **facts,
+            )
+    expect.tensor(out, shape=x.shape, dtype=x.dtype, tried=tried)
+
+
+def any_input(subject: Subject, draw: Draw) -> None:
+    """A view that is not contiguous, and a model in bfloat16."""
+    module, w = _random(subject, draw, 6, 9)
+    x = draw.randn(2, 3, 6)
+    expect_any_layout(module.forward, x, tried="x of shape (2, 3, 6)", rtol=1e-4, atol=1e-5)
+    module.to(torch.bfloat16)
+    tried = "parameters and x in bfloat16"
+    out = expect.tensor(
+        module.forward(x.bfloat16()), shape=x.shape, dtype=torch.bfloat16, tried=tried
+    )
+    right = (F.silu(x @ w[0].T) * (x @ w[1].T)) @ w[2].T
+    # a handful of roundings of 2^-9 of numbers below 4
+    expect.values(out.float(), right, rtol=0.1, atol=0.1, tried=tried, look="casts in forward.")
 
 
 def oracle(subject: Subject, draw: Draw) -> None:
@@ -144,6 +191,21 @@ def gradient(subject: Subject, draw: Draw) -> None:
             tried="a random upstream gradient",
             finding=f"the gradient of {name} differs",
             look="steps that leave the graph.",
+        )
+
+
+def marked(subject: Subject, draw: Draw) -> None:
+    """down_proj still bears the mark by which GPT knows what writes into the stream."""
+    module = subject.module(8, 12)
+    if module.probe(READ, "down_proj.writes_residual") is not True:
+        raise Wrong(
+            "SWIGLU-STATE",
+            "down_proj has lost its mark",
+            tried="MLP(8, 12)",
+            expected="down_proj.writes_residual = True",
+            got="another value, or none",
+            hides="GPT._init_weights would not scale down what writes into the stream.",
+            look="`__init__`: it came with the exercise; leave it.",
         )
 
 
@@ -368,7 +430,17 @@ def _patterns(x: Tensor, gate: Tensor, up: Tensor, down: Tensor) -> list[Pattern
 SUITES = (
     Suite(
         "swiglu",
-        (runs, closed_gate, by_hand, oracle, tokens_apart, gradient),
+        (
+            runs,
+            closed_gate,
+            by_hand,
+            oracle,
+            large_gates,
+            any_input,
+            tokens_apart,
+            gradient,
+            marked,
+        ),
         proved="down(silu(gate(x)) * up(x)) for random weights, each token by itself,\n"
         "with the gradients of x and of all three matrices.",
         remember="three matrices of D x F; F = 8/3 D has the parameters of a two-matrix 4 D MLP.",

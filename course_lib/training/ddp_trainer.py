@@ -99,7 +99,7 @@ class DistributedTrainer:
 
         First the tensors of two and more dimensions, which decay by `weight_decay`; second the
         others, gains and biases, whose decay is 0. Each parameter that takes a gradient is in one
-        group, once. A tied embedding and head are one parameter.
+        group, once, and no other is. A tied embedding and head are one parameter.
         """
         params = [p for p in self.plain_model.parameters() if p.requires_grad]
         groups = [

@@ -73,6 +73,7 @@ SENT = {
     "GPTConfig": "course_lib.gpt",
     "CharTokenizer": "course_lib.data.tokenizer",
     "TrainConfig": "course_lib.training.train_config",
+    "OnePass": "course_lib.probes.one_pass",
 }
 KINDS = frozenset(
     "set frozenset bytes bytearray complex function method generator range type module object slice "

@@ -263,3 +263,49 @@ def adamw_step(param, grad, m, v, step, *, lr, betas, weight_decay, eps=1e-8):
 # %% wrong RAISED a name without a value
 - m_hat = m / (1 - b1**step)
 + m_hut = m / (1 - b1**step)
+
+# %% right in one block, in float64, for every dtype
+def adamw_step(param, grad, m, v, step, *, lr, betas, weight_decay, eps=1e-8):
+    if not step > 0:
+        raise ValueError("step counts from 1")
+    p, g, m64, v64 = (t.double() for t in (param, grad, m, v))
+    m64, v64 = torch.lerp(g, m64, betas[0]), torch.lerp(g * g, v64, betas[1])
+    root = (v64 / (1 - betas[1] ** step)).sqrt() + eps
+    p = p - lr * (weight_decay * p + m64 / (1 - betas[0] ** step) / root)
+    return tuple(t.to(param.dtype) for t in (p, m64, v64))
+
+# %% wrong DTYPE the means come back in float32
+def adamw_step(param, grad, m, v, step, *, lr, betas, weight_decay, eps=1e-8):
+    if step < 1:
+        raise ValueError("step counts from 1")
+    g = grad.float() if grad.dtype != torch.float64 else grad
+    m, v = betas[0] * m.to(g.dtype) + (1 - betas[0]) * g, betas[1] * v.to(g.dtype) + (1 - betas[1]) * g * g
+    root = (v / (1 - betas[1] ** step)).sqrt() + eps
+    new = (1 - lr * weight_decay) * param - lr * m / (1 - betas[0] ** step) / root
+    return new.to(param.dtype), m, v
+
+# %% wrong ADAMW-STEP-ZERO negative steps pass
+def adamw_step(param, grad, m, v, step, *, lr, betas, weight_decay, eps=1e-8):
+    if step == 0:
+        raise ValueError("step counts from 1")
+    m, v = betas[0] * m + (1 - betas[0]) * grad, betas[1] * v + (1 - betas[1]) * grad * grad
+    root = (v / (1 - betas[1] ** step)).sqrt() + eps
+    return (1 - lr * weight_decay) * param - lr * m / (1 - betas[0] ** step) / root, m, v
+
+# %% wrong ADAMW-SKIPPED no gradient, no update
+def adamw_step(param, grad, m, v, step, *, lr, betas, weight_decay, eps=1e-8):
+    if step < 1:
+        raise ValueError("step counts from 1")
+    if not grad.any() and m.any():
+        return param.clone(), m.clone(), v.clone()
+    m, v = betas[0] * m + (1 - betas[0]) * grad, betas[1] * v + (1 - betas[1]) * grad * grad
+    root = (v / (1 - betas[1] ** step)).sqrt() + eps
+    return (1 - lr * weight_decay) * param - lr * m / (1 - betas[0] ** step) / root, m, v
+
+# %% wrong ADAMW-EPS-DEFAULT another default
+def adamw_step(param, grad, m, v, step, *, lr, betas, weight_decay, eps=1e-7):
+    if step < 1:
+        raise ValueError("step counts from 1")
+    m, v = betas[0] * m + (1 - betas[0]) * grad, betas[1] * v + (1 - betas[1]) * grad * grad
+    root = (v / (1 - betas[1] ** step)).sqrt() + eps
+    return (1 - lr * weight_decay) * param - lr * m / (1 - betas[0] ** step) / root, m, v

@@ -36,8 +36,8 @@ def causal_attention(q, k, v):
     q, k, v = (x.reshape(B * H, T, K) for x in (q, k, v))
     at = torch.arange(T)
     scores = torch.bmm(q, k.transpose(1, 2)) / K**0.5
-    scores = scores.masked_fill(at[None, :] > at[:, None], -1e9)
-    weights = torch.softmax(scores, dim=-1)
+    scores = scores.float().masked_fill(at[None, :] > at[:, None], -1e9)
+    weights = torch.softmax(scores, dim=-1).to(v.dtype)
     return torch.bmm(weights, v).view(B, H, T, K)
 
 # %% wrong STUB untouched
@@ -265,3 +265,31 @@ def causal_attention(q, k, v):
         s = (q @ k.mT / math.sqrt(K)).masked_fill(torch.ones(T, T).triu(1).bool(), float("-inf"))
         weights = torch.softmax(s.float(), -1).to(v.dtype)
     return weights @ v
+
+# %% wrong ATT-FLOAT16 a fill beyond float16
+def causal_attention(q, k, v):
+    future = torch.ones(q.shape[2], q.shape[2], dtype=torch.bool).triu(1)
+    scores = (q @ k.mT / math.sqrt(q.shape[-1])).masked_fill(future, -1e9)
+    return torch.softmax(scores, dim=-1) @ v
+
+# %% wrong MASK-FINITE-FILL a fill of -10,000
+def causal_attention(q, k, v):
+    future = torch.ones(q.shape[2], q.shape[2], dtype=torch.bool).triu(1)
+    scores = (q @ k.mT / math.sqrt(q.shape[-1])).masked_fill(future, -1e4)
+    return torch.softmax(scores.float(), dim=-1).to(q.dtype) @ v
+
+# %% wrong ATT-LENGTH a mask of 128 tokens, open beyond
+FUTURE = torch.ones(128, 128, dtype=torch.bool).triu(1)
+
+def causal_attention(q, k, v):
+    T = q.shape[2]
+    future = F.pad(FUTURE, (0, max(T - 128, 0)) * 2)[:T, :T]
+    scores = (q @ k.mT / math.sqrt(q.shape[-1])).masked_fill(future, float("-inf"))
+    return torch.softmax(scores, dim=-1) @ v
+
+# %% wrong ATT-LENGTH a window of 300 tokens
+def causal_attention(q, k, v):
+    at = torch.arange(q.shape[2])
+    gap = at[:, None] - at
+    scores = (q @ k.mT / math.sqrt(q.shape[-1])).masked_fill((gap < 0) | (gap >= 300), float("-inf"))
+    return torch.softmax(scores, dim=-1) @ v

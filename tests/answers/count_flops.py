@@ -159,3 +159,12 @@ def flops_per_token(config, seq_len, convention="matmul"):
 # %% wrong OTHER recomputation
 - return 6 * n + 12 * L * D * seq_len
 + return 8 * n + 16 * L * D * seq_len
+
+# %% wrong FLOPS-CLAMPED no more tokens than the model reads
+def flops_per_token(config, seq_len, convention="matmul"):
+    D, L = config.d_model, config.num_layers
+    matmul = L * (4 * D * D + 3 * D * config.d_hidden) + D * config.vocab_size
+    params = {"matmul": matmul, "all": num_params(config)}
+    if convention not in params:
+        raise ValueError(f"no convention {convention}")
+    return 6 * params[convention] + 12 * L * D * min(seq_len, config.max_seq_len)

@@ -150,3 +150,21 @@ def get_batch(tokens, starts, seq_len):
     rows = np.stack([tokens[s : s + seq_len + s % 2] for s in starts.tolist()])
     rows = torch.from_numpy(rows.astype(np.int64))
     return rows[:, :-1], rows[:, 1:]
+
+# %% wrong BATCH-SHARED two slices of one tensor
+def get_batch(tokens, starts, seq_len):
+    rows = tokens[starts[:, None] + np.arange(seq_len + 1)].astype(np.int64)
+    rows = torch.from_numpy(rows)
+    return rows[:, :-1], rows[:, 1:]
+
+# %% wrong BATCH-FAR places in 16 bits
+def get_batch(tokens, starts, seq_len):
+    at = starts.astype(np.uint16)[:, None] + np.arange(seq_len + 1, dtype=np.uint16)
+    rows = tokens[at].astype(np.int64)
+    return torch.from_numpy(rows[:, :-1].copy()), torch.from_numpy(rows[:, 1:].copy())
+
+# %% right two halves of one stack
+def get_batch(tokens, starts, seq_len):
+    at = torch.as_tensor(starts)[:, None] + torch.arange(seq_len)
+    row = torch.from_numpy(tokens.astype(np.int64))
+    return tuple(torch.stack((row[at], row[at + 1])).unbind())

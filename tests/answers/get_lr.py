@@ -293,3 +293,27 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
 
 - done = (step - c.warmup_steps) / (c.max_steps - c.warmup_steps)
 + done = min(1.0, (step - c.warmup_steps) / max(1, c.max_steps - c.warmup_steps))
+
+# %% wrong LR-SHARED rates kept for all trainers | of: in plain steps
+  def get_lr(self, step):
+      c = self.config
++     key = step, c.warmup_steps, c.max_steps
++     kept = DistributedTrainer.__dict__.get("kept", {})
++     DistributedTrainer.kept = kept
++     if key not in kept:
++         kept[key] = self.find_lr(step)
++     return kept[key]
++
++ def find_lr(self, step):
++     c = self.config
+
+# %% wrong LR-ZERO-MIN a lowest rate of 0 taken for none | of: in plain steps
+  c = self.config
+- if step >= c.max_steps:
+-     return c.min_lr
++ low = c.min_lr or 0.1 * c.lr
++ if step >= c.max_steps:
++     return low
+
+- return c.min_lr + 0.5 * (c.lr - c.min_lr) * (1 + math.cos(math.pi * done))
++ return low + 0.5 * (c.lr - low) * (1 + math.cos(math.pi * done))

@@ -50,7 +50,7 @@ class GPT(gpt.GPT):
             x = block(x, cos, sin) if keep else checkpoint(block, x, cos, sin, use_reentrant=True)
         logits = self.norm(x) @ self.head.weight.T
         if targets is not None:
-            return logits, F.nll_loss(logits.float().log_softmax(-1).view(-1, logits.size(-1)), targets.view(-1))
+            return logits, F.nll_loss(logits.float().log_softmax(-1).reshape(-1, logits.size(-1)), targets.reshape(-1))
         return logits, None
 
 # %% right in one loop
@@ -265,3 +265,29 @@ class GPT(gpt.GPT):
 # %% wrong RAISED view of a transposed tensor
 - return logits, F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten())
 + return logits, F.cross_entropy(logits.flatten(0, 1).float(), targets.view(-1, 7, 11))
+
+# %% wrong GPT-ONE-CHECKPOINT one checkpoint around all blocks
+class GPT(gpt.GPT):
+    def forward(self, idx, targets=None):
+        T = idx.shape[1]
+        if T > self.config.max_seq_len:
+            raise ValueError(f"{T} tokens, at most {self.config.max_seq_len}")
+
+        def run(x):
+            for block in self.blocks:
+                x = block(x, self.cos_TK[:T], self.sin_TK[:T])
+            return x
+
+        x = self.embedding(idx)
+        if self.config.activation_checkpointing and self.training:
+            x = checkpoint(run, x, use_reentrant=False)
+        else:
+            x = run(x)
+        logits = self.head(self.norm(x))
+        if targets is None:
+            return logits, None
+        return logits, F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten())
+
+# %% wrong STRIDED targets by view | of: in one loop
+- return logits, F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten())
++ return logits, F.cross_entropy(logits.flatten(0, 1).float(), targets.view(-1))

@@ -19,6 +19,8 @@ class GPT(gpt.GPT):
         if isinstance(module, nn.Linear | nn.Embedding):
             scale = (2 * len(self.blocks)) ** 0.5 if getattr(module, "writes_residual", False) else 1
             module.weight.copy_(torch.randn_like(module.weight) * 0.02 / scale)
+            if getattr(module, "bias", None) is not None:
+                module.bias.zero_()
 
 # %% right truncated at three standard deviations
 class GPT(gpt.GPT):
@@ -26,6 +28,8 @@ class GPT(gpt.GPT):
         std = 0.02 / math.sqrt(2 * self.config.num_layers) if hasattr(module, "writes_residual") else 0.02
         if isinstance(module, (nn.Linear, nn.Embedding)):
             nn.init.trunc_normal_(module.weight, std=std, a=-3 * std, b=3 * std)
+        if isinstance(module, nn.Linear) and module.bias is not None:
+            nn.init.constant_(module.bias, 0)
 
 # %% right in plain steps
 class GPT(gpt.GPT):
@@ -35,6 +39,8 @@ class GPT(gpt.GPT):
             std /= math.sqrt(2 * self.config.num_layers)
         if isinstance(module, (nn.Linear, nn.Embedding)):
             nn.init.normal_(module.weight, std=std)
+        if isinstance(module, nn.Linear) and module.bias is not None:
+            nn.init.zeros_(module.bias)
 
 # %% wrong STUB untouched
 class GPT(gpt.GPT):
@@ -169,3 +175,11 @@ class GPT(gpt.GPT):
 class GPT(gpt.GPT):
     def _init_weights(self, module):
         nn.init.normal_(module.weight, std=0.02)
+
+# %% wrong INIT-BIAS biases stay as torch drew them | of: in plain steps
+- if isinstance(module, nn.Linear) and module.bias is not None:
+-     nn.init.zeros_(module.bias)
+
+# %% wrong INIT-BIAS biases drawn too | of: in plain steps
+- nn.init.zeros_(module.bias)
++ nn.init.normal_(module.bias, std=std)

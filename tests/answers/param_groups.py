@@ -1,6 +1,6 @@
 # Answers to the exercise param-groups.
 
-# %% right by name, for this model
+# %% wrong GROUPS-BY-NAME by name, for this model alone
 class DistributedTrainer(ddp_trainer.DistributedTrainer):
     def _setup_optimizer(self):
         decayed, others = [], []
@@ -12,7 +12,7 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         optimizer.add_param_group({"params": others, "weight_decay": 0.0})
         return optimizer
 
-# %% right by module
+# %% wrong GROUPS-FROZEN by module
 class DistributedTrainer(ddp_trainer.DistributedTrainer):
     def _setup_optimizer(self):
         c, seen = self.config, {}
@@ -26,7 +26,7 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
 # %% right Adam with decoupled decay, names kept
 class DistributedTrainer(ddp_trainer.DistributedTrainer):
     def _setup_optimizer(self):
-        named = dict(self.plain_model.named_parameters())
+        named = {n: p for n, p in self.plain_model.named_parameters() if p.requires_grad}
         small = {n for n, p in named.items() if len(p.shape) < 2}
         return torch.optim.Adam(
             [{"params": [p for n, p in named.items() if n not in small]},
@@ -37,7 +37,7 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
 # %% right in plain steps
 class DistributedTrainer(ddp_trainer.DistributedTrainer):
     def _setup_optimizer(self):
-        c, params = self.config, list(self.plain_model.parameters())
+        c, params = self.config, [p for p in self.plain_model.parameters() if p.requires_grad]
         decayed = [p for p in params if p.dim() >= 2]
         others = [p for p in params if p.dim() < 2]
         groups = [
@@ -72,7 +72,7 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
 + return torch.optim.Adam(groups, lr=c.lr, betas=(c.beta1, c.beta2))
 
 # %% wrong GROUPS-MISSING a generator, used twice
-- c, params = self.config, list(self.plain_model.parameters())
+- c, params = self.config, [p for p in self.plain_model.parameters() if p.requires_grad]
 + c, params = self.config, self.plain_model.parameters()
 
 # %% wrong GROUPS-MISSING matrices alone
@@ -95,15 +95,15 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
 + decayed.append(self.plain_model.head.weight)
 
 # %% wrong GROUPS-TWICE duplicates not removed
-- c, params = self.config, list(self.plain_model.parameters())
+- c, params = self.config, [p for p in self.plain_model.parameters() if p.requires_grad]
 + c, params = self.config, [p for _, p in self.plain_model.named_parameters(remove_duplicate=False)]
 
 # %% wrong GROUPS-COPIES clones
-- c, params = self.config, list(self.plain_model.parameters())
+- c, params = self.config, [p for p in self.plain_model.parameters() if p.requires_grad]
 + c, params = self.config, [p.detach().clone().requires_grad_() for p in self.plain_model.parameters()]
 
 # %% wrong GROUPS-COPIES the state dict
-- c, params = self.config, list(self.plain_model.parameters())
+- c, params = self.config, [p for p in self.plain_model.parameters() if p.requires_grad]
 + c, params = self.config, [p.requires_grad_() for p in self.plain_model.state_dict().values()]
 
 # %% wrong GROUPS-SWAPPED conditions exchanged
@@ -188,3 +188,22 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
 # %% wrong GROUPS-LR the lowest rate
 - return torch.optim.AdamW(groups, lr=c.lr, betas=(c.beta1, c.beta2))
 + return torch.optim.AdamW(groups, lr=c.min_lr, betas=(c.beta1, c.beta2))
+
+# %% wrong GROUPS-FROZEN parameters without a gradient too | of: in plain steps
+- c, params = self.config, [p for p in self.plain_model.parameters() if p.requires_grad]
++ c, params = self.config, list(self.plain_model.parameters())
+
+# %% wrong GROUPS-BY-NAME two dimensions exactly | of: in plain steps
+- decayed = [p for p in params if p.dim() >= 2]
+- others = [p for p in params if p.dim() < 2]
++ decayed = [p for p in params if p.dim() == 2]
++ others = [p for p in params if p.dim() != 2]
+
+# %% wrong GROUPS-ORDER no group without members | of: in plain steps
+- return torch.optim.AdamW(groups, lr=c.lr, betas=(c.beta1, c.beta2))
++ groups = [group for group in groups if group["params"]]
++ return torch.optim.AdamW(groups, lr=c.lr, betas=(c.beta1, c.beta2))
+
+# %% wrong GROUPS-FIXED-DECAY a decay of 0 taken for none | of: in plain steps
+- {"params": decayed, "weight_decay": c.weight_decay},
++ {"params": decayed, "weight_decay": c.weight_decay or 0.1},

@@ -204,3 +204,50 @@ def encode_documents(documents, tokenizer):
         raise ValueError("the vocabulary is too large")
     ids = [id for text in documents for id in [*tokenizer.encode(text), tokenizer.end_of_text]]
     return np.array(ids, dtype=np.uint16)
+
+# %% wrong TOK-TEXT-CHANGED white space stripped
+def encode_documents(documents, tokenizer):
+    if tokenizer.vocab_size > 65_536:
+        raise ValueError("more than 65,536 ids")
+    rows = [[*tokenizer.encode_to_array(text.strip()), tokenizer.end_of_text] for text in documents]
+    return np.array([id for row in rows for id in row], dtype=np.uint16)
+
+# %% wrong TOK-TEXT-CHANGED the name of the end becomes the end
+def encode_documents(documents, tokenizer):
+    if tokenizer.vocab_size > 65_536:
+        raise ValueError("more than 65,536 ids")
+    ids = []
+    for text in documents:
+        for part in text.split("<|endoftext|>"):
+            ids += [*tokenizer.encode_to_array(part), tokenizer.end_of_text]
+    return np.array(ids, dtype=np.uint16)
+
+# %% wrong TOK-ITERABLE two ways through the documents
+def encode_documents(documents, tokenizer):
+    if tokenizer.vocab_size > 65_536:
+        raise ValueError("more than 65,536 ids")
+    out = np.zeros(sum(len(tokenizer.encode_to_array(t)) + 1 for t in documents), dtype=np.uint16)
+    at = 0
+    for text in documents:
+        ids = [*tokenizer.encode_to_array(text), tokenizer.end_of_text]
+        out[at : at + len(ids)] = ids
+        at += len(ids)
+    return out
+
+# %% wrong TOK-ITERABLE asks for the length
+def encode_documents(documents, tokenizer):
+    if tokenizer.vocab_size > 65_536:
+        raise ValueError("more than 65,536 ids")
+    rows = [np.empty(0, np.uint16)]
+    for i in range(len(documents)):
+        rows += [tokenizer.encode_to_array(documents[i]), np.array([tokenizer.end_of_text], np.uint16)]
+    return np.concatenate(rows)
+
+# %% wrong TOK-VOCABULARY asks when a document comes
+def encode_documents(documents, tokenizer):
+    rows = [np.empty(0, np.uint16)]
+    for text in documents:
+        if tokenizer.vocab_size > 65_536:
+            raise ValueError("more than 65,536 ids")
+        rows += [tokenizer.encode_to_array(text), np.array([tokenizer.end_of_text], np.uint16)]
+    return np.concatenate(rows)

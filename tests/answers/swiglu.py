@@ -8,6 +8,7 @@ class MLP(nn.Module):
         self.gate_proj = nn.Linear(d_model, d_hidden, bias=False)
         self.up_proj = nn.Linear(d_model, d_hidden, bias=False)
         self.down_proj = nn.Linear(d_hidden, d_model, bias=False)
+        self.down_proj.writes_residual = True
 
     def forward(self, x):
         gate = self.gate_proj(x)
@@ -201,3 +202,40 @@ class MLP(MLP):
 class MLP(MLP):
     def forward(self, x):
         return x.copy_(self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x))).clone()
+
+# %% right rows by reshape, a sigmoid of tanh
+class MLP(MLP):
+    def forward(self, x):
+        rows = x.reshape(-1, x.shape[-1])
+        gate = self.gate_proj(rows)
+        open_by = (1 + torch.tanh(gate / 2)) / 2
+        return self.down_proj(gate * open_by * self.up_proj(rows)).reshape(x.shape)
+
+# %% wrong STRIDED rows by view
+class MLP(MLP):
+    def forward(self, x):
+        rows = x.view(-1, x.shape[-1])
+        return self.down_proj(F.silu(self.gate_proj(rows)) * self.up_proj(rows)).view(x.shape)
+
+# %% wrong SWIGLU-OVERFLOW a sigmoid of two large numbers
+class MLP(MLP):
+    def forward(self, x):
+        gate = self.gate_proj(x)
+        return self.down_proj(gate * gate.exp() / (1 + gate.exp()) * self.up_proj(x))
+
+# %% wrong SWIGLU-LIMITED cut off at the range of float16
+class MLP(MLP):
+    def forward(self, x):
+        hidden = F.silu(self.gate_proj(x)) * self.up_proj(x)
+        return self.down_proj(hidden.clamp(-65504, 65504))
+
+# %% wrong SWIGLU-STATE no mark
+class MLP(nn.Module):
+    def __init__(self, d_model, d_hidden):
+        super().__init__()
+        self.gate_proj = nn.Linear(d_model, d_hidden, bias=False)
+        self.up_proj = nn.Linear(d_model, d_hidden, bias=False)
+        self.down_proj = nn.Linear(d_hidden, d_model, bias=False)
+
+    def forward(self, x):
+        return self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x))
