@@ -194,7 +194,7 @@ def gradient(subject: Subject, draw: Draw) -> None:
         )
 
 
-def marked(subject: Subject, draw: Draw) -> None:
+def down_proj_mark(subject: Subject, draw: Draw) -> None:
     """down_proj still bears the mark by which GPT knows what writes into the stream."""
     module = subject.module(8, 12)
     if module.probe(READ, "down_proj.writes_residual") is not True:
@@ -439,7 +439,7 @@ SUITES = (
             any_input,
             tokens_apart,
             gradient,
-            marked,
+            down_proj_mark,
         ),
         proved="down(silu(gate(x)) * up(x)) for random weights, each token by itself,\n"
         "with the gradients of x and of all three matrices.",
