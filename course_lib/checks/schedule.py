@@ -195,7 +195,7 @@ def step_alone(subject: Subject, draw: Draw) -> None:
         "the same step has two rates",
         **facts,
         expected=f"update {middle}: one rate, whatever was asked before",
-        got=vector([whole[3], first, again]),
+        got=vector([float(x) for x in (whole[3], first, again)]),
         fits="a count of calls in place of `step`.",
         look="what get_lr keeps on `self`.",
     )
