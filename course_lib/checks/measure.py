@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from course_lib.checks.report import Wrong, number, vector
 from course_lib.checks.subject import Subject
 from course_lib.checks.suite import Draw, Suite
+from course_lib.probes.clock import SLEEP_S
 
 PROBE = "course_lib.probes.clock:time_cases"
 CLOSE = 1e-9  # the clock stands near 100, where float64 is good to 1e-14
@@ -353,10 +354,38 @@ def refusals(subject: Subject, draw: Draw) -> None:
         )
 
 
+def by_default(subject: Subject, draw: Draw) -> None:
+    """Without settings: 3 calls and 20 runs, a clock on the wall; no result is kept."""
+    found = subject.probe("course_lib.probes.clock:observe_defaults")
+    tried = "a function that returns at once; no settings"
+    _calls(found, 3, 20, tried)
+    if found["alive"] > 2:
+        raise Wrong(
+            "TIME-KEPT",
+            "what the function returns is kept",
+            tried=tried,
+            expected="results that are dropped: the last one may still be there",
+            got=f"{found['alive']} of them alive during a later call",
+            hides="with large tensors the memory runs full, and that is timed too.",
+            look="lists that grow, beside that of the times.",
+        )
+    median = _expect_three({"out": found["slept"]}, tried)[0]
+    if median < SLEEP_S / 2:
+        raise Wrong(
+            "TIME-CPU-CLOCK",
+            "the clock by default stands still while the program waits",
+            tried=f"one run that sleeps for {SLEEP_S:g} s; no clock given",
+            expected=f"{SLEEP_S:g} s or more, on the wall",
+            got=f"{number(median)} s",
+            fits="a clock of processor time.",
+            look="the default of `clock`.",
+        )
+
+
 SUITES = (
     Suite(
         "time-it",
-        (one_length, runs_that_differ, a_queue, even_and_one, refusals),
+        (one_length, runs_that_differ, a_queue, even_and_one, refusals, by_default),
         proved="warm calls alone count, each with all of its work and nothing else's;\n"
         "the middle one stands for them.",
         remember="a call that has returned is not work that is done.",

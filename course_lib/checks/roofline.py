@@ -309,6 +309,18 @@ def sizes_of_a_model(subject: Subject, draw: Draw) -> None:
         found, right, tried = _ask_roof(subject, shape, 2, 3.12e14, 2e12)
         for key in KEYS:
             _compare(key, found, right, tried, (), "the line that computes it.")
+    M, K, N = 1 << 21, 3 << 20, 5 << 20  # too many FLOPs for 64 bits
+    found = subject.call(M, K, N, number_bytes=2, flops_per_s=3.12e14, bytes_per_s=2e12)
+    if not math.isclose(found["flops"], 2 * M * K * N, rel_tol=1e-9):
+        raise Wrong(
+            "ROOF-WRAPS",
+            "large numbers of FLOPs wrap around",
+            tried=f"({M}, {K}) @ ({K}, {N}), 2 bytes a number",
+            expected=f"{2 * M * K * N:.4g} FLOPs",
+            got=f"{found['flops']:.4g}",
+            fits="integers of 64 bits, as numpy and torch have them.",
+            look="Python's own numbers have no end.",
+        )
 
 
 SUITES = (

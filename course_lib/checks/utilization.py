@@ -238,10 +238,24 @@ def devices(subject: Subject, draw: Draw) -> None:
     )
 
 
+def beyond_peak(subject: Subject, draw: Draw) -> None:
+    """More than the peak is no share, and it is told: the peak or the rate is wrong then."""
+    c, T = _config(draw, tied=False), 16
+    rate = 2.5 * PEAK / _token(c, T, "matmul")
+    found, tried = _ask_mfu(subject, rate, c, T)
+    _compare(
+        found,
+        2.5,
+        tried,
+        ((1.0, "MFU-CUT", "what is above 1 is cut off", "`min(1, ...)`."),),
+        "what is done with the quotient.",
+    )
+
+
 def refusals(subject: Subject, draw: Draw) -> None:
     """A convention that is neither word is refused."""
     c = _config(draw, tied=False)
-    for word in ("flops", ""):
+    for word in ("flops", "", "ALL", " matmul"):
         try:
             got = f"{subject.call(1.0, c, 8, PEAK, convention=word)}"[:40]
         except AnswerError as failure:
@@ -261,7 +275,7 @@ def refusals(subject: Subject, draw: Draw) -> None:
 SUITES = (
     Suite(
         "mfu",
-        (a_share, matrices, all_parameters, devices, refusals),
+        (a_share, matrices, all_parameters, devices, beyond_peak, refusals),
         proved="tokens per second become a share of the peak, in both conventions, on any\n"
         "number of devices.",
         remember="6 FLOPs per matrix parameter and token, plus 12 L D T; say which parameters.",

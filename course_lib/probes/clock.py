@@ -5,6 +5,8 @@ and a function cannot be sent to another process. What it leaves out: real time,
 depends on the machine.
 """
 
+import time
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -72,6 +74,31 @@ def _time_case(
             raise
         error = "ValueError" if isinstance(raised, ValueError) else type(raised).__name__
     return {"out": _plain_numbers(out), "calls": bench.calls, "error": error}
+
+
+SLEEP_S = 0.02
+
+
+class _Result:
+    """What a timed function returns, where it is watched how many of them are alive."""
+
+
+def observe_defaults(stopwatch: Callable) -> dict[str, Any]:
+    """The stopwatch without settings, on a function that returns at once: "calls", how often it was
+    called; "alive", most of its results that were alive when it was called. And "slept", what the
+    stopwatch says of one run that sleeps for SLEEP_S."""
+    alive: weakref.WeakSet[_Result] = weakref.WeakSet()
+    most = []
+
+    def function() -> _Result:
+        most.append(len(alive))
+        result = _Result()
+        alive.add(result)
+        return result
+
+    stopwatch(function)
+    out = stopwatch(lambda: time.sleep(SLEEP_S), warmup=0, repeats=1)
+    return {"calls": len(most), "alive": max(most, default=0), "slept": _plain_numbers(out)}
 
 
 def _plain_numbers(out: Any) -> Any:

@@ -90,3 +90,7 @@ def matmul_roof(M, K, N, *, number_bytes, flops_per_s, bytes_per_s):
 # %% wrong ROOF-SLOPE-INVERTED divided
 - "attainable": min(flops_per_s, intensity * bytes_per_s)}
 + "attainable": min(flops_per_s, bytes_per_s / intensity)}
+
+# %% wrong ROOF-WRAPS integers of 64 bits | of: in plain steps
+- flops = 2 * M * K * N
++ flops = (2 * M * K * N + 2**63) % 2**64 - 2**63

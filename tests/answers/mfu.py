@@ -96,3 +96,12 @@ def mfu(tokens_per_s, config, seq_len, peak_flops_per_s, *, convention="matmul",
 # %% wrong MFU-WORD any word
 - if convention not in ("matmul", "all"):
 -     raise ValueError(f"no convention {convention!r}")
+
+# %% wrong MFU-CUT cut off at 1 | of: by hand
+- return tokens_per_s * flops / (world_size * peak_flops_per_s)
++ return min(1.0, tokens_per_s * flops / (world_size * peak_flops_per_s))
+
+# %% wrong MFU-WORD words that are near enough | of: by hand
+- if convention not in ("matmul", "all"):
++ convention = convention.strip().lower()
++ if convention not in ("matmul", "all"):

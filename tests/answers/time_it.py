@@ -181,3 +181,22 @@ def stopwatch(function, *, warmup=3, repeats=20, wait=lambda: None, clock=time.p
 +     function()
 + except Exception:
 +     pass
+
+# %% wrong TIME-KEPT a list of results | of: in plain steps
+- seconds = []
++ seconds, results = [], []
+
+- function()
+- wait()
+- seconds.append(clock() - start)
++ results.append(function())
++ wait()
++ seconds.append(clock() - start)
+
+# %% wrong TIME-CPU-CLOCK a clock of the processor | of: in plain steps
+- def stopwatch(function, *, warmup=3, repeats=20, wait=lambda: None, clock=time.perf_counter):
++ def stopwatch(function, *, warmup=3, repeats=20, wait=lambda: None, clock=time.process_time):
+
+# %% wrong TIME-CALLS other settings by default | of: in plain steps
+- def stopwatch(function, *, warmup=3, repeats=20, wait=lambda: None, clock=time.perf_counter):
++ def stopwatch(function, *, warmup=3, repeats=10, wait=lambda: None, clock=time.perf_counter):
