@@ -112,7 +112,7 @@ def _compare(
         return
     facts = dict(
         tried=f"updates {', '.join(map(str, steps))}; {_format_config(c)}",
-        expected=vector(map(right, steps)),
+        expected=vector([*map(right, steps)]),
         got=vector(out),
     )
     for wanted, pattern in patterns:
