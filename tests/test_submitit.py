@@ -51,6 +51,14 @@ def test_the_slurm_script_starts_one_torchrun_a_machine():
     assert f"--nproc_per_node={asked['gpus-per-node']}" in text
 
 
+@pytest.mark.parametrize("job", [1, 22_767, 39_999, 2**26 - 1])
+def test_the_port_of_a_job_is_not_one_that_linux_gives_out(job):
+    (line,) = (x for x in script("train.sbatch").splitlines() if x.startswith("export port="))
+    command = ["bash", "-c", f'{line}; echo "$port"']
+    done = subprocess.run(command, env={"SLURM_JOB_ID": str(job)}, capture_output=True, text=True)
+    assert 1024 <= int(done.stdout) < 32_768, "ephemeral ports begin there"
+
+
 SRUN = """
 while [[ $1 == --* ]]; do echo "$1" >> srun_options; shift; done
 set -m
