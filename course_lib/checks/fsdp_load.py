@@ -13,7 +13,13 @@ from course_lib.checks.fsdp_save import PARTS, PLAIN, run_probe, shapes
 from course_lib.checks.report import Wrong
 from course_lib.checks.subject import Subject
 from course_lib.checks.suite import Draw, Suite
-from course_lib.probes.known_state import digest, known_tensor, plain_state, random_numbers
+from course_lib.probes.known_state import (
+    digest,
+    known_settings,
+    known_tensor,
+    plain_state,
+    random_numbers,
+)
 
 OTHER = 100  # between the seed of what was saved and that of the trainer that loads
 SENT_BYTES = 1000  # objects that ranks exchange while they load; one matrix is more
@@ -33,7 +39,8 @@ def same_ranks(subject: Subject, draw: Draw) -> None:
     """Two ranks: 0 from an empty folder; what two have saved; nothing of what does not fit."""
     files = run_probe(subject, [(draw.seed,)] * 2, "write_files")[0].value
     _written[subject] = files
-    nothing, by_rank, text = _load_on_ranks(subject, draw, 2, ["nothing", "there", "text"], files)
+    cases = ["nothing", "there", "text", "text fresh"]
+    nothing, by_rank, text, fresh = _load_on_ranks(subject, draw, 2, cases, files)
     _expect_beginning(nothing)
     tried = "saved on 2 ranks, loaded on 2"
     _expect_accepted(by_rank, tried, "LOAD-REFUSES", "a good checkpoint is refused")
@@ -41,6 +48,7 @@ def same_ranks(subject: Subject, draw: Draw) -> None:
     _random(by_rank, draw.seed, tried, "each rank's own, as they were saved")
     _nothing_sent(by_rank, tried)
     _refuses_text(text, draw.seed)
+    _leaves_fresh(fresh)
 
 
 def other_ranks(subject: Subject, draw: Draw) -> None:
@@ -107,6 +115,8 @@ def _returned_parts(by_rank: list[dict], seed: int, tried: str) -> None:
                     got=f"{key} {facts[key]}",
                     look=f'what is done with "{part}".',
                 )
+    for facts in by_rank:
+        _expect_settings(facts, seed, tried)
     if by_rank[0]["returned"] != wanted["step"]:
         raise Wrong(
             "LOAD-RETURN",
@@ -115,6 +125,54 @@ def _returned_parts(by_rank: list[dict], seed: int, tried: str) -> None:
             expected=str(wanted["step"]),
             got=repr(by_rank[0]["returned"])[:60],
             look="the last line.",
+        )
+
+
+def _expect_settings(facts: dict, seed: int, tried: str) -> None:
+    """The groups and the scaler as they were saved, the settings as this run has them."""
+    due = [known_settings(seed, number) for number in range(len(facts["groups"]))]
+    if facts["groups"] != due:
+        raise Wrong(
+            "LOAD-NO-GROUPS",
+            "the settings of the optimizer's groups did not return",
+            tried=tried,
+            expected=f"lr, weight_decay, betas: {due[0]}",
+            got=str(facts["groups"][0])[:76],
+            fits="tensors that were overwritten in place, and nothing beside them.",
+            look="what is done with what `fill` returns.",
+        )
+    if facts["tracker"] != plain_state(seed)["tracker"]:
+        raise Wrong(
+            "LOAD-NO-SCALER",
+            "of the loss scaler only the scale returned",
+            tried=tried,
+            expected=f"{plain_state(seed)['tracker']} updates since the scale last changed",
+            got=str(facts["tracker"]),
+            look='what is done with "scaler".',
+        )
+    if facts["max_steps"] != 60:
+        raise Wrong(
+            "LOAD-CONFIG",
+            "the settings of this run have changed",
+            tried=f"{tried}; saved with max_steps 50, this run has 60",
+            expected="max_steps 60, and the same settings as before",
+            got=str(facts["max_steps"]),
+            hides="a resume with other settings trains with the old ones.",
+            look='what is done with "config".',
+        )
+
+
+def _leaves_fresh(by_rank: list[dict]) -> None:
+    moments = [path for path in by_rank[0]["tensors"] if path.startswith("optimizer/")]
+    if moments:
+        raise Wrong(
+            "LOAD-HALF",
+            "a refused checkpoint has changed the trainer",
+            tried="2 ranks; this run reads another text, its optimizer has not made a step yet",
+            expected="a ValueError, and an optimizer without state",
+            got=f"{len(moments)} tensors of state",
+            fits="`get_state_dict`, which gives a new optimizer its state and counts a step.",
+            look="the order: all that may refuse comes before all that changes.",
         )
 
 
@@ -173,11 +231,16 @@ def _random(by_rank: list[dict], seed: int, tried: str, expected: str) -> None:
                 "LOAD-RANDOM",
                 "the random states of a rank are not those it should have",
                 tried=tried,
-                expected=f"{expected}; rank {rank}: torch seed {wanted[2]}",
-                got=f"torch seed {facts['ranks'][0][2]}",
+                expected=f"{expected}; rank {rank}: {_say_random(wanted)}",
+                got=_say_random(facts["ranks"][0]),
                 hides="dropout draws other numbers, or the same ones on every rank.",
                 look='which of plain["ranks"] is restored, and when.',
             )
+
+
+def _say_random(numbers: list[int]) -> str:
+    python, numpy, draws, seed = numbers
+    return f"torch seed {seed}, checksums {python:x}, {numpy:x}, {draws:x}"
 
 
 def _nothing_sent(by_rank: list[dict], tried: str) -> None:
@@ -224,8 +287,13 @@ def _refuses_text(by_rank: list[dict], seed: int) -> None:
             look='what is done with "loader".',
         )
     weights = digest(known_tensor("model/norm.weight", shapes()["model/norm.weight"], seed + OTHER))
-    changed = [key for key in ("step", "tokens_seen", "next_window") if said[key] != before[key]]
+    keys = ("step", "tokens_seen", "next_window", "scale", "tracker")
+    changed = [key for key in keys if said[key] != before[key]]
     changed += ["model"] * (said["tensors"]["model/norm.weight"][1] != weights)
+    groups = [known_settings(seed + OTHER, n) for n in range(len(said["groups"]))]
+    changed += ["optimizer groups"] * (said["groups"] != groups)
+    random = [[random_numbers(seed + OTHER, rank)] for rank in range(len(by_rank))]
+    changed += ["random states"] * ([facts["ranks"] for facts in by_rank] != random)
     if changed:
         raise Wrong(
             "LOAD-HALF",

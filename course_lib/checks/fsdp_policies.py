@@ -195,7 +195,7 @@ def order_of_blocks(subject: Subject, draw: Draw) -> None:
     """Twelve blocks: first to last, those that do not train among them."""
     frozen = [draw.size(1, 2), 7]
     found = runs.run_decisions(subject, UNITS, [{"model_size": "134m", "frozen": frozen}])[0]
-    names = [one["module"] for one in found][:-1]
+    names = [str(one["module"]) for one in found][:-1]
     due = [f"blocks.{number}" for number in range(12)]
     if names == due:
         return
@@ -208,7 +208,7 @@ def order_of_blocks(subject: Subject, draw: Draw) -> None:
             "POLICY-BLOCK-ORDER",
             "the blocks are in another order",
             **facts,
-            got=", ".join(map(str, names[:5])) + ", ...",
+            got=", ".join(names[:5]) + ", ...",
             hides="a unit asks for the weights of the next one in the list before it computes;\n"
             "ranks with different orders wait for one another.",
             look="what loses or turns the order: a set, a sort by name, a reversed list.",

@@ -4,6 +4,7 @@ Oracle: a state whose every number follows from a seed (`probes/known_state.py` 
 into a trainer on each rank), which has to be in the files, whole, by name, and nowhere on the way.
 """
 
+import dataclasses
 from typing import Any
 
 import torch
@@ -14,8 +15,10 @@ from course_lib.checks.suite import Draw, Suite
 from course_lib.gpt import GPT, GPTConfig
 from course_lib.probes.known_state import (
     SHAPE,
+    SmallConfig,
     V,
     digest,
+    known_settings,
     known_tensor,
     plain_state,
     random_numbers,
@@ -90,7 +93,9 @@ def run_probe(subject: Subject, args_by_rank: list[tuple], name: str) -> list[Ra
 
 def _facts(subject: Subject, draw: Draw, ranks: int, kinds: list[str]) -> list[list[dict]]:
     """By kind of checkpoint, then by rank."""
-    cases = [{"checkpoint": kind} for kind in kinds]
+    cases = [{"checkpoint": kind.partition(",")[0]} for kind in kinds]
+    for kind, case in zip(kinds, cases, strict=True):
+        case |= {"precision": "fp32"} if kind.endswith("fp32") else {}
     found = run_probe(subject, [(draw.seed, cases)] * ranks, "save_cases")
     return [list(case) for case in zip(*(rank.value for rank in found), strict=True)]
 
@@ -105,13 +110,14 @@ def sharded_save(subject: Subject, draw: Draw) -> None:
 
 
 def full_save(subject: Subject, draw: Draw) -> None:
-    """Two ranks, one file: whole tensors on rank 0 and nothing on the other."""
-    (by_rank,) = _facts(subject, draw, 2, ["full"])
+    """Two ranks, one file: whole tensors on rank 0 and nothing on the other; fp32 has all parts."""
+    by_rank, unscaled = _facts(subject, draw, 2, ["full", "full, fp32"])
     _one_file(by_rank)
     _expect_published(by_rank, "full")
     _expect_complete(by_rank[0]["file"], draw.seed, 2, "full")
     _only_first(by_rank)
     _expect_path(by_rank)
+    _expect_published(unscaled, "full, fp32")  # with a scaler that is off, a part as the others
 
 
 def uneven_ranks(subject: Subject, draw: Draw) -> None:
@@ -125,7 +131,9 @@ def uneven_ranks(subject: Subject, draw: Draw) -> None:
 
 def _describe_case(by_rank: list | int, kind: str) -> str:
     ranks = by_rank if isinstance(by_rank, int) else len(by_rank)
-    return f'{ranks} ranks, checkpoint="{kind}", save_checkpoint()'
+    kind, _, precision = kind.partition(", ")
+    more = f", precision {precision}" if precision else ""
+    return f'{ranks} ranks, checkpoint="{kind}"{more}, save_checkpoint()'
 
 
 def _expect_parts(parts: list[str], tried: str) -> None:
@@ -343,14 +351,35 @@ def _expect_plain_values(found: dict[str, Any], seed: int, ranks: int, tried: st
                 hides=hides,
                 look=f'what stands behind "{part}".',
             )
+    groups = [known_settings(seed, number) for number in range(len(found["groups"]))]
+    if not groups or found["groups"] != groups:
+        raise Wrong(
+            "SAVE-NO-GROUPS",
+            "the settings of the optimizer's groups are missing, or others",
+            tried=tried,
+            expected=f"lr, weight_decay, betas: {known_settings(seed, 0)}, ...",
+            got=str(found["groups"])[:76],
+            hides="a resume then has to guess them.",
+            look='what stands behind "optimizer".',
+        )
+    settings = {field.name for field in dataclasses.fields(SmallConfig)}
+    if missing := sorted(settings - set(found["settings"])):
+        raise Wrong(
+            "SAVE-CONFIG",
+            "some settings are missing in the file",
+            tried=tried,
+            expected=f"all {len(settings)} settings, those that are None too",
+            got=f"without {', '.join(missing)}"[:76],
+            look='what stands behind "config".',
+        )
     if found["ranks"] != wanted["ranks"]:
         count = len(found["ranks"] or [])
         raise Wrong(
             "SAVE-RANDOM",
             "the random states are not those of all ranks",
             tried=tried,
-            expected=f"{ranks} different ones, torch seeds {[r[2] for r in wanted['ranks']]}",
-            got=f"{count}, torch seeds {[r[2] for r in found['ranks'] or []]}",
+            expected=f"{ranks} different ones, torch seeds {[r[-1] for r in wanted['ranks']]}",
+            got=f"{count}, torch seeds {[r[-1] for r in found['ranks'] or []]}",
             hides="after a resume all ranks draw the same numbers.",
             look="`self.world.gather`, and who calls it.",
         )

@@ -347,6 +347,16 @@ def real_ranks(subject: Subject, draw: Draw) -> None:
     said = [tuple(member.value["said"].get(key) for key in KEYS) for member in found]
     right = [(rank, rank % 2, 4, "cpu") for rank in range(4)]
     met = [member.value["met"] for member in found]
+    if any(member.value["changed"] for member in found):
+        raise Wrong(
+            "INPLACE",
+            "the environment that came in was changed",
+            tried=tried,
+            expected="the same names and texts after the call as before it",
+            got="others",
+            hides="os.environ is shared by all that runs in the process; torch reads it too.",
+            look="`pop`, `setdefault`, and assignments to the environment.",
+        )
     if said == right and met == [[0, 1, 2, 3]] * 4:
         return
     wrong = next((rank for rank in range(4) if said[rank] != right[rank]), 0)

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from course_lib.checks.report import Wrong, number
+from course_lib.checks.sharding_methods import groups_and_dtypes
 from course_lib.checks.subject import Subject
 from course_lib.checks.suite import Draw, Suite
 from course_lib.probes.mini_fsdp import LAYERS, Odd, T, V, gpt
@@ -310,7 +311,7 @@ def odd_cases(subject: Subject, draw: Draw) -> None:
 SUITES = (
     Suite(
         "mini-fsdp",
-        (one_rank, two_ranks, odd_cases),
+        (one_rank, two_ranks, groups_and_dtypes, odd_cases),
         proved="a rank keeps 1 / R, gathers a block for as long as it computes with it,\n"
         "and trains as one process does.",
         remember="two all-gathers and a reduce-scatter: 1.5 times the bytes of DDP.",

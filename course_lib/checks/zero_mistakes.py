@@ -15,7 +15,8 @@ from course_lib.checks.expect import Pattern
 from course_lib.checks.report import Wrong
 from course_lib.checks.suite import Draw
 
-SETTINGS = dict(lr=0.01, betas=(0.9, 0.95), weight_decay=0.1, eps=1e-8)
+SETTINGS = dict(lr=0.01, betas=(0.9, 0.95), weight_decay=0.1, eps=0.05)
+DEFAULT_EPS = 1e-8
 STATE = ("master", "m", "v")
 
 
@@ -26,6 +27,7 @@ class UpdateCase:
     grads: list[Tensor]
     whole: dict[str, Tensor]
     step: int
+    eps: float = SETTINGS["eps"]
 
     @property
     def ranks(self) -> int:
@@ -66,13 +68,15 @@ class UpdateCase:
         """The state that a right update leaves, whole."""
         return self.update_state(self.total / self.ranks)
 
-    def update_state(self, grad: Tensor, step: int = 0, *, decay: bool = True) -> dict[str, Tensor]:
-        """AdamW's update with another gradient, step number or decay: whole, float32."""
+    def update_state(
+        self, grad: Tensor, step: int = 0, *, decay: bool = True, eps: float = 0.0
+    ) -> dict[str, Tensor]:
+        """AdamW's update with another gradient, step number, decay or eps: whole, float32."""
         master, m, v = (self.whole[name].double() for name in STATE)
         (b1, b2), lr, step = SETTINGS["betas"], SETTINGS["lr"], step or self.step
         m = b1 * m + (1 - b1) * grad.double()
         v = b2 * v + (1 - b2) * grad.double() ** 2
-        move = m / (1 - b1**step) / ((v / (1 - b2**step)).sqrt() + SETTINGS["eps"])
+        move = m / (1 - b1**step) / ((v / (1 - b2**step)).sqrt() + (eps or self.eps))
         master = master * (1 - lr * SETTINGS["weight_decay"] * decay) - lr * move
         return {name: x.float() for name, x in zip(STATE, (master, m, v), strict=True)}
 
@@ -173,7 +177,18 @@ def masters(c: UpdateCase, rank: int) -> list[Pattern]:
             finding="the weights do not decay",
             fits="an update with weight_decay 0.",
             look="which settings are handed on to AdamW.",
-        )
+        ),
+        *(
+            Pattern(
+                code="ZERO1-EPS",
+                value=c.cut(c.update_state(mean, eps=eps)["master"], rank),
+                finding="AdamW adds another eps",
+                fits=f"an update with eps {eps:g}.",
+                look="which settings are handed on to AdamW, and the default of `eps`.",
+            )
+            for eps in (DEFAULT_EPS, 1e-6, 2 * DEFAULT_EPS)
+            if eps != c.eps
+        ),
     ]
     patterns += [
         Pattern(

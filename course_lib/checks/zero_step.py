@@ -14,7 +14,7 @@ from course_lib.checks import zero_mistakes as mistakes
 from course_lib.checks.report import Wrong
 from course_lib.checks.subject import AnswerError, Subject
 from course_lib.checks.suite import Draw, Suite
-from course_lib.checks.zero_mistakes import SETTINGS, STATE, UpdateCase, case
+from course_lib.checks.zero_mistakes import DEFAULT_EPS, SETTINGS, STATE, UpdateCase, case
 from course_lib.ranks.traffic import sent_bytes
 
 RESULTS = ("weights", *STATE)
@@ -248,12 +248,12 @@ def four_ranks(subject: Subject, draw: Draw) -> None:
 
 
 def sixteen_bits(subject: Subject, draw: Draw) -> None:
-    """A model in bfloat16: 16 bits travel, both ways, and 32 are kept."""
-    c = case(draw, 2, draw.size(8, 12, 16), 3, torch.bfloat16)
-    (found,) = _run(subject, [c])
-    _form(c, found, c.tried)
-    _values(c, found, c.tried)
-    _traffic(c, found, c.tried)
+    """Models in bfloat16 and float16: 16 bits travel, both ways, and 32 are kept."""
+    cases = [case(draw, 2, draw.size(8, 12, 16), 3, d) for d in (torch.bfloat16, torch.float16)]
+    for c, found in zip(cases, _run(subject, cases), strict=True):
+        _form(c, found, c.tried)
+        _values(c, found, c.tried)
+        _traffic(c, found, c.tried)
 
 
 def three_ranks(subject: Subject, draw: Draw) -> None:
@@ -309,10 +309,16 @@ def groups(subject: Subject, draw: Draw) -> None:
 def one_rank(subject: Subject, draw: Draw) -> None:
     """One process without any group is a world of one rank: plain AdamW."""
     c = case(draw, 1, draw.size(5, 6), 3)
-    given = c.inputs(0)
-    tried = f"no process group; {c.size} weights, update 3"
+    _alone(subject, c, SETTINGS, f"no process group; {c.size} weights, update 3")
+    tiny = 1e-8 * case(draw, 1, c.size).grads[0]  # beside it an eps of 1e-8 shows
+    first = UpdateCase([tiny], case(draw, 1, c.size).whole, 1, DEFAULT_EPS)
+    settings = {name: value for name, value in SETTINGS.items() if name != "eps"}
+    _alone(subject, first, settings, "no process group; gradients of about 1e-8, eps not given")
+
+
+def _alone(subject: Subject, c: UpdateCase, settings: dict, tried: str) -> None:
     try:
-        out = subject.call(*given.values(), **SETTINGS)
+        out = subject.call(*c.inputs(0).values(), **settings)
     except AnswerError as failure:
         raise Wrong(
             "ZERO1-ALONE",

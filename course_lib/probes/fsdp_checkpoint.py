@@ -18,6 +18,7 @@ import torch.distributed.checkpoint as dcp
 from torch import Tensor
 from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.tensor import DTensor
+from torch.utils._pytree import tree_leaves
 
 from course_lib.checkpoints import manifest, sharded, single_file
 from course_lib.checkpoints.dcp_index import read_index
@@ -30,6 +31,7 @@ from course_lib.probes.known_state import (
     numbers_of,
     plain_state,
     put_state,
+    settings_of,
     tensors_of,
     trainer_at,
 )
@@ -39,11 +41,25 @@ from course_lib.runs.random_states import random_states
 from course_lib.training.fsdp_trainer import FSDPTrainer, full_tensor
 
 PARTS = ("step", "tokens_seen", "model", "optimizer", "scaler", "loader", "ranks", "config")
+OBJECT_BYTES = 24_000  # of a rank, pickled: twice its random states, half of the state in tensors
 SLOW_S = 0.15  # by which the last rank is late with its file
 
 
 class _Incomplete(Exception):
     """A state that cannot be written; what it lacks is in the facts."""
+
+
+class _Traffic(Traffic):
+    """Calls all-gathers of whole numbers "objects": pickled ones, which random states may be."""
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        seen = len(self.seen)
+        out = super().__torch_dispatch__(func, types, args, kwargs)
+        tensors = [x for x in tree_leaves(args) if isinstance(x, Tensor)]
+        if self.seen[seen:] and not any(x.is_floating_point() for x in tensors):
+            name, num_bytes = self.seen[seen]
+            self.seen[seen] = ("objects" if name == "allgather" else name, num_bytes)
+        return out
 
 
 def save_cases(kind: type, seed: int, cases: list[dict]) -> list[dict]:
@@ -69,7 +85,8 @@ def load_cases(kind: type, seed: int, files: dict[str, Tensor], cases: list[str]
 
     "there": the checkpoint alone. "fresh": the same, and the optimizer has not made a step yet.
     "nothing": an empty folder. "half": beside a later folder that
-    nobody has published. "text": with another text to read. "given": by its path, elsewhere.
+    nobody has published. "text": with another text to read; "text fresh": that, and a new optimizer.
+    "given": by its path, elsewhere.
     """
     return [_load_case(kind, seed, files, case, folder(case)) for case in cases]
 
@@ -109,14 +126,17 @@ def _save_case(kind: type, seed: int, out: Path, changes: dict) -> dict:
 
     trainer.write_checkpoint = spy_on_write
     returned = None
-    with contextlib.suppress(_Incomplete), _delay_last_rank(trainer.world), Traffic() as traffic:
+    with contextlib.suppress(_Incomplete), _delay_last_rank(trainer.world), _Traffic() as traffic:
         returned = trainer.save_checkpoint()
     facts["returned"] = None if returned is None else str(returned)
     places = sharded.candidates(out / "checkpoints")
     facts["at_once"] = len(places)
     trainer.checkpoints.wait()
     _meet(out, trainer.world.rank, trainer.world.world_size)
+    objects = sum(b for name, b in traffic.seen if name == "objects")
     facts["gathered"] = sum(b for name, b in traffic.seen if name == "allgather")
+    if objects > OBJECT_BYTES * trainer.world.world_size:
+        facts["gathered"] += objects
     facts["kept"] = sum(local_part(t).nbytes for t in tensors_of(trainer).values())
     found = sharded.candidates(out / "checkpoints")
     facts["there"] = sorted(str(p.relative_to(out)) for p in out.rglob("*") if p.is_file())[:6]
@@ -182,7 +202,8 @@ def _of_file(path: Path, trainer: FSDPTrainer) -> tuple[dict, dict[str, Tensor]]
 
 def _plain_values(state: dict[str, Any]) -> dict[str, Any]:
     """The values of a state that are no tensors, as few plain ones; None for what is missing."""
-    loader, scaler, config = (state.get(k) or {} for k in ("loader", "scaler", "config"))
+    parts = (state.get(k) or {} for k in ("loader", "scaler", "config", "optimizer"))
+    loader, scaler, config, optimizer = parts
     ranks = state.get("ranks")
     return {
         "lacks": [part for part in PARTS if part not in state],
@@ -190,7 +211,10 @@ def _plain_values(state: dict[str, Any]) -> dict[str, Any]:
         "tokens_seen": state.get("tokens_seen"),
         "next_window": loader.get("next_window"),
         "scale": scaler.get("scale"),
+        "tracker": scaler.get("_growth_tracker"),
         "lr": config.get("lr") if isinstance(config, dict) else None,
+        "settings": sorted(config) if isinstance(config, dict) else [],
+        "groups": settings_of(optimizer.get("param_groups", ())),
         "ranks": [numbers_of(r) for r in ranks] if isinstance(ranks, list) else None,
     }
 
@@ -201,9 +225,11 @@ def _hashes(tensors: dict[str, Tensor]) -> dict[str, list]:
 
 def _load_case(kind: type, seed: int, files: dict[str, Tensor], case: str, out: Path) -> dict:
     other = seed + 100
-    trainer = trainer_at(kind, out, TOKENS[::-1].copy() if case == "text" else TOKENS)
+    tokens = TOKENS[::-1].copy() if case.startswith("text") else TOKENS
+    trainer = trainer_at(kind, out, tokens, max_steps=60)  # 50 in what was saved
+    settings = trainer.config
     if case != "nothing":
-        put_state(trainer, other, moments=case != "fresh")
+        put_state(trainer, other, moments="fresh" not in case)
     step = plain_state(seed)["step"]
     place = (out / "elsewhere" if case == "given" else out / "checkpoints") / f"step_{step:08d}"
     if trainer.world.is_first and case != "nothing":
@@ -229,6 +255,8 @@ def _load_case(kind: type, seed: int, files: dict[str, Tensor], case: str, out: 
             "ranks": [random_states()],
         }
     )
+    facts["groups"] = settings_of(trainer.optimizer.param_groups)
+    facts["max_steps"] = trainer.config.max_steps if trainer.config == settings else "others"
     tensors = {path: full_tensor(t) for path, t in tensors_of(trainer).items()}
     facts["tensors"] = _hashes(tensors) if trainer.world.is_first else None
     facts["kept"] = sum(local_part(t).nbytes for t in tensors_of(trainer).values())

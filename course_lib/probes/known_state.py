@@ -53,19 +53,41 @@ def plain_state(seed: int) -> dict[str, int]:
         "tokens_seen": 1234 + 40 * n,
         "next_window": 22 + n % 50,
         "scale": 1024 * 2 ** (n % 5),
+        "tracker": 7 + n,
     }
 
 
+def known_settings(seed: int, number: int) -> list[float]:
+    """Rate, decay and betas of that group of the optimizer in the state of a seed."""
+    n = seed % 97
+    return [1e-3 * (n + 1 + number), 0.01 * (n + 1), 0.5 + n / 256, 0.75 + n / 512]
+
+
 def random_numbers(seed: int, rank: int) -> list[int]:
-    """What stands for a rank's random states: a number of Python's, of numpy's and of torch's."""
-    states = [random.Random(seed + rank).getstate(), np.random.RandomState(seed + rank).get_state()]
-    return [states[0][1][1], int(states[1][1][1]), seed + rank]
+    """What stands for a rank's random states: checksums of Python's, of numpy's and of torch's, and
+    the seed of the last. Each has drawn once since it was seeded."""
+    python, numpy = random.Random(seed + rank), np.random.RandomState(seed + rank)
+    draws = torch.Generator().manual_seed(seed + rank)
+    python.random(), numpy.rand(), torch.rand(3, generator=draws)
+    return _numbers(python.getstate(), numpy.get_state(), draws.get_state())
 
 
 def numbers_of(states: dict[str, Any]) -> list[int]:
-    """The same three of random states as `random_states` writes them."""
-    python, numpy, torch_state = states["python"][1][1], states["numpy"][1][1], states["torch"]
-    return [python, int(numpy), int.from_bytes(torch_state[:8].tolist(), "little")]
+    """The same of random states as `random_states` writes them."""
+    return _numbers(states["python"], states["numpy"], states["torch"])
+
+
+def _numbers(python: Any, numpy: Any, draws: Tensor) -> list[int]:
+    """Checksums of three states, whatever sequences hold their numbers; torch's seed last."""
+    words = [[int(n) for n in state[1]] for state in (python, numpy)]
+    checks = [zlib.crc32(repr(own).encode()) for own in words]
+    content = bytes(draws.tolist())
+    return [*checks, zlib.crc32(content), int.from_bytes(content[:8], "little")]
+
+
+def settings_of(groups: Any) -> list[list[float]]:
+    """Of each group of an optimizer: rate, decay and betas."""
+    return [[float(g["lr"]), float(g["weight_decay"]), *map(float, g["betas"])] for g in groups]
 
 
 def digest(x: Tensor) -> str:
@@ -104,6 +126,9 @@ def tensors_of(trainer: FSDPTrainer) -> dict[str, Tensor]:
 def put_state(trainer: FSDPTrainer, seed: int, *, moments: bool = True) -> None:
     """Bring the trainer into the state of `seed`, without a training step; its optimizer as new
     where `moments` is False."""
+    for number, group in enumerate(trainer.optimizer.param_groups):
+        group["lr"], group["weight_decay"], *betas = known_settings(seed, number)
+        group["betas"] = tuple(betas)
     for group in trainer.optimizer.param_groups if moments else ():
         for p in group["params"]:  # as AdamW begins, without the cost of its first step
             zeros = {"exp_avg": torch.zeros_like(p), "exp_avg_sq": torch.zeros_like(p)}
@@ -115,11 +140,12 @@ def put_state(trainer: FSDPTrainer, seed: int, *, moments: bool = True) -> None:
     trainer.loader.load_state_dict(
         trainer.loader.state_dict() | {"next_window": plain["next_window"]}
     )
-    scaler = {"scale": float(plain["scale"]), "_growth_tracker": 7}
+    scaler = {"scale": float(plain["scale"]), "_growth_tracker": plain["tracker"]}
     trainer.scaler.load_state_dict(trainer.scaler.state_dict() | scaler)
     random.seed(seed + rank)
     np.random.seed(seed + rank)
     torch.manual_seed(seed + rank)
+    random.random(), np.random.rand(), torch.rand(3)
 
 
 def local_part(x: Tensor) -> Tensor:

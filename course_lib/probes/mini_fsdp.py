@@ -5,6 +5,7 @@ class on a small GPT and on an odd model. What it leaves out: judging (course_li
 """
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 
 from course_lib.gpt import GPT, GPTConfig, TransformerBlock
@@ -93,6 +94,49 @@ def odd_gradients(
     for x in batches:
         model(x).pow(2).mean().backward()
     return _gradients(model)
+
+
+def call_methods(
+    kind: type[FlatModule], members: list[list[int]], weights: Tensor, grad: Tensor, x: Tensor
+) -> list[dict]:
+    """What the methods do on a layer of `weights` (out, in), sharded among the ranks of a group.
+
+    Twice: float32 weights gathered in bfloat16, then bfloat16 ones. `members`: the ranks of each
+    group. "gather": what it gives, "whole": what the first call gives, "again": whether a second
+    gives the same without a collective; "scatter": this rank's shard for the gradient `grad`,
+    "freed": whether nothing is gathered after it; "sent": collectives, with a mark before each
+    method; "out": what the layer makes of a float32 `x`, without a graph.
+    """
+    groups = [(ranks, dist.new_group(ranks)) for ranks in members]
+    group = next(g for ranks, g in groups if dist.get_rank() in ranks)
+    return [
+        _call_each(kind, weights.to(d), grad, x, group) for d in (torch.float32, torch.bfloat16)
+    ]
+
+
+def _call_each(kind: type[FlatModule], weights: Tensor, grad: Tensor, x: Tensor, group) -> dict:
+    layer = nn.Linear(weights.shape[1], weights.shape[0], bias=False, dtype=weights.dtype)
+    layer.weight.data.copy_(weights)
+    model = kind(layer, dtype=torch.bfloat16, group=group)
+    with Traffic() as traffic:
+        gathered = model.gather()
+        traffic.mark("whole")
+        first = model.whole()
+        again = first.clone(), model.whole()
+        traffic.mark("scatter")
+        scattered = model.scatter(grad.clone())
+    with torch.no_grad():
+        out = model(x)
+    return {
+        "gather": gathered,
+        "graph": isinstance(gathered, Tensor) and gathered.requires_grad,
+        "whole": first,
+        "again": torch.equal(*again),
+        "scatter": scattered,
+        "freed": model.full is None,
+        "sent": traffic.seen,
+        "out": out,
+    }
 
 
 def _gradients(model: nn.Module) -> dict[str, Tensor]:

@@ -40,14 +40,17 @@ def meet(read: Callable, machines: int) -> dict:
     """On each rank of a group: read the environment of that many machines, and meet accordingly.
 
     Returns {"said": what `read` says here, "met": by rank of the new group, the rank each member
-    had before}; "met" is None, and nobody waits, when what the ranks say cannot make a group.
+    had before, "changed": whether `read` has written to the environment}; "met" is None, and nobody
+    waits, when what the ranks say cannot make a group.
     """
     rank, size = dist.get_rank(), dist.get_world_size()
-    said = read(environment(rank, per_machine=size // machines, machines=machines), 0)
+    given = environment(rank, per_machine=size // machines, machines=machines)
+    said = read(given, 0)
+    changed = given != environment(rank, per_machine=size // machines, machines=machines)
     seats = [None] * size
     dist.all_gather_object(seats, (said["rank"], said["world_size"]))
     if sorted(seats, key=str) != sorted(((r, size) for r in range(size)), key=str):
-        return {"said": said, "met": None}
+        return {"said": said, "met": None, "changed": changed}
     store = dist.PrefixStore("seats", dist.distributed_c10d._get_default_store())
     dist.destroy_process_group()
     dist.init_process_group(
@@ -59,4 +62,4 @@ def meet(read: Callable, machines: int) -> dict:
     )
     met = [None] * size
     dist.all_gather_object(met, rank)
-    return {"said": said, "met": met}
+    return {"said": said, "met": met, "changed": changed}

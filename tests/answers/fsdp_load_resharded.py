@@ -135,3 +135,32 @@ class FSDPTrainer(fsdp_trainer.FSDPTrainer):
 
   self.step, self.tokens_seen = plain["step"], plain["tokens_seen"]
 + self.loader.load_state_dict(plain["loader"])
+
+# %% wrong LOAD-NO-GROUPS nothing beside what `fill` overwrites | of: in order
+- state = saved.fill({"model": model, "optimizer": optimizer})
+- set_state_dict(
+-     self.plain_model,
+-     self.optimizer,
+-     model_state_dict=state["model"],
+-     optim_state_dict=state["optimizer"],
+- )
++ saved.fill({"model": model, "optimizer": optimizer})
+
+# %% wrong LOAD-NO-SCALER the scale alone | of: in order
+- self.scaler.load_state_dict(plain["scaler"])
++ self.scaler.load_state_dict(self.scaler.state_dict() | {"scale": plain["scaler"]["scale"]})
+
+# %% wrong LOAD-RANDOM the seeds alone | of: in order
+- restore_random_states(plain["ranks"][self.world.rank])
++ own = plain["ranks"][self.world.rank]["torch"]
++ torch.manual_seed(int.from_bytes(own[:8].tolist(), "little"))
+
+# %% wrong LOAD-CONFIG the settings that were saved | of: in order
+- self.step, self.tokens_seen = plain["step"], plain["tokens_seen"]
++ self.step, self.tokens_seen = plain["step"], plain["tokens_seen"]
++ self.config = dataclasses.replace(self.config, max_steps=plain["config"]["max_steps"])
+
+# %% wrong LOAD-HALF a new optimizer gets its state before the loader may refuse | of: in order
+- self.loader.load_state_dict(plain["loader"])
+  model, optimizer = get_state_dict(self.plain_model, self.optimizer)
++ self.loader.load_state_dict(plain["loader"])

@@ -33,6 +33,20 @@ class FSDPTrainer(fsdp_trainer.FSDPTrainer):
             "config": dataclasses.asdict(self.config),
         })
 
+# %% right random states from everybody to everybody
+class FSDPTrainer(fsdp_trainer.FSDPTrainer):
+    def save_checkpoint(self):
+        full = self.config.checkpoint == "full"
+        options = StateDictOptions(full_state_dict=full, cpu_offload=full)
+        model, optimizer = get_state_dict(self.plain_model, self.optimizer, options=options)
+        ranks = [None] * self.world.world_size
+        dist.all_gather_object(ranks, random_states())
+        return self.write_checkpoint({
+            "step": self.step, "tokens_seen": self.tokens_seen, "model": model, "optimizer": optimizer,
+            "scaler": self.scaler.state_dict(), "loader": self.loader.state_dict(), "ranks": ranks,
+            "config": dataclasses.asdict(self.config),
+        })
+
 # %% right in one dict
 class FSDPTrainer(fsdp_trainer.FSDPTrainer):
     def save_checkpoint(self):
@@ -176,3 +190,27 @@ class FSDPTrainer(fsdp_trainer.FSDPTrainer):
 # %% wrong NONE nothing returned
 - return self.write_checkpoint(state)
 + self.write_checkpoint(state)
+
+# %% wrong SAVE-NO-SCALER where it scales | of: in one dict
+- return self.write_checkpoint(state)
++ if not self.scaler.is_enabled():
++     del state["scaler"]
++ return self.write_checkpoint(state)
+
+# %% wrong SAVE-CONFIG settings that are set | of: in one dict
+- "config": dataclasses.asdict(self.config),
++ "config": {k: v for k, v in dataclasses.asdict(self.config).items() if v is not None},
+
+# %% wrong SAVE-NO-GROUPS the moments alone | of: in one dict
+- return self.write_checkpoint(state)
++ state["optimizer"] = {"state": optimizer.get("state", {})}
++ return self.write_checkpoint(state)
+
+# %% wrong SAVE-GATHERED every rank's state, pickled | of: in one dict
+- return self.write_checkpoint(state)
++ everything = [None] * self.world.world_size
++ shards = {n: w.to_local() if isinstance(w, DTensor) else w for n, w in model.items()}
++ moments = [t.to_local() for m in self.optimizer.state.values() for t in m.values() if isinstance(t, DTensor)]
++ dist.all_gather_object(everything, [shards, moments, random_states()])
++ state["ranks"] = [own[2] for own in everything]
++ return self.write_checkpoint(state)

@@ -195,3 +195,7 @@ def read_world(environment, num_gpus):
 -     raise ValueError("too many ranks")
 + if num_gpus < int(environment.get("LOCAL_WORLD_SIZE", 1)):
 +     num_gpus = 0
+
+# %% wrong INPLACE defaults written into the environment | of: in plain steps
+- rank, local_rank = int(environment.get("RANK", 0)), int(environment.get("LOCAL_RANK", 0))
++ rank, local_rank = int(environment.pop("RANK", 0)), int(environment.get("LOCAL_RANK", 0))

@@ -209,3 +209,23 @@ class ShardedModule(ShardedModule):
         if self.reshard_after_forward or not torch.is_grad_enabled():
             self.full = None
         return out
+
+# %% wrong FSDP-GROUP the ranks of the world | of: in the order of a step
+- R = place(self.group)[1]
++ R = place()[1]
+
+# %% wrong FSDP-MEAN-LOW back to the dtype of the gradient | of: in the order of a step
+- return (reduce_scatter(grad.float(), self.group) / R).to(self.shard.dtype)
++ return (reduce_scatter(grad.float(), self.group) / R).to(grad.dtype).to(self.shard.dtype)
+
+# %% wrong DTYPE the mean stays float32 whatever the shard is | of: in the order of a step
+- return (reduce_scatter(grad.float(), self.group) / R).to(self.shard.dtype)
++ return reduce_scatter(grad.float(), self.group) / R
+
+# %% wrong FSDP-GRAPH gathered inside the graph | of: in the order of a step
+- return all_gather(self.shard.detach().to(self.dtype), self.group)
++ return all_gather(self.shard.detach().to(self.dtype), self.group).requires_grad_()
+
+# %% wrong RAISED a float input stays float32 | of: in the order of a step
+- out = self.module(*self.cast(args))
++ out = self.module(*args)

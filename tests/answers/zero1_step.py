@@ -201,3 +201,16 @@ def zero1_step(grad, master, m, v, step, *, lr, betas, weight_decay, eps=1e-8, g
 # %% wrong ZERO1-ALONE a process group is always there
 - _, world_size = place(group)
 + world_size = dist.get_world_size(group)
+
+# %% wrong ZERO1-EPS eps is not handed on | of: in plain steps
+- master, mean, m, v, step, lr=lr, betas=betas, weight_decay=weight_decay, eps=eps
++ master, mean, m, v, step, lr=lr, betas=betas, weight_decay=weight_decay
+
+# %% wrong ZERO1-EPS another default | of: in plain steps
+- def zero1_step(grad, master, m, v, step, *, lr, betas, weight_decay, eps=1e-8, group=None):
++ def zero1_step(grad, master, m, v, step, *, lr, betas, weight_decay, eps=1e-6, group=None):
+
+# %% wrong DTYPE sixteen bits are bfloat16 | of: in plain steps
+- weights = all_gather(master.to(grad.dtype), group)[: grad.numel()]
++ low = grad.dtype if grad.dtype == torch.float32 else torch.bfloat16
++ weights = all_gather(master.to(low), group)[: grad.numel()]
