@@ -68,6 +68,15 @@ def _methods(one: dict, weights: Tensor, total: Tensor, place: int, ranks: int, 
             got="a tensor",
             look="what `scatter` does beside its result.",
         )
+    if one["changed"]:
+        raise Wrong(
+            "INPLACE",
+            "the gradient that came in was changed",
+            tried=f"{tried}; scatter(grad)",
+            expected="grad as it was: it belongs to the backward pass",
+            got="other numbers",
+            look="methods that end in an underscore.",
+        )
     _mean(one["scatter"], weights.dtype, total, place, ranks, f"{tried}; scatter(grad)")
 
 

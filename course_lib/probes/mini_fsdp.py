@@ -104,8 +104,9 @@ def call_methods(
     Twice: float32 weights gathered in bfloat16, then bfloat16 ones. `members`: the ranks of each
     group. "gather": what it gives, "whole": what the first call gives, "again": whether a second
     gives the same without a collective; "scatter": this rank's shard for the gradient `grad`,
-    "freed": whether nothing is gathered after it; "sent": collectives, with a mark before each
-    method; "out": what the layer makes of a float32 `x`, without a graph.
+    "changed": whether that holds other numbers then, "freed": whether nothing is gathered then;
+    "sent": collectives, with a mark before each method; "out": what the layer makes of a float32
+    `x`, without a graph.
     """
     groups = [(ranks, dist.new_group(ranks)) for ranks in members]
     group = next(g for ranks, g in groups if dist.get_rank() in ranks)
@@ -124,7 +125,8 @@ def _call_each(kind: type[FlatModule], weights: Tensor, grad: Tensor, x: Tensor,
         first = model.whole()
         again = first.clone(), model.whole()
         traffic.mark("scatter")
-        scattered = model.scatter(grad.clone())
+        given = grad.clone()
+        scattered = model.scatter(given)
     with torch.no_grad():
         out = model(x)
     return {
@@ -133,6 +135,7 @@ def _call_each(kind: type[FlatModule], weights: Tensor, grad: Tensor, x: Tensor,
         "whole": first,
         "again": torch.equal(*again),
         "scatter": scattered,
+        "changed": not torch.equal(given, grad),
         "freed": model.full is None,
         "sent": traffic.seen,
         "out": out,
