@@ -95,7 +95,7 @@ def _facts(subject: Subject, draw: Draw, ranks: int, kinds: list[str]) -> list[l
     """By kind of checkpoint, then by rank."""
     cases = [{"checkpoint": kind.partition(",")[0]} for kind in kinds]
     for kind, case in zip(kinds, cases, strict=True):
-        case |= {"precision": "fp32"} if kind.endswith("fp32") else {}
+        case |= {"precision": "fp32", "frozen": True} if kind.endswith("fp32") else {}
     found = run_probe(subject, [(draw.seed, cases)] * ranks, "save_cases")
     return [list(case) for case in zip(*(rank.value for rank in found), strict=True)]
 
@@ -118,6 +118,8 @@ def full_save(subject: Subject, draw: Draw) -> None:
     _only_first(by_rank)
     _expect_path(by_rank)
     _expect_published(unscaled, "full, fp32")  # with a scaler that is off, a part as the others
+    tried = _describe_case(unscaled, "full, fp32") + "; the last norm is frozen"
+    _names(unscaled[0]["file"].get("tensors", {}), tried)
 
 
 def uneven_ranks(subject: Subject, draw: Draw) -> None:

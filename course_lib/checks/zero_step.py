@@ -309,14 +309,16 @@ def groups(subject: Subject, draw: Draw) -> None:
 def one_rank(subject: Subject, draw: Draw) -> None:
     """One process without any group is a world of one rank: plain AdamW."""
     c = case(draw, 1, draw.size(5, 6), 3)
-    _alone(subject, c, SETTINGS, f"no process group; {c.size} weights, update 3")
+    _update_alone(subject, c, SETTINGS, f"no process group; {c.size} weights, update 3")
     tiny = 1e-8 * case(draw, 1, c.size).grads[0]  # beside it an eps of 1e-8 shows
     first = UpdateCase([tiny], case(draw, 1, c.size).whole, 1, DEFAULT_EPS)
     settings = {name: value for name, value in SETTINGS.items() if name != "eps"}
-    _alone(subject, first, settings, "no process group; gradients of about 1e-8, eps not given")
+    _update_alone(
+        subject, first, settings, "no process group; gradients of about 1e-8, eps not given"
+    )
 
 
-def _alone(subject: Subject, c: UpdateCase, settings: dict, tried: str) -> None:
+def _update_alone(subject: Subject, c: UpdateCase, settings: dict, tried: str) -> None:
     try:
         out = subject.call(*c.inputs(0).values(), **settings)
     except AnswerError as failure:

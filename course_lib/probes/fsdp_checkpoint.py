@@ -63,7 +63,10 @@ class _Traffic(Traffic):
 
 
 def save_cases(kind: type, seed: int, cases: list[dict]) -> list[dict]:
-    """`save_checkpoint` of a trainer in the state of `seed`, with each of these settings."""
+    """`save_checkpoint` of a trainer in the state of `seed`, with each of these settings.
+
+    With "frozen" the weight of the last norm is not trained any more.
+    """
     return [_save_case(kind, seed, folder(str(i)), changes) for i, changes in enumerate(cases)]
 
 
@@ -108,8 +111,11 @@ def _meet(out: Path, rank: int, ranks: int) -> None:
 
 
 def _save_case(kind: type, seed: int, out: Path, changes: dict) -> dict:
+    frozen = changes.pop("frozen", False)
     trainer = trainer_at(kind, out, **changes)
     put_state(trainer, seed)
+    if frozen:
+        trainer.plain_model.norm.requires_grad_(False)
     facts: dict[str, Any] = {"handed": None}
     full = trainer.config.checkpoint == "full"
     write = trainer.write_checkpoint
@@ -228,8 +234,7 @@ def _load_case(kind: type, seed: int, files: dict[str, Tensor], case: str, out: 
     tokens = TOKENS[::-1].copy() if case.startswith("text") else TOKENS
     trainer = trainer_at(kind, out, tokens, max_steps=60)  # 50 in what was saved
     settings = trainer.config
-    if case != "nothing":
-        put_state(trainer, other, moments="fresh" not in case)
+    put_state(trainer, other, moments="fresh" not in case)
     step = plain_state(seed)["step"]
     place = (out / "elsewhere" if case == "given" else out / "checkpoints") / f"step_{step:08d}"
     if trainer.world.is_first and case != "nothing":

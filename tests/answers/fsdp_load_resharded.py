@@ -115,6 +115,7 @@ class FSDPTrainer(fsdp_trainer.FSDPTrainer):
         state = {"model": model, "optimizer": optimizer}
         tensors = flatten(state)
         dcp.load(tensors, checkpoint_id=path)
+        optimizer |= {"param_groups": plain["optimizer"]["param_groups"]}
         set_state_dict(self.plain_model, self.optimizer, model_state_dict=model, optim_state_dict=optimizer)
         self.scaler.load_state_dict(plain["scaler"])
         self.step, self.tokens_seen = plain["step"], plain["tokens_seen"]
@@ -164,3 +165,7 @@ class FSDPTrainer(fsdp_trainer.FSDPTrainer):
 - self.loader.load_state_dict(plain["loader"])
   model, optimizer = get_state_dict(self.plain_model, self.optimizer)
 + self.loader.load_state_dict(plain["loader"])
+
+# %% wrong LOAD-EMPTY its own step where there is no checkpoint | of: in order
+- return 0
++ return self.step

@@ -214,3 +214,7 @@ class FSDPTrainer(fsdp_trainer.FSDPTrainer):
 + dist.all_gather_object(everything, [shards, moments, random_states()])
 + state["ranks"] = [own[2] for own in everything]
 + return self.write_checkpoint(state)
+
+# %% wrong SAVE-NAMES without the weights that are not trained | of: in one dict
+- options = StateDictOptions(full_state_dict=full, cpu_offload=full)
++ options = StateDictOptions(full_state_dict=full, cpu_offload=full, ignore_frozen_params=True)
