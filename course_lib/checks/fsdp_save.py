@@ -93,7 +93,7 @@ def run_probe(subject: Subject, args_by_rank: list[tuple], name: str) -> list[Ra
 
 def _facts(subject: Subject, draw: Draw, ranks: int, kinds: list[str]) -> list[list[dict]]:
     """By kind of checkpoint, then by rank."""
-    cases = [{"checkpoint": kind.partition(",")[0]} for kind in kinds]
+    cases: list[dict[str, Any]] = [{"checkpoint": kind.partition(",")[0]} for kind in kinds]
     for kind, case in zip(kinds, cases, strict=True):
         case |= {"precision": "fp32", "frozen": True} if kind.endswith("fp32") else {}
     found = run_probe(subject, [(draw.seed, cases)] * ranks, "save_cases")
