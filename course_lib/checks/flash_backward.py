@@ -12,7 +12,13 @@ from torch import Tensor
 from course_lib.checks import expect
 from course_lib.checks.expect import Pattern
 from course_lib.checks.flash_forward import TILE, draw_qkv, explicit_attention, full_mask
-from course_lib.checks.flash_tiles import SHAPE, draw_long, expect_float64, expect_one_tile
+from course_lib.checks.flash_tiles import (
+    SHAPE,
+    draw_long,
+    expect_float64,
+    expect_one_tile,
+    expect_tile_of_64,
+)
 from course_lib.checks.report import Wrong, number, vector
 from course_lib.checks.subject import Subject
 from course_lib.checks.suite import Draw, Suite
@@ -256,6 +262,10 @@ def tiles_above_diagonal(subject: Subject, draw: Draw) -> None:
             look="where the inner loop ends for the queries of one tile.",
         )
     _values("dq", early, right[:, :, : T - TILE], [], tried)
+    tensors = draw_tensors(draw, 65, full_mask(65).tril(), H=1)
+    tensors[3][:, :, 64] = math.inf
+    tried = "T = 65, no options; v of token 64 is infinite; dq"
+    expect_tile_of_64(_answer(subject, tensors, tried)[0][:, :, :64], tried)
 
 
 def large_scores(subject: Subject, draw: Draw) -> None:

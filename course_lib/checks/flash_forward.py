@@ -13,7 +13,12 @@ from torch import Tensor
 
 from course_lib.checks import expect
 from course_lib.checks.expect import Pattern
-from course_lib.checks.flash_tiles import draw_long, expect_float64, expect_one_tile
+from course_lib.checks.flash_tiles import (
+    draw_long,
+    expect_float64,
+    expect_one_tile,
+    expect_tile_of_64,
+)
 from course_lib.checks.report import Wrong, number, vector
 from course_lib.checks.subject import Subject
 from course_lib.checks.suite import Draw, Suite
@@ -344,6 +349,10 @@ def tiles_above_diagonal(subject: Subject, draw: Draw) -> None:
         finding="the earlier outputs differ",
         look="the end of the inner loop.",
     )
+    q, k, v = draw_qkv(draw, 65, H=1)
+    v[:, :, 64] = math.inf
+    tried = "T = 65, no options; v of token 64 is infinite"
+    expect_tile_of_64(_answer(subject, [q, k, v], tried)[0][:, :, :64], tried)
 
 
 def logsumexp(subject: Subject, draw: Draw) -> None:

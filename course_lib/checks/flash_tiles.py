@@ -52,3 +52,17 @@ def expect_float64(name: str, got: Tensor, right: Tensor, tried: str) -> None:
 def draw_long(draw) -> list[Tensor]:
     """q, k, v of SHAPE."""
     return [draw.randn(*SHAPE) for _ in range(3)]
+
+
+def expect_tile_of_64(early: Tensor, tried: str) -> None:
+    """What 64 queries gave, without a tile asked for, when v of token 64 is infinite."""
+    if early.isfinite().all():
+        return
+    raise Wrong(
+        "FLASH-DEFAULT",
+        "tiles by default are not of 64",
+        tried=tried,
+        expected="finite numbers for tokens 0 to 63: the infinity is in the second tile",
+        got=f"{int((~early.isfinite()).any(-1).sum())} of them are not finite",
+        look="the default of `tile` and of `causal`, as they were in the cell.",
+    )

@@ -156,16 +156,17 @@ class LocalSubject:
 
     def _run(self, function: Callable, args: tuple, kwargs: dict, *, clone: bool = True) -> Any:
         given = tuple(_clone(a) for a in args) if clone else args
+        named = {name: _clone(a) for name, a in kwargs.items()} if clone else kwargs
         began = time.perf_counter()
         try:
-            out = function(*given, **kwargs)
+            out = function(*given, **named)
         except (OutOfTime, KeyboardInterrupt):
             raise
         except BaseException as error:
             raise AnswerError(error, tried=describe_call(args, kwargs)) from error
         finally:
             self.seconds += time.perf_counter() - began
-        _refuse_changed(args, given)
+        _refuse_changed((*args, *kwargs.values()), (*given, *named.values()))
         return out
 
     def _vjp(

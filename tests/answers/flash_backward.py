@@ -189,3 +189,7 @@ def flash_backward(grad, q, k, v, out, lse, *, tile=64, causal=True, num_keys=No
 # %% wrong FLASH-ROW-SUMS-16 row sums in the dtype of the inputs | of: in plain steps
 - dot = (grad.to(dtype) * out.to(dtype)).sum(-1)
 + dot = (grad * out).sum(-1).to(dtype)
+
+# %% wrong FLASH-DEFAULT tiles of 128 by default | of: in plain steps
+- def flash_backward(grad, q, k, v, out, lse, *, tile=64, causal=True, num_keys=None):
++ def flash_backward(grad, q, k, v, out, lse, *, tile=128, causal=True, num_keys=None):

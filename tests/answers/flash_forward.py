@@ -243,3 +243,7 @@ def flash_forward(q, k, v, *, tile=64, causal=True, num_keys=None):
 # %% wrong FLASH-SUMS-32 float32 for everything | of: in plain steps
 - s = tile_scores(q, k, i, j, causal=causal, num_keys=num_keys)
 + s = tile_scores(q.float(), k.float(), i, j, causal=causal, num_keys=num_keys).to(dtype)
+
+# %% wrong FLASH-DEFAULT tiles of 128 by default | of: in plain steps
+- def flash_forward(q, k, v, *, tile=64, causal=True, num_keys=None):
++ def flash_forward(q, k, v, *, tile=128, causal=True, num_keys=None):

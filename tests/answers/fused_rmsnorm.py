@@ -177,3 +177,7 @@ def rmsnorm_kernel(x_ptr, weight_ptr, out_ptr, x_stride, out_stride, D, eps, BLO
 # %% wrong KERNEL-X-DTYPE rounded as x is | of: in plain steps
 - tl.store(out_ptr + row * out_stride + cols, out.to(out_ptr.dtype.element_ty), mask=inside)
 + tl.store(out_ptr + row * out_stride + cols, out.to(x_ptr.dtype.element_ty), mask=inside)
+
+# %% wrong RAISED an axis that no grid has | of: in plain steps
+- row = tl.program_id(0)
++ row = tl.program_id(-1)
