@@ -428,7 +428,7 @@ def votes(subject: Subject, draw: Draw) -> None:
 
 def groups(subject: Subject, draw: Draw) -> None:
     """The largest of many groups, with fewer than half of the ranks; those outside, in order."""
-    outside = ("all_gather", "broadcast", "all_gather", "barrier")[: draw.size(4, 3)]
+    outside = ("all_gather", "broadcast", "all_gather", "barrier", "reduce")[: draw.size(4, 5)]
     names = [x for other in outside for x in (other, "all_reduce")][: 2 * len(outside) - 1]
     lists = [[open_call(name)] for name in names]
     tried = f"{len(names)} ranks, each waits: {', '.join(names)}"
