@@ -58,7 +58,7 @@ def saved_by_all(subject: Subject, draw: Draw) -> None:
 def _show_random(ranks: list[list[int]] | None) -> str:
     if not ranks:
         return "no list of random states" if ranks is None else "an empty list"
-    return f"{len(ranks)}: " + "; ".join(f"torch seed {numbers[2]}" for numbers in ranks[:3])
+    return f"{len(ranks)}: " + "; ".join(f"torch seed {numbers[-1]}" for numbers in ranks[:3])
 
 
 def loaded_by_all(subject: Subject, draw: Draw) -> None:
@@ -159,8 +159,8 @@ def _expect_random(
         return
     facts = dict(
         tried=f"a checkpoint of {ranks} ranks, loaded by 2; rank {rank}",
-        expected=f"Python {right[0]}, numpy {right[1]}, torch seed {right[2]}",
-        got=f"Python {got[0]}, numpy {got[1]}, torch seed {got[2]}",
+        expected=f"Python {right[0]}, numpy {right[1]}, torch seed {right[-1]}",
+        got=f"Python {got[0]}, numpy {got[1]}, torch seed {got[-1]}",
     )
     if ranks != 2:
         raise Wrong(

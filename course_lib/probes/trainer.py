@@ -196,6 +196,7 @@ def _seed_rank(seed: int, rank: int) -> None:
     random.seed(seed + rank)
     np.random.seed(seed + rank)
     torch.manual_seed(seed + rank)
+    random.random(), np.random.rand(), torch.rand(3)  # a seed alone is not the state
 
 
 class _Kept:
