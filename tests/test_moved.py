@@ -227,12 +227,20 @@ def test_a_cell_knows_what_another_one_imports():
     )
 
 
+STRICTER = {
+    "param-groups": "GROUPS-BY-NAME",  # it went by names, and passed with the course's own model
+    "train-step": "TRAIN-NOTHING",  # an update without targets ended in NaN, as the course's did
+    "ddp-buckets": "BUCKETS-DEVICE",  # it put tensors of two devices into one bucket
+}
+"""Kept answers that the checks of before accepted and today's refuse; they go on working."""
+
+
 @pytest.mark.parametrize("exercise", CARDS)
 def test_a_kept_answer_passes_its_own_check(learner, exercise):
     card = CARDS[exercise]
     mine.file_of(card).write_text(kept(exercise), encoding="utf-8")
     verdict = checking.judge(card, mine.load(card))
-    assert verdict.passed, verdict.text()
+    assert verdict.code == STRICTER.get(exercise, "PASS"), verdict.text()
     assert mine.file_of(card).read_text(encoding="utf-8") == kept(exercise), "never written to"
 
 
@@ -305,7 +313,7 @@ def test_a_notebook_handed_out_before_is_graded(exercise, how, monkeypatch):
     found = submission.read_submission(nbformat.writes(book).encode(), CARDS[exercise].lesson)
     answer = found.answers[exercise]
     verdict = judged(exercise, CARDS[exercise].setup, answer.source, answer.context, answer.kind)
-    assert verdict.passed, verdict.text()
+    assert verdict.code == STRICTER.get(exercise, "PASS"), verdict.text()
 
 
 @pytest.mark.parametrize("exercise", LEANING)
@@ -319,6 +327,6 @@ def test_an_updated_notebook_works_and_stays_as_it_is(exercise, monkeypatch):
     book = done.books[lesson.name]
     (answer,) = (c for c in book.cells if carry.grade_id(c) == exercise)
     verdict = judged(exercise, CARDS[exercise].setup, answer.source)
-    assert verdict.passed, verdict.text()
+    assert verdict.code == STRICTER.get(exercise, "PASS"), verdict.text()
     again = carry.carry(release, [carry.OldNotebook(lesson.name, "notebooks", book)])
     assert again.books[lesson.name] == book

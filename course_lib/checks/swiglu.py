@@ -14,7 +14,6 @@ from course_lib.checks.report import Wrong, vector
 from course_lib.checks.subject import Module, Subject
 from course_lib.checks.suite import Draw, Suite
 
-READ = "course_lib.probes.modules:read_attribute"
 NAMES = ("gate_proj.weight", "up_proj.weight", "down_proj.weight")
 
 
@@ -191,21 +190,6 @@ def gradient(subject: Subject, draw: Draw) -> None:
             tried="a random upstream gradient",
             finding=f"the gradient of {name} differs",
             look="steps that leave the graph.",
-        )
-
-
-def down_proj_mark(subject: Subject, draw: Draw) -> None:
-    """down_proj still bears the mark by which GPT knows what writes into the stream."""
-    module = subject.module(8, 12)
-    if module.probe(READ, "down_proj.writes_residual") is not True:
-        raise Wrong(
-            "SWIGLU-STATE",
-            "down_proj has lost its mark",
-            tried="MLP(8, 12)",
-            expected="down_proj.writes_residual = True",
-            got="another value, or none",
-            hides="GPT._init_weights would not scale down what writes into the stream.",
-            look="`__init__`: it came with the exercise; leave it.",
         )
 
 
@@ -439,7 +423,6 @@ SUITES = (
             any_input,
             tokens_apart,
             gradient,
-            down_proj_mark,
         ),
         proved="down(silu(gate(x)) * up(x)) for random weights, each token by itself,\n"
         "with the gradients of x and of all three matrices.",

@@ -5,19 +5,10 @@ only plain values leave it.
 """
 
 import dataclasses
-from operator import attrgetter
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-
-
-def read_attribute(module: Any, path: str) -> Any:
-    """The attribute at a dotted path, or None."""
-    try:
-        return attrgetter(path)(module)
-    except AttributeError:
-        return None
 
 
 def init_with_bias(model: Any) -> Tensor:

@@ -228,14 +228,3 @@ class MLP(MLP):
     def forward(self, x):
         hidden = F.silu(self.gate_proj(x)) * self.up_proj(x)
         return self.down_proj(hidden.clamp(-65504, 65504))
-
-# %% wrong SWIGLU-STATE no mark
-class MLP(nn.Module):
-    def __init__(self, d_model, d_hidden):
-        super().__init__()
-        self.gate_proj = nn.Linear(d_model, d_hidden, bias=False)
-        self.up_proj = nn.Linear(d_model, d_hidden, bias=False)
-        self.down_proj = nn.Linear(d_hidden, d_model, bias=False)
-
-    def forward(self, x):
-        return self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x))
