@@ -269,7 +269,7 @@ def _expect_complete(file: dict, seed: int, ranks: int, kind: str) -> None:
 def _names(found: dict[str, list], tried: str) -> None:
     """The tensors have the names that `get_state_dict` gives them."""
     wanted, facts = shapes(), dict(tried=tried)
-    moments = [path for path in found if path.startswith("optimizer/")]
+    moments = [path for path in found if path.startswith("optimizer/state/")]
     if not moments:
         raise Wrong(
             "SAVE-NO-MOMENTS",

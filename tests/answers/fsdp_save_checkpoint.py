@@ -218,3 +218,7 @@ class FSDPTrainer(fsdp_trainer.FSDPTrainer):
 # %% wrong SAVE-NAMES without the weights that are not trained | of: in one dict
 - options = StateDictOptions(full_state_dict=full, cpu_offload=full)
 + options = StateDictOptions(full_state_dict=full, cpu_offload=full, ignore_frozen_params=True)
+
+# %% wrong SAVE-NO-MOMENTS the weights a second time | of: full by hand, moved off the other ranks
+- "optimizer": optimizer,
++ "optimizer": model,
