@@ -491,15 +491,7 @@ def as_autograd_counts(subject: Subject, draw: Draw) -> None:
 
 def _four_ints(out: Any, tried: str) -> dict[str, int]:
     """`out`, if it is a dict of the four parts with whole numbers."""
-    if out is None:
-        raise Wrong(
-            "NONE",
-            "the answer returned None",
-            tried=tried,
-            expected="a dict of four numbers",
-            got="None",
-            look="the last line: is there a `return`?",
-        )
+    expect.not_none(out, "a dict of four numbers", tried=tried)
     if not isinstance(out, dict) or set(out) != set(PARTS):
         got = f"keys {sorted(map(str, out))}" if isinstance(out, dict) else type(out).__name__
         raise Wrong(

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from course_lib.checks import expect
 from course_lib.checks.report import Wrong
 from course_lib.checks.subject import AnswerError
 
@@ -14,15 +15,7 @@ Known = tuple[str, Any, str, str, str]
 
 def array(out: Any, *, shape: tuple[int, ...] | None, tried: str = "") -> np.ndarray:
     """`out`, if it is an array of that shape; `shape` None asks for one dimension."""
-    if out is None:
-        raise Wrong(
-            "NONE",
-            "the answer returned None",
-            tried=tried,
-            expected="a NumPy array",
-            got="None",
-            look="the last line: is there a `return`?",
-        )
+    expect.not_none(out, "a NumPy array", tried=tried)
     if not isinstance(out, np.ndarray):
         raise Wrong(
             "TYPE",

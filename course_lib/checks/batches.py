@@ -22,15 +22,7 @@ def two_tensors(subject: Subject, draw: Draw) -> None:
     tokens, starts, T = np.arange(50, dtype=np.uint16), np.array([3, 20, 31]), 4
     tried = "50 tokens 0..49, starts [3, 20, 31], seq_len 4"
     out = subject.call(tokens, starts, T)
-    if out is None:
-        raise Wrong(
-            "NONE",
-            "the answer returned None",
-            tried=tried,
-            expected="idx, targets",
-            got="None",
-            look="the last line: is there a `return`?",
-        )
+    expect.not_none(out, "idx, targets", tried=tried)
     if not isinstance(out, tuple) or len(out) != 2:
         raise Wrong(
             "BATCH-PAIR",

@@ -6,6 +6,7 @@ Oracle: `_ring`, which counts the messages of a ring one by one and uses no form
 import math
 from collections.abc import Sequence
 
+from course_lib.checks import expect
 from course_lib.checks.report import Wrong, number
 from course_lib.checks.subject import AnswerError, Subject
 from course_lib.checks.suite import Draw, Suite
@@ -31,15 +32,7 @@ def _ask_cost(subject: Subject, name: str, num_bytes: int, R: int, **link) -> tu
     tried = f'"{name}", {num_bytes:,} bytes, {R} rank{"s" * (R != 1)}{given}'
     found = subject.call(name, num_bytes, R, **link)
     wanted = f"a dict with {', '.join(KEYS)}"
-    if found is None:
-        raise Wrong(
-            "NONE",
-            "the answer returned None",
-            tried=tried,
-            expected=wanted,
-            got="None",
-            look="the last line: is there a `return`?",
-        )
+    expect.not_none(found, wanted, tried=tried)
     if not isinstance(found, dict) or set(found) != set(KEYS):
         got = ", ".join(map(str, found))[:60] if isinstance(found, dict) else type(found).__name__
         raise Wrong(

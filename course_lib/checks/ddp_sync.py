@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from course_lib.checks import expect
 from course_lib.checks.report import Wrong, number, vector
 from course_lib.checks.subject import AnswerError, Subject
 from course_lib.checks.suite import Draw, Suite
@@ -222,15 +223,7 @@ def _means(params: list[Tensor], by_rank: list[Grads]) -> list[Tensor]:
 
 def _tensors(means, params: list[Tensor], tried: str) -> None:
     wanted = f"a list of {len(params)} tensors"
-    if means is None:
-        raise Wrong(
-            "NONE",
-            "the answer returned None",
-            tried=tried,
-            expected=wanted,
-            got="None",
-            look="the last line: is there a `return`?",
-        )
+    expect.not_none(means, wanted, tried=tried)
     if not isinstance(means, (list, tuple)):
         raise Wrong(
             "TYPE",

@@ -31,15 +31,7 @@ def tensor(
     out: Any, *, shape: Sequence[int], dtype: torch.dtype, tried: str = "", finite: bool = True
 ) -> Tensor:
     """`out`, if it is a tensor of that shape and dtype, `finite` unless told; otherwise `Wrong`."""
-    if out is None:
-        raise Wrong(
-            "NONE",
-            "the answer returned None",
-            tried=tried,
-            expected=f"a tensor of shape {tuple(shape)}",
-            got="None",
-            look="the last line: is there a `return`?",
-        )
+    not_none(out, f"a tensor of shape {tuple(shape)}", tried=tried)
     if not isinstance(out, Tensor):
         raise Wrong(
             "TYPE",
@@ -71,6 +63,19 @@ def tensor(
     if finite:
         not_finite(out, tried=tried)
     return out
+
+
+def not_none(out: Any, wanted: str, *, tried: str = "") -> None:
+    """`Wrong` NONE where nothing was returned and `wanted` should have been."""
+    if out is None:
+        raise Wrong(
+            "NONE",
+            "the answer returned None",
+            tried=tried,
+            expected=wanted,
+            got="None",
+            look="the last line: is there a `return`?",
+        )
 
 
 def not_finite(out: Tensor, *, tried: str = "") -> None:
@@ -117,15 +122,7 @@ def values(
 
 def integer(out: Any, reference: int, patterns: Iterable[Pattern] = (), *, tried: str = "") -> None:
     """`out` is the whole number `reference`; a float of that value is told apart by TYPE."""
-    if out is None:
-        raise Wrong(
-            "NONE",
-            "the answer returned None",
-            tried=tried,
-            expected=f"{reference:,}",
-            got="None",
-            look="the last line: is there a `return`?",
-        )
+    not_none(out, f"{reference:,}", tried=tried)
     if isinstance(out, bool) or not isinstance(out, int):
         raise Wrong(
             "TYPE",

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from course_lib.checks import expect
 from course_lib.checks import fsdp_runs as runs
 from course_lib.checks.report import Wrong
 from course_lib.checks.subject import AnswerError, Subject
@@ -53,15 +54,7 @@ def a_policy(subject: Subject, draw: Draw) -> None:
 
 
 def _of_type(found: Any, kind: str, wanted: str, tried: str) -> None:
-    if found is None:
-        raise Wrong(
-            "NONE",
-            "the answer returned None",
-            tried=tried,
-            expected=wanted,
-            got="None",
-            look="the last line: is there a `return`?",
-        )
+    expect.not_none(found, wanted, tried=tried)
     if type(found).__name__ != kind:
         raise Wrong(
             "TYPE",

@@ -4,6 +4,7 @@ A mesh says its axes, so decisions are compared as values; then the trainer runs
 ranks, and bytes, collectives and the gradient must be those of the strategy.
 """
 
+from course_lib.checks import expect
 from course_lib.checks import fsdp_runs as runs
 from course_lib.checks.report import Wrong
 from course_lib.checks.subject import Subject
@@ -42,15 +43,7 @@ def one_rank(subject: Subject, draw: Draw) -> None:
 
 
 def _pair(found, tried: str) -> tuple[dict, bool]:
-    if found is None:
-        raise Wrong(
-            "NONE",
-            "the answer returned None",
-            tried=tried,
-            expected=PAIR,
-            got="None",
-            look="the last line: is there a `return`?",
-        )
+    expect.not_none(found, PAIR, tried=tried)
     fine = isinstance(found, list) and len(found) == 2
     if not fine or not isinstance(found[0], dict) or "shape" not in found[0]:
         raise Wrong(

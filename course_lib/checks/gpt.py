@@ -130,15 +130,7 @@ def pair(subject: Subject, draw: Draw) -> None:
 
 
 def _pair(out, tried: str) -> tuple:
-    if out is None:
-        raise Wrong(
-            "NONE",
-            "the answer returned None",
-            tried=tried,
-            expected="(logits, loss)",
-            got="None",
-            look="the last line: is there a `return`?",
-        )
+    expect.not_none(out, "(logits, loss)", tried=tried)
     if not isinstance(out, tuple) or len(out) != 2:
         what = (
             f"a tensor of shape {tuple(out.shape)}"

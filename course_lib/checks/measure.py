@@ -8,6 +8,7 @@ import math
 import statistics
 from collections.abc import Sequence
 
+from course_lib.checks import expect
 from course_lib.checks.report import Wrong, number, vector
 from course_lib.checks.subject import Subject
 from course_lib.checks.suite import Draw, Suite
@@ -24,15 +25,7 @@ def _ask_stopwatch(subject: Subject, *cases: dict) -> list[dict]:
 def _expect_three(found: dict, tried: str) -> tuple[float, float, float]:
     """Median, fastest, slowest: three finite numbers."""
     out, wanted = found["out"], "a tuple of three numbers: median, fastest, slowest"
-    if out is None:
-        raise Wrong(
-            "NONE",
-            "the answer returned None",
-            tried=tried,
-            expected=wanted,
-            got="None",
-            look="the last line: is there a `return`?",
-        )
+    expect.not_none(out, wanted, tried=tried)
     if not isinstance(out, (tuple, list)) or len(out) != 3:
         got = (
             f"{len(out)} values" if isinstance(out, (tuple, list)) else f"type {type(out).__name__}"

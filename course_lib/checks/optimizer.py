@@ -31,15 +31,7 @@ def _answer(subject: Subject, *args, tried: str, **options) -> tuple[Tensor, Ten
     """What the answer returns, if it is three tensors like `param`."""
     options = dict(lr=0.01, betas=(0.9, 0.999), weight_decay=0.0, eps=1e-8) | options
     out, param = subject.call(*args, **options), args[0]
-    if out is None:
-        raise Wrong(
-            "NONE",
-            "the answer returned None",
-            tried=tried,
-            expected="(param, m, v)",
-            got="None",
-            look="the last line: is there a `return`?",
-        )
+    expect.not_none(out, "(param, m, v)", tried=tried)
     if not isinstance(out, (tuple, list)) or len(out) != 3:
         got = f"{len(out)} values" if isinstance(out, (tuple, list)) else type(out).__name__
         raise Wrong(

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from course_lib.checks import expect
 from course_lib.checks.report import Wrong, vector
 from course_lib.checks.resume_ranks import saved_by_all
 from course_lib.checks.subject import AnswerError, Module, Subject
@@ -202,15 +203,7 @@ def _save_and_read(trainer: Module, out: str, step: int, tried: str) -> dict:
             fits="a state that is put together and not handed on, or written past the trainer.",
             look="`self.write_checkpoint`.",
         )
-    if path is None:
-        raise Wrong(
-            "NONE",
-            "the answer returned None",
-            tried=tried,
-            expected="the path of the file",
-            got="None",
-            look="the last line: is there a `return`?",
-        )
+    expect.not_none(path, "the path of the file", tried=tried)
     return state
 
 

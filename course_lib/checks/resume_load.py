@@ -6,6 +6,7 @@ losses of a run that went on.
 
 from torch import Tensor
 
+from course_lib.checks import expect
 from course_lib.checks.report import Wrong, vector
 from course_lib.checks.resume import (
     OPTIMIZER,
@@ -103,15 +104,7 @@ def parts_return(subject: Subject, draw: Draw) -> None:
             look=f'what is done with state["{part}"].',
             preset=PRESETS.get(part, ""),
         )
-    if out is None:
-        raise Wrong(
-            "NONE",
-            "the answer returned None",
-            tried=tried,
-            expected=f"{known['step']}",
-            got="None",
-            look="the last line: is there a `return`?",
-        )
+    expect.not_none(out, f"{known['step']}", tried=tried)
     if isinstance(out, bool) or out != known["step"]:
         raise Wrong(
             "LOAD-RETURN",

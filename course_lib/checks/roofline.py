@@ -7,6 +7,7 @@ which the longer one wins.
 import math
 from collections.abc import Sequence
 
+from course_lib.checks import expect
 from course_lib.checks.report import Wrong, number, vector
 from course_lib.checks.subject import Subject
 from course_lib.checks.suite import Draw, Suite
@@ -39,15 +40,7 @@ def _ask_roof(subject: Subject, shape: tuple, size: int, flops_per_s: float, byt
         M, K, N, number_bytes=size, flops_per_s=flops_per_s, bytes_per_s=bytes_per_s
     )
     wanted = f"a dict with {', '.join(KEYS)}"
-    if found is None:
-        raise Wrong(
-            "NONE",
-            "the answer returned None",
-            tried=tried,
-            expected=wanted,
-            got="None",
-            look="the last line: is there a `return`?",
-        )
+    expect.not_none(found, wanted, tried=tried)
     if not isinstance(found, dict) or set(found) != set(KEYS):
         got = ", ".join(map(str, found))[:60] if isinstance(found, dict) else type(found).__name__
         raise Wrong(

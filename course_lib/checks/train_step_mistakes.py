@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.func import functional_call
 
+from course_lib.checks import expect
 from course_lib.checks.report import Wrong, number, vector
 from course_lib.checks.subject import AnswerError
 from course_lib.gpt import GPT, GPTConfig
@@ -105,15 +106,7 @@ def _one_batch(batches: Batches) -> tuple[Tensor, Tensor]:
 def read_three(found, tried: str) -> dict[str, float]:
     """The three numbers as floats, of floats or of tensors of no dimension."""
     wanted = f"a dict with {', '.join(KEYS)}"
-    if found is None:
-        raise Wrong(
-            "NONE",
-            "the answer returned None",
-            tried=tried,
-            expected=wanted,
-            got="None",
-            look="the last line: is there a `return`?",
-        )
+    expect.not_none(found, wanted, tried=tried)
     if not isinstance(found, dict):
         raise Wrong(
             "TYPE",

@@ -6,6 +6,7 @@ Oracle: FLOPs of one token added up matrix by matrix, and the shares they are of
 import math
 from collections.abc import Sequence
 
+from course_lib.checks import expect
 from course_lib.checks.report import Wrong, as_float, number
 from course_lib.checks.subject import AnswerError, Subject
 from course_lib.checks.suite import Draw, Suite
@@ -56,15 +57,7 @@ def _ask_mfu(subject: Subject, rate: float, c: GPTConfig, T: int, **more) -> tup
         f"{tied},\nT {T}, {PEAK:g} FLOP/s{given}"
     )
     found = subject.call(rate, c, T, PEAK, **more)
-    if found is None:
-        raise Wrong(
-            "NONE",
-            "the answer returned None",
-            tried=tried,
-            expected="a number",
-            got="None",
-            look="the last line: is there a `return`?",
-        )
+    expect.not_none(found, "a number", tried=tried)
     if isinstance(found, bool) or not isinstance(found, (int, float)):
         raise Wrong(
             "TYPE",

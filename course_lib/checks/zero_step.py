@@ -63,15 +63,7 @@ def _form(c: UpdateCase, found: list[dict], tried: str) -> None:
 
 def _expect_four(out, tried: str) -> None:
     wanted = "(weights, master, m, v)"
-    if out is None:
-        raise Wrong(
-            "NONE",
-            "the answer returned None",
-            tried=tried,
-            expected=wanted,
-            got="None",
-            look="the last line: is there a `return`?",
-        )
+    expect.not_none(out, wanted, tried=tried)
     if not isinstance(out, (tuple, list)) or len(out) != 4:
         got = (
             f"{len(out)} values" if isinstance(out, (tuple, list)) else f"type {type(out).__name__}"
