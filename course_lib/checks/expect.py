@@ -78,6 +78,30 @@ def not_none(out: Any, wanted: str, *, tried: str = "") -> None:
         )
 
 
+def dict_of(found: Any, keys: Sequence[str], code: str, *, tried: str) -> None:
+    """`found` is a dict with exactly these keys; otherwise `Wrong`, other keys with `code`."""
+    wanted = f"a dict with {', '.join(keys)}"
+    not_none(found, wanted, tried=tried)
+    if not isinstance(found, dict):
+        raise Wrong(
+            "TYPE",
+            "the answer is not a dict",
+            tried=tried,
+            expected=wanted,
+            got=f"a {type(found).__name__}",
+            look="what stands after `return`.",
+        )
+    if set(found) != set(keys):
+        raise Wrong(
+            code,
+            "the dict has other keys",
+            tried=tried,
+            expected=wanted,
+            got=", ".join(sorted(map(str, found)))[:60] or "no key",
+            look="the docstring: Returns.",
+        )
+
+
 def not_finite(out: Tensor, *, tried: str = "") -> None:
     """`Wrong` NAN when a float tensor holds NaN or infinity."""
     if out.is_floating_point() and not torch.isfinite(out).all():

@@ -6,6 +6,7 @@ with any number of GPUs; the last check asks four real ranks.
 
 from typing import Any
 
+from course_lib.checks import expect
 from course_lib.checks.report import Wrong
 from course_lib.checks.subject import AnswerError, Subject
 from course_lib.checks.suite import Draw, Suite
@@ -18,34 +19,7 @@ Seat = tuple[Any, ...]
 def _ask(subject: Subject, given: dict[str, str], num_gpus: int, tried: str) -> Seat:
     """The four values in the order of KEYS; `Wrong` for what is no such dict."""
     out = subject.call(given, num_gpus)
-    wanted = f"a dict with {', '.join(KEYS)}"
-    if out is None:
-        raise Wrong(
-            "NONE",
-            "the answer returned None",
-            tried=tried,
-            expected=wanted,
-            got="None",
-            look="is there a `return` on every way through?",
-        )
-    if not isinstance(out, dict):
-        raise Wrong(
-            "TYPE",
-            "the answer is not a dict",
-            tried=tried,
-            expected=wanted,
-            got=f"a {type(out).__name__}",
-            look="what stands after `return`.",
-        )
-    if set(out) != set(KEYS):
-        raise Wrong(
-            "WORLD-KEYS",
-            "the dict has other keys",
-            tried=tried,
-            expected=wanted,
-            got=", ".join(sorted(map(str, out)))[:60] or "no key",
-            look="the docstring: Returns.",
-        )
+    expect.dict_of(out, KEYS, "WORLD-KEYS", tried=tried)
     seat = tuple(out[key] for key in KEYS)
     _whole_numbers(seat, tried)
     return seat

@@ -105,26 +105,7 @@ def _one_batch(batches: Batches) -> tuple[Tensor, Tensor]:
 
 def read_three(found, tried: str) -> dict[str, float]:
     """The three numbers as floats, of floats or of tensors of no dimension."""
-    wanted = f"a dict with {', '.join(KEYS)}"
-    expect.not_none(found, wanted, tried=tried)
-    if not isinstance(found, dict):
-        raise Wrong(
-            "TYPE",
-            "the answer is not a dict",
-            tried=tried,
-            expected=wanted,
-            got=f"a {type(found).__name__}",
-            look="what stands after `return`.",
-        )
-    if set(found) != set(KEYS):
-        raise Wrong(
-            "TRAIN-KEYS",
-            "the dict has other keys",
-            tried=tried,
-            expected=wanted,
-            got=", ".join(sorted(map(str, found)))[:60] or "no key",
-            look="the docstring: Returns.",
-        )
+    expect.dict_of(found, KEYS, "TRAIN-KEYS", tried=tried)
     for key in KEYS:
         value = found[key]
         if type(value) in (float, int) or isinstance(value, Tensor) and value.dim() == 0:
