@@ -95,6 +95,7 @@ def test_ranks_are_ended_when_they_have_computed_or_wait_not_when_the_machine_is
     now, used = [0.0], {1: 0.0, 2: 0.0}
     monkeypatch.setattr(local_ranks.time, "monotonic", lambda: now[0])
     monkeypatch.setattr(local_ranks, "cpu_seconds", used.get)
+    monkeypatch.setattr(local_ranks, "is_ready", lambda pid: False)
 
     def over_after(steps: float, rate: float) -> float:
         """When ranks that use `rate` of a processor between them are ended."""
@@ -109,6 +110,27 @@ def test_ranks_are_ended_when_they_have_computed_or_wait_not_when_the_machine_is
     assert over_after(0.1, 1.5) == pytest.approx(8, abs=0.5), "a loop without end"
     assert over_after(0.1, 0.5) == pytest.approx(16, abs=2.1), "half a core: twice as long"
     assert over_after(0.1, 0.1) == pytest.approx(40, abs=0.5), "in any case"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux says whether a process is ready")
+def test_a_rank_that_others_keep_from_the_processor_does_not_count_as_waiting():
+    def start(policy: int) -> subprocess.Popen:
+        code = f"import os; os.sched_setscheduler(0, {policy}, os.sched_param(0))\nwhile True: pass"
+        return subprocess.Popen([sys.executable, "-c", code], preexec_fn=pin_to_one_core)
+
+    def pin_to_one_core():
+        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+
+    with start(os.SCHED_OTHER) as hog, start(os.SCHED_IDLE) as starved:
+        try:
+            limit = local_ranks._Limit(1.0, [starved.pid])
+            for _ in range(20):
+                time.sleep(0.1)
+                assert not limit.is_over()
+            assert limit.used[starved.pid] < 0.9, "the test wants a process that is kept waiting"
+        finally:
+            hog.kill()
+            starved.kill()
 
 
 def test_a_function_may_mention_modules_of_torch_that_are_no_plain_modules():

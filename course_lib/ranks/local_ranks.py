@@ -44,7 +44,7 @@ from course_lib.measure.held import held_now
 from course_lib.ranks.rank_server import RankServer
 from course_lib.ranks.traffic import Traffic
 from course_lib.runs import own_folder
-from course_lib.runs.machine import cpu_seconds
+from course_lib.runs.machine import cpu_seconds, is_ready
 from course_lib.runs.random_states import random_states, restore_random_states
 from course_lib.runs.replaced import REPLACED, replace_definition
 
@@ -56,8 +56,8 @@ PATIENCE = 5
 """On a busy machine work takes longer; what has not ended after so many times its seconds is ended
 all the same."""
 IDLE_S, IDLE_SHARE = 2.0, 0.02
-"""Ranks that have used less than this share of so many seconds wait for what never comes (a waiting
-gloo uses 0.003)."""
+"""Ranks that have used less than this share of so many seconds (a waiting gloo uses 0.003), and were
+ready to compute at fewer than half of the looks, wait for what never comes."""
 LOOK_S = 0.1
 GRACE_S = 1.0  # after one rank has failed, for the others to say that they failed first
 
@@ -180,16 +180,19 @@ class _Limit:
         self.began = time.monotonic()
         self.end = self.began + PATIENCE * seconds
         self.looked, self.used = self.began, dict.fromkeys(pids, 0.0)
+        self.looks: list[bool] = []  # whether a rank was ready, at each since `looked`
 
     def is_over(self) -> bool:
         """Whether the ranks are to be ended; asked every now and then."""
         now, before = time.monotonic(), sum(self.used.values())
         idle = False
+        self.looks.append(any(map(is_ready, self.used)))
         if now - self.looked >= min(IDLE_S, self.seconds / 2):
             self.used = {pid: max(used, cpu_seconds(pid)) for pid, used in self.used.items()}
             done = sum(self.used.values()) - before
             idle = done < IDLE_SHARE * len(self.used) * (now - self.looked)
-            self.looked = now
+            idle = idle and sum(self.looks) < len(self.looks) / 2
+            self.looked, self.looks = now, []
         late = now - self.began >= self.seconds
         return now >= self.end or (late and (idle or sum(self.used.values()) >= self.seconds))
 

@@ -2,6 +2,7 @@
 
 import os
 import time
+from pathlib import Path
 
 
 def usable_cores() -> int:
@@ -17,6 +18,16 @@ def cpu_seconds(pid: int) -> float:
         return time.clock_gettime((~pid << 3) | 2)  # Linux: the number of that process's CPU clock
     except (AttributeError, OSError):
         return 0.0
+
+
+def is_ready(pid: int) -> bool:
+    """Whether a process computes or could, if a processor or the disk had time for it: not when it
+    waits for another process. False where the system does not say (macOS)."""
+    try:
+        after_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2]
+    except OSError:
+        return False
+    return after_name.split()[0] in ("R", "D")
 
 
 def cpu_seconds_with_children() -> float:
