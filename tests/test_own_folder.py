@@ -98,6 +98,15 @@ def test_temporary_files_and_relative_paths_are_inside():
     assert not os.path.exists(folder) and not tempfile.gettempdir().startswith(folder)
 
 
+def test_what_an_earlier_check_left_open_may_be_closed_and_removed():
+    with own_folder():
+        late = tempfile.TemporaryDirectory()
+    with own_folder(), pytest.raises(FileNotFoundError):
+        os.rmdir(late.name)
+    with own_folder():
+        late.cleanup()
+
+
 def test_other_threads_of_the_notebook_go_on_writing(tmp_path):
     begin, written = threading.Event(), []
 

@@ -27,6 +27,7 @@ CACHES = ("__pycache__", "torchinductor", f"{os.sep}.triton", f"{os.sep}.cache")
 DEVICES = ("/dev", "/proc")
 
 _guarded: str | None = None
+_made: set[str] = set()  # the folders of all checks so far: who finishes late may write there still
 _strangers: set[int | None] = set()
 _is_hooked = False
 
@@ -36,8 +37,9 @@ def own_folder() -> Iterator[str]:
     """A fresh working folder and temporary folder for the body; its path.
 
     While the body runs, PermissionError for each file that this thread, or one started by it, opens
-    to write, makes, moves or removes anywhere else. Compilers' caches are left alone. Ranks of
-    `local_ranks` are held to the same folder.
+    to write, makes, moves or removes anywhere else. Compilers' caches are left alone, and so are
+    the folders of earlier checks, whose files may be closed and removed late. Ranks of `local_ranks`
+    are held to the same folder.
     """
     with contextlib.ExitStack() as after:
         folder = os.path.realpath(after.enter_context(tempfile.TemporaryDirectory(prefix="check-")))
@@ -72,6 +74,8 @@ def _guard(folder: str | None, strangers: Collection[int | None] = ()) -> None:
         torch.serialization._open_zipfile_writer = open_archive
         _is_hooked = True
     _guarded, _strangers = folder, set(strangers)
+    if folder:
+        _made.add(folder)
 
 
 def _look_at_event(event: str, args: tuple) -> None:
@@ -95,7 +99,7 @@ def _refuse_other_place(path: str, descriptor: object) -> None:
         with contextlib.suppress(OSError):
             path = os.path.join(os.readlink(f"/proc/self/fd/{descriptor}"), path)
     place = os.path.realpath(path)
-    if place == _guarded or place.startswith((f"{_guarded}{os.sep}", *DEVICES)):
+    if place in _made or place.startswith((*(f"{folder}{os.sep}" for folder in _made), *DEVICES)):
         return
     if not any(part in place for part in CACHES):
         raise PermissionError(
