@@ -5,6 +5,7 @@ import os
 import pytest
 import torch
 import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
 
 from course_lib.measure.timing import Timing
 from course_lib.ranks import local_ranks, measurement
@@ -82,3 +83,22 @@ def test_figures_of_a_script_that_has_changed_are_refused(tmp_path):
     os.utime(script, (later, later))
     with pytest.raises(ValueError, match=r"older than .*speed.py.*%torchrun .*again"):
         read_measurement(script)
+
+
+def send_on_a_silent_mesh(shape: tuple[int, ...]) -> tuple[list[float], bool]:
+    names = ("replicate", "shard")[-len(shape) :]
+    real = init_device_mesh("cpu", shape, mesh_dim_names=names)
+    mesh = measurement.silence_mesh(real)
+    assert (mesh.shape, mesh.mesh_dim_names) == (real.shape, real.mesh_dim_names)
+    x = torch.full((1,), 1.0 + dist.get_rank())
+    if dist.get_rank() == 0:  # and nobody waits for the other
+        for group in mesh.get_all_groups():
+            dist.all_reduce(x, group=group)
+    same = [dist.get_process_group_ranks(m.get_group("shard")) for m in (mesh, real)]
+    return x.tolist(), same[0] == same[1]
+
+
+@pytest.mark.parametrize("shape", [(2,), (2, 1)])
+def test_on_a_silent_mesh_nothing_is_sent(shape):
+    found = [rank.value for rank in local_ranks.run(send_on_a_silent_mesh, [(shape,)] * 2, seconds=60)]
+    assert found == [([1.0], True), ([2.0], True)]

@@ -4,13 +4,14 @@ import pytest
 import torch
 from torch import nn
 
-from course_lib.measure.held import most_held
+from course_lib.measure.held import bytes_held, most_held
 from course_lib.measure.memory import (
     counted_state_bytes,
     saved_bytes,
     tensor_bytes,
     training_state_bytes,
 )
+from course_lib.measure.step_memory import find_largest
 
 
 def model() -> nn.Module:
@@ -112,9 +113,30 @@ def test_most_held_sees_a_buffer_that_was_there_and_is_filled_again():
     assert most_held(call, "cpu") == nothing + 4000
 
 
+def test_a_gradient_counts_though_nobody_has_read_it():
+    weight = torch.zeros(1000, requires_grad=True)
+    nothing, most = bytes_held("cpu"), most_held(lambda: None, "cpu")
+    assert nothing == most
+    (weight * 2).sum().backward()
+    assert (bytes_held("cpu"), most_held(lambda: None, "cpu")) == (nothing + 4000, most + 4000)
+
+
+def test_bytes_held_asks_the_allocator_of_a_gpu(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "memory_allocated", {"cuda:1": 3_000}.get)
+    assert bytes_held("cuda:1") == 3_000
+
+
 def test_most_held_asks_the_allocator_of_a_gpu(monkeypatch):
     marks = []
     monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda d: marks.append("reset"))
     monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda d: marks.append("read") or 5_000)
     assert most_held(lambda: marks.append("call"), "cuda:0") == 5_000
     assert marks == ["reset", "call", "read"]
+
+
+@pytest.mark.parametrize("largest", [0, 1, 3, 4, 5, 15, 16, 31, 100, 1000])
+def test_the_largest_that_fits_to_an_eighth(largest):
+    tried = []
+    found = find_largest(lambda number: tried.append(number) or number <= largest)
+    assert largest - max(0, found // 8 - 1) <= found <= largest
+    assert len(tried) == len(set(tried)) <= 4 + max(1, largest).bit_length()

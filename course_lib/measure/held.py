@@ -1,8 +1,8 @@
 """What a process holds in tensors, counted while it runs.
 
-What it is: `Held`, the bytes of the tensors that are alive, and the most there ever were; and
-`most_held`, the same of one call, on a GPU from its allocator. What it leaves out: the reserve of
-torch's allocator.
+What it is: `Held`, the bytes of the tensors that are alive, and the most there ever were;
+`bytes_held` now and `most_held` in one call, on a GPU from its allocator. What it leaves out: the
+reserve of torch's allocator.
 """
 
 import gc
@@ -83,23 +83,41 @@ def held_now(tensors: Iterable[Tensor]) -> int:
     return sum({s._cdata: s.nbytes() for s in storages}.values())
 
 
+def bytes_held(device: str | torch.device) -> int:
+    """Bytes of tensors that this process holds on `device` now, in all.
+
+    On a GPU its allocator counts. On a CPU they are the storages of the tensors that Python knows,
+    and of their gradients.
+    """
+    if torch.device(device).type == "cuda":
+        return torch.cuda.memory_allocated(device)
+    return _find_on_cpu().bytes()
+
+
 def most_held(call: Callable[[], object], device: str | torch.device) -> int:
     """Most bytes of tensors that this process holds on `device` during `call()`, in all.
 
-    On a GPU its allocator counts. On a CPU they are the storages of the tensors that Python knows
-    before the call, and of those that the call makes. A storage that is there already, is emptied
-    and filled again, counts while it is filled, such as the gathered weights of FSDP.
+    On a GPU its allocator counts. On a CPU they are those of `bytes_held` before the call, and the
+    storages of the tensors that the call makes. A storage that is there already, is emptied and
+    filled again, counts while it is filled, such as the gathered weights of FSDP.
     """
     if torch.device(device).type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
         call()
         return torch.cuda.max_memory_allocated(device)
-    held = Held()
-    held._note([x for x in gc.get_objects() if _is_on_cpu(x)], counts=True)
+    held = _find_on_cpu()
     before = held.bytes()
     with held:
         call()
     return max(before, held.peak)
+
+
+def _find_on_cpu() -> Held:
+    """The tensors that are there, followed; a gradient that nobody has read is no object of Python."""
+    held = Held()
+    known = [x for x in gc.get_objects() if _is_on_cpu(x)]
+    held._note([*known, *(x.grad for x in known if x.is_leaf)], counts=True)
+    return held
 
 
 def _is_on_cpu(x: Any) -> bool:

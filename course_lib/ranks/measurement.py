@@ -1,7 +1,8 @@
 """What ranks measure together: how long the slowest of them took, on what, kept in a file.
 
-What it is: for a script that torchrun starts, the stopwatch over all ranks and the file in which
-rank 0 leaves the figures, and for the notebook the way to read them. What it leaves out: timing in
+What it is: for a script that torchrun starts, the stopwatch over all ranks, groups that cost nothing
+to compare with, and the file in which rank 0 leaves the figures; for the notebook the way to read
+them. What it leaves out: timing in
 one process (measure/timing.py), and where inside a step the time goes (measure/timeline.py).
 
     world.run(main) with, inside main(w):
@@ -18,6 +19,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch.distributed.device_mesh import DeviceMesh
 
 from course_lib.measure.timing import Timing, side_by_side
 from course_lib.ranks.world import World
@@ -48,6 +50,26 @@ def time_over_ranks(
     if world.group is not None:
         dist.all_reduce(seconds, dist.ReduceOp.MAX, group=world.group)
     return {name: Timing(tuple(row)) for name, row in zip(mine, seconds.tolist(), strict=True)}
+
+
+def silence_mesh(mesh: DeviceMesh) -> DeviceMesh:
+    """A mesh of the same ranks, shape and names whose collectives end at once and bring nothing.
+
+    What a step takes on it is what it takes without communication: tensors that should be received
+    hold whatever was there. No rank waits for another in them. All ranks of `mesh` must call it.
+    It stands on torch's backend "fake", which is made for tests: another torch may not have it.
+    """
+    from torch.testing._internal.distributed import fake_pg  # noqa: F401  brings the backend
+
+    groups = [
+        dist.new_group(
+            dist.get_process_group_ranks(group), backend="fake", use_local_synchronization=True
+        )
+        for group in mesh.get_all_groups()
+    ]
+    return DeviceMesh.from_group(
+        groups, mesh.device_type, mesh.mesh, mesh_dim_names=mesh.mesh_dim_names
+    )
 
 
 def describe_world(world: World) -> str:
