@@ -21,6 +21,8 @@ def test_each_part_runs_on_a_cpu_and_is_json(name, tmp_path):
     assert found
     for row in found["rows"] if isinstance(found.get("rows"), list) else ():
         assert all(row[key] > 0 for key in ("ms", "step_ms") if key in row)
+    for formula, held, most in found.get("bytes_per_parameter", ()):
+        assert 0 <= held - formula < 0.1 < most - held, "a stage of ZeRO has left something behind"
     assert torch.distributed.is_initialized() is False, "the group of one rank is closed"
 
 
