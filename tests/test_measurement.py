@@ -100,5 +100,7 @@ def send_on_a_silent_mesh(shape: tuple[int, ...]) -> tuple[list[float], bool]:
 
 @pytest.mark.parametrize("shape", [(2,), (2, 1)])
 def test_on_a_silent_mesh_nothing_is_sent(shape):
-    found = [rank.value for rank in local_ranks.run(send_on_a_silent_mesh, [(shape,)] * 2, seconds=60)]
+    found = [
+        rank.value for rank in local_ranks.run(send_on_a_silent_mesh, [(shape,)] * 2, seconds=60)
+    ]
     assert found == [([1.0], True), ([2.0], True)]
