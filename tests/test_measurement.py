@@ -49,6 +49,35 @@ def test_a_world_of_one_needs_no_group():
     assert len(found[""].seconds) == 3 and not dist.is_initialized()
 
 
+def time_sizes() -> tuple[list[int], list[tuple[int, int]], dict[int, int]]:
+    """Of this rank: the sizes in the order of its calls, its timings, and each size's sum of ones."""
+    calls, sums = [], {}
+
+    def make(part: World):
+        def function() -> None:
+            calls.append(part.world_size)
+            sums[part.world_size] = int(part.sum(torch.ones(1)))
+
+        return function
+
+    found = measurement.time_world_sizes(make, World.of_group(), turns=2, rounds=3)
+    return calls, [(n, len(timing.seconds)) for n, timing in found.items()], sums
+
+
+def test_sizes_of_a_world_take_turns_and_each_has_its_own_group():
+    first, second, third = (rank.value for rank in local_ranks.run(time_sizes, [()] * 3))
+    # four calls a turn, of which the first does not count
+    assert first[0] == ([1] * 4 + [2] * 4 + [3] * 4) * 2
+    assert first[1:] == ([(1, 6), (2, 6), (3, 6)], {1: 1, 2: 2, 3: 3})
+    assert second == (([2] * 4 + [3] * 4) * 2, [(2, 6), (3, 6)], {2: 2, 3: 3})
+    assert third == ([3] * 8, [(3, 6)], {3: 3})
+
+
+def test_the_only_size_of_a_world_of_one_is_one():
+    found = measurement.time_world_sizes(lambda part: lambda: None, World(), turns=2, rounds=1)
+    assert list(found) == [1] and len(found[1].seconds) == 2 and not dist.is_initialized()
+
+
 def test_the_world_is_told_in_one_line(monkeypatch):
     assert describe_world(World(world_size=2)) == "2 ranks on the CPU, gloo: ratios only"
     assert describe_world(World()).startswith("1 rank on the CPU")

@@ -12,6 +12,7 @@ one process (measure/timing.py), and where inside a step the time goes (measure/
         found = read_measurement("script.py")
 """
 
+import dataclasses
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -50,6 +51,39 @@ def time_over_ranks(
     if world.group is not None:
         dist.all_reduce(seconds, dist.ReduceOp.MAX, group=world.group)
     return {name: Timing(tuple(row)) for name, row in zip(mine, seconds.tolist(), strict=True)}
+
+
+def time_world_sizes(
+    make: Callable[[World], Callable[[], object]],
+    world: World,
+    *,
+    turns: int = 5,
+    rounds: int = 4,
+) -> dict[int, Timing]:
+    """Time one function on the first rank alone, on the first 2, 4, 8 and so on, and on all of them.
+
+    All ranks of `world` call it. For each size, `make(part)` is called on the ranks in it and
+    returns the function to time; `part` is their world, with a group of its own. The sizes take
+    turns, so that a busy moment of the machine hits each of them: in every turn a size makes one
+    call that doesn't count and `rounds` that do, timed as `time_over_ranks` does, while the ranks
+    that are not in it wait. Returns, by number of ranks, the sizes that this rank took part in; on
+    rank 0 these are all. What a function raises comes through. ValueError for less than one round.
+    """
+    sizes = sorted({2**i for i in range(world.world_size.bit_length())} | {world.world_size})
+    groups = {n: None if world.group is None else dist.new_group(range(n)) for n in sizes}
+    parts = {
+        n: dataclasses.replace(world, world_size=n, group=groups[n])
+        for n in sizes
+        if world.rank < n
+    }
+    functions = {n: make(part) for n, part in parts.items()}
+    seconds: dict[int, tuple[float, ...]] = dict.fromkeys(parts, ())
+    for n in turns * sizes:
+        world.barrier()
+        if n in parts:
+            found = time_over_ranks({"": functions[n]}, parts[n], warmup=1, rounds=rounds)
+            seconds[n] += found[""].seconds
+    return {n: Timing(found) for n, found in seconds.items()}
 
 
 def silence_mesh(mesh: DeviceMesh) -> DeviceMesh:
