@@ -21,7 +21,8 @@ from course_lib.lab.reviews.items import Item
 from grader import review_items
 
 REQUIRED = ("from", "blank", "title", "difficulty", "importance", "minutes", "needs", "teaches",
-            "uses", "hints")  # fmt: skip
+            "uses", "not", "hints")  # fmt: skip
+DOTTED = re.compile(r"[A-Za-z_]\w*(\.\w+)*\.[\w*]+")
 STUB = 'raise NotImplementedError("your code here")'
 BEGIN, END = "### BEGIN SOLUTION", "### END SOLUTION"
 
@@ -62,6 +63,11 @@ class ExerciseSource:
                 )
         first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
         return textwrap.dedent("\n".join(lines[first - 1 : node.end_lineno]))
+
+    @property
+    def ready_made(self) -> list[str]:
+        """Functions that would be an answer by themselves; none where the card says why."""
+        return [] if isinstance(self.card["not"], str) else self.card["not"]
 
     @cached_property
     def solution(self) -> str:
@@ -216,6 +222,17 @@ class LessonSource:
             )
         if len(card["hints"]) != 3:
             raise LessonError(f"{self.name}: exercise {card['exercise']} needs three hints")
+        refused = card["not"]
+        if isinstance(refused, str):
+            fine = " " in refused.strip()
+        else:
+            fine = bool(refused) and all(DOTTED.fullmatch(str(name)) for name in refused)
+        if not fine:
+            raise LessonError(
+                f"{self.name}: exercise {card['exercise']}: `not` is a list of ready-made functions "
+                f"such as torch.nn.functional.rms_norm, or a sentence why there is none; found "
+                f"{refused!r}"
+            )
         if body.strip():
             raise LessonError(
                 f"{self.name}: {card['exercise']} must have an empty body; its "

@@ -120,7 +120,8 @@ def cards(found: list[LessonSource]) -> dict:
             "target": e.target,
             "setup": lesson.setup,
             "stub": e.stub,
-            **{k: v for k, v in e.card.items() if k not in ("exercise", "from")},
+            "ready_made": e.ready_made,
+            **{k: v for k, v in e.card.items() if k not in ("exercise", "from", "not")},
         }
         for lesson in found
         for e in lesson.exercises.values()

@@ -507,7 +507,8 @@ def one_chunk_of_logits(subject: Subject, draw: Draw) -> None:
     """No tensor has more logits than a chunk, and few chunks are held at one time."""
     N, V, D, chunk = 512, draw.size(400, 500), 4, 16
     x, weight, targets = draw.randn(N, D), draw.randn(V, D), draw.randint(0, V, (N,))
-    peak, largest = subject.module(chunk).method("measure_memory", x, weight, targets)
+    head = subject.module(chunk)
+    peak, largest = head.probe("course_lib.probes.held:head_memory", x, weight, targets)
     whole = 4 * N * V
     facts = dict(tried=f"{N} tokens, chunk {chunk}, V {V}", preset="activations:logits")
     if chunk * V < largest < N * V:  # gradients and inputs are smaller: N D, V D

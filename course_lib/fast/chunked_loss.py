@@ -14,7 +14,6 @@ import torch
 from torch import Tensor, nn
 
 from course_lib.gpt import GPT
-from course_lib.measure.held import Held
 
 IGNORED = -100  # a target that does not count, as in F.cross_entropy
 
@@ -68,13 +67,6 @@ class ChunkedHead(nn.Module):
     def forward(self, x_ND: Tensor, weight_VD: Tensor, targets_N: Tensor) -> Tensor:
         """The loss, () float32, through which gradients flow to x and weight."""
         return _Known.apply(self, x_ND, weight_VD, targets_N)
-
-    def measure_memory(self, x_ND: Tensor, weight_VD: Tensor, targets_N: Tensor) -> tuple[int, int]:
-        """Most bytes that `loss_and_gradients` holds at one time, its arguments not counted, and the
-        elements of the largest tensor that it makes."""
-        with torch.no_grad(), Held() as held:
-            self.loss_and_gradients(x_ND, weight_VD, targets_N)
-        return held.peak, held.largest
 
 
 class _Known(torch.autograd.Function):

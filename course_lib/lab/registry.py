@@ -28,6 +28,8 @@ class Exercise:
     teaches: tuple[str, ...]
     uses: tuple[str, ...]
     hints: tuple[str, str, str]
+    ready_made: tuple[str, ...]
+    """Functions of torch and of the library that would be an answer, `*` for any end of a name."""
     setup: str
     """Source of the lesson's import cell."""
     stub: str

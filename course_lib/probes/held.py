@@ -7,6 +7,9 @@ leaves out: how much is right, which course_lib.checks says.
 from collections.abc import Callable
 from typing import Any
 
+import torch
+from torch import Tensor, nn
+
 from course_lib.measure.held import Held
 
 
@@ -15,3 +18,13 @@ def held_bytes(answer: Callable, args: tuple, kwargs: dict[str, Any]) -> int:
     with Held() as held:
         answer(*args, **kwargs)
     return held.peak
+
+
+def head_memory(
+    head: nn.Module, x_ND: Tensor, weight_VD: Tensor, targets_N: Tensor
+) -> tuple[int, int]:
+    """Most bytes that `head.loss_and_gradients` holds at one time, its arguments not counted, and the
+    elements of the largest tensor that it makes."""
+    with torch.no_grad(), Held() as held:
+        head.loss_and_gradients(x_ND, weight_VD, targets_N)
+    return held.peak, held.largest

@@ -35,7 +35,8 @@ def run(args: argparse.Namespace) -> int:
     if args.unsafe:
         print(
             "course grade: --unsafe runs answers without a sandbox, with all your rights; "
-            "their score can still not be forged by them, your files can",
+            "what they compute is still compared outside of them, and all else is their own word: "
+            "memory, collectives, every flag but those read in the text, and your files",
             file=sys.stderr,
         )
     with Store(args.out, seed=args.seed) as store:
@@ -45,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
             for result in _grade_jobs(jobs, store, options, args):
                 bar.update()
                 bar.set_postfix_str(make_one_line(Path(result.notebook).name[:30]))
-        results = (store.get(str(path)) for path in paths)
+        results = store.read_marked(map(str, paths))
         return _print_results(results, store, as_json=args.json)
 
 

@@ -23,6 +23,8 @@ class Decision:
     message: str
     """Plain text a learner may read: never a hidden input, an expected value or a solution."""
     flags: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    """Why the answer is flagged, a sentence each; for a person, and of no weight."""
     seconds: float = 0.0
     person: str = ""
     """Why a person must look; empty when none must."""

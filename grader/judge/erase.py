@@ -11,6 +11,8 @@ import weakref
 from types import FunctionType, ModuleType
 from typing import Any
 
+from grader.judge import witness
+
 LIBRARY: list[ModuleType] = []
 """Modules of the course, as `remember` found them."""
 
@@ -40,6 +42,7 @@ def erase_definition(target: str, blank: list[str]) -> None:
     found = getattr(module, name)
     methods = [method] if method else blank if isinstance(found, type) else []
     doomed = [found.__dict__[m] for m in methods] or [found]
+    witness.forget_definitions(doomed)
     traces = [weakref.ref(code) for thing in doomed for code in _plain_functions(thing)]
     for m in methods:
         delattr(found, m)

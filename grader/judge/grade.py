@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from course_lib.lab.registry import exercise
 from grader.judge.decision import Decision
+from grader.judge.sameness import find_prints, is_published
 from grader.judge.submission import Answer, Submission, Text
 
 if TYPE_CHECKING:  # the process that only keeps results needs no torch
@@ -28,6 +29,8 @@ class ExerciseResult:
     person: str = ""
     """Why a person must look; empty when none must."""
     seconds: float = 0.0
+    prints: tuple[int, ...] = ()
+    """What stands for the answer when the answers of a class are compared; nothing, once they are."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +71,9 @@ def result_from_json(values: dict) -> Result:
     known = {f.name for f in dataclasses.fields(Result)}
     made = {key: value for key, value in values.items() if key in known}
     rows = {
-        i: ExerciseResult(**{**row, "flags": tuple(row["flags"])})
+        i: ExerciseResult(
+            **{**row, "flags": tuple(row["flags"]), "prints": tuple(row.get("prints", ()))}
+        )
         for i, row in values["exercises"].items()
     }
     texts = tuple(Text(**text) for text in values["texts"])
@@ -87,7 +92,7 @@ def grade_submission(submission: Submission, judge: "Judge", seed: int) -> Resul
             tier=judge.tier,
             seed=seed,
         )
-    failed, rows = False, {}
+    failed, rows, notes = False, {}, [*submission.notes]
     for name in submission.flags:  # in the lesson's order
         if name in submission.missing:
             decision = Decision(
@@ -102,19 +107,37 @@ def grade_submission(submission: Submission, judge: "Judge", seed: int) -> Resul
                 alone, _ = _ask_judge(judge, name, submission.alone[name], seed)
                 decision = _choose_decision(decision, alone)
             failed = failed or broke
+        notes += decision.notes
         rows[name] = _make_exercise_result(name, decision, submission.flags[name])
+        if name in submission.answers:
+            rows[name], published = _compare_with_solution(
+                rows[name], submission.answers[name], name
+            )
+            notes += published
     return Result(
         submission.name,
         GRADED,
         submission.lesson,
         exercises=rows,
-        notes=submission.notes,
+        notes=tuple(notes),
         texts=submission.texts,
         tier=judge.tier,
         seed=seed,
         failed=failed,
         seconds=round(time.perf_counter() - began, 4),
     )
+
+
+def _compare_with_solution(
+    row: ExerciseResult, answer: Answer, name: str
+) -> tuple[ExerciseResult, list[str]]:
+    """The row with what stands for the answer, flagged when that is the published solution."""
+    card = exercise(name)
+    row = replace(row, prints=find_prints(answer.source, card.stub))
+    if not is_published(card, row.prints):
+        return row, []
+    flags = tuple(sorted({*row.flags, "SAME"}))
+    return replace(row, flags=flags), [f"{name}: as in the published solution"]
 
 
 def _ask_judge(judge: "Judge", name: str, answer: Answer, seed: int) -> tuple[Decision, bool]:

@@ -21,11 +21,12 @@ from course_lib.checks.subject import OutOfTime
 from course_lib.checks.suite import Suite
 from course_lib.lab.registry import Exercise, exercise, exercises
 from course_lib.ranks.local_ranks import PATIENCE
-from grader.judge import policy, zygote_client
+from grader.judge import zygote_client
 from grader.judge.confine import Limits
 from grader.judge.decision import Decision
 from grader.judge.remote import RemoteSubject, WorkerLost
 from grader.judge.submission import Answer
+from grader.judge.touched import find_touches
 from grader.judge.verdict import (
     decide_by_error,
     decide_by_loss,
@@ -35,6 +36,7 @@ from grader.judge.verdict import (
 )
 
 SOURCE_CHARS = 500_000
+MOST_NOTES = 8  # sentences about one answer
 
 
 class Judge:
@@ -116,6 +118,7 @@ class Judge:
                 found = report_broken_check(fault)
             else:
                 found = _run_suite(card, suite, subject, answer, seed)
+            seen = subject.read_witness()
         finally:
             status = subject.worker.close()
         if subject.lost:
@@ -124,10 +127,8 @@ class Judge:
             decision = found
         else:
             decision = decide_by_verdict(found, subject, answer)
-        flags = answer.flags
-        if decision.passed:
-            flags += policy.find_flags(name, answer.source)
-        return replace(decision, flags=flags, seconds=subject.seconds)
+        flags, notes = _find_marks(card, answer, seen if decision.passed else {})
+        return replace(decision, flags=answer.flags + flags, notes=notes, seconds=subject.seconds)
 
     def _prepare_subject(
         self, card: Exercise, answer: Answer, budget_s: float, suite: Suite
@@ -137,7 +138,8 @@ class Judge:
         When the context kills its worker or never ends, a second worker starts without it: it
         comes from other cells, and a crash there must not cost this exercise.
         """
-        modules = (*_imported_modules(card.setup), *suite.loads)
+        ready_made = (name.rpartition(".")[0] for name in card.ready_made)
+        modules = tuple(dict.fromkeys((*_imported_modules(card.setup), *suite.loads, *ready_made)))
         for context in (answer.context, ""):
             worker = self._client.spawn_worker(ranks=suite.ranks, modules=modules)
             # what computes ends by the limit of its processor time; this one is for what waits
@@ -155,6 +157,22 @@ class Judge:
                 subject.worker.close()
                 raise
         raise AssertionError("the empty context returns")
+
+
+def _find_marks(
+    card: Exercise, answer: Answer, seen: dict[str, list[str]]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Flags of an answer that a person should look at, and a sentence for each reason.
+
+    `seen` is what the worker saw while an answer ran that passed.
+    """
+    touches = [*find_touches(answer.source, f"{card.setup}\n{answer.context}")]
+    touches += [f"another cell, {what}" for what in find_touches(answer.context, card.setup)]
+    touches += [f"replaced {name} when it ran" for name in seen.get("replaced", ())]
+    made = [name for name in seen.get("called", ()) if name in card.ready_made]
+    flags = ("READY-MADE",) * bool(made) + ("TOUCHED",) * bool(touches)
+    notes = [f"{card.id}: calls {', '.join(made)}"] * bool(made)
+    return flags, (*notes, *(f"{card.id}: {what}" for what in touches[:MOST_NOTES]))
 
 
 def _run_suite(
@@ -194,6 +212,7 @@ def worker_card(card: Exercise) -> dict:
     return {
         "target": card.target,
         "blank": list(card.blank),
+        "ready_made": list(card.ready_made),
         "name": card.name,
         "setup": card.setup,
         "needs": [f"{e.module}::{e.name}" for e in earlier],

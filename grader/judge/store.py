@@ -15,13 +15,15 @@ import json
 import os
 import platform
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import IO
 
 import course_lib
 from grader.judge.grade import Result, result_from_json
 from grader.judge.judge_process import Options
+from grader.judge.sameness import Partners
 
 VERSION = 1
 HEADER = b'{"course_grades"'
@@ -65,9 +67,9 @@ def read_results(path: Path) -> Iterator[Result]:
             offset += len(line)
         if not offset:
             raise ValueError(f"{path} {NOT_OURS}")
+        partners = Partners(_read_result(file, offset) for offset in places.values())
         for notebook in sorted(places):
-            file.seek(places[notebook])
-            yield result_from_json(json.loads(file.readline())["result"])
+            yield partners.mark(_read_result(file, places[notebook]))
 
 
 class Store:
@@ -126,7 +128,7 @@ class Store:
         if name not in self._known:
             return False
         if self._places.get(notebook, ("", 0))[0] != name:
-            self.add(name, replace(self._read_at(self._known[name]), notebook=notebook))
+            self.add(name, replace(_read_result(self._file, self._known[name]), notebook=notebook))
         return True
 
     def add(self, name: str, result: Result) -> None:
@@ -137,7 +139,13 @@ class Store:
 
     def get(self, notebook: str) -> Result:
         """The last result of that notebook; KeyError without one."""
-        return self._read_at(self._places[notebook][1])
+        return _read_result(self._file, self._places[notebook][1])
+
+    def read_marked(self, notebooks: Iterable[str]) -> Iterator[Result]:
+        """The last results of these notebooks, each compared with all that are stored."""
+        partners = Partners(map(self.get, self._places))
+        for notebook in notebooks:
+            yield partners.mark(self.get(notebook))
 
     def _append_line(self, values: dict) -> int:
         line = json.dumps(values).encode() + b"\n"
@@ -146,10 +154,6 @@ class Store:
         self._file.flush()
         os.fsync(self._file.fileno())
         return offset
-
-    def _read_at(self, offset: int) -> Result:
-        self._file.seek(offset)
-        return result_from_json(json.loads(self._file.readline())["result"])
 
     def close(self) -> None:
         """Close the file and release its lock."""
@@ -160,6 +164,11 @@ class Store:
 
     def __exit__(self, *_) -> None:
         self.close()
+
+
+def _read_result(file: IO[bytes], offset: int) -> Result:
+    file.seek(offset)
+    return result_from_json(json.loads(file.readline())["result"])
 
 
 def _parse_record(line: bytes, path: Path) -> dict:

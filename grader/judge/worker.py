@@ -6,6 +6,7 @@ replies are values, on which the judge decides. So this file guards against acci
     prepare   card, context           erase the reference; imports and other definitions
     start     source, kind            run the answer's cell, find what the exercise names
     call      args, kwargs            answer(*args, **kwargs)
+    witness                           ready-made functions called, definitions replaced
     shared_memory  args, kwargs       what it gives back that shares memory, or ""
     ranks     args by rank, probe     answer(*args) on each, or a probe of the library with it
     probe     args, probe             probe(answer, *args)
@@ -32,10 +33,13 @@ from course_lib.measure.memory import saved_bytes
 from course_lib.measure.sharing import find_shared_memory
 from course_lib.ranks import local_ranks
 from course_lib.runs.plain import is_plain_container
-from grader.judge import cell, wire
+from grader.judge import cell, wire, witness
 from grader.judge.erase import ErasureError, erase_definition
 
 ERROR_CHARS = 600
+OWN = ("prepare", "start", "witness")  # not questions to the answer
+DRIVEN = ("ranks", "probe", "module_probe", "saved_bytes", "shared_memory")
+"""Questions whose answer is a fact that the worker's own code takes."""
 
 
 class AnswerRaised(Exception):
@@ -59,9 +63,13 @@ def run_worker(sock: socket.socket, without: frozenset[str] = frozenset()) -> No
 
 
 def serve_requests(sock: socket.socket, answer: "AnswerRunner") -> None:
+    put_back = answer.witness.put_back  # the loop's own, whatever an answer does to the modules
     while True:
         request = wire.receive(sock, math.inf, trusted=True)
         reply = {"id": request["id"]}
+        answer.witness.watching = request["do"] not in OWN
+        if request["do"] in DRIVEN:
+            put_back()
         try:
             args = tuple(request.get("args", ()))
             reply["out"] = getattr(answer, "do_" + request["do"])(args, request)
@@ -111,6 +119,7 @@ class AnswerRunner:
         self.without = without
         self.answer: Callable = lambda *args, **kwargs: None
         self.modules: list[Any] = []
+        self.witness = witness.Witness()
         self.card: dict = {}
         self.scope: dict = {}
 
@@ -122,6 +131,7 @@ class AnswerRunner:
                 erase_definition(self.card["target"], self.card["blank"])
             except ErasureError as problem:
                 return str(problem)
+        self.witness.watch_calls(self.card["ready_made"])
         self.scope = cell.prepare_scope(self.card, request["context"])
         return ""
 
@@ -136,6 +146,9 @@ class AnswerRunner:
             "error": describe_error(error, "answer") if error is not None else None,
         }
 
+    def do_witness(self, args: tuple, request: dict) -> dict[str, list[str]]:
+        return self.witness.read()
+
     def do_call(self, args: tuple, request: dict) -> Any:
         return _run_answer(self.answer, args, request["kwargs"])
 
@@ -144,10 +157,12 @@ class AnswerRunner:
 
     def do_ranks(self, args: tuple, request: dict) -> list[tuple] | str:
         """By rank (value, collectives, bytes held); or a sentence when the ranks wait for ever."""
+        probe, function = request["probe"], self.answer
+        if probe is not None:
+            function = local_ranks.bind_probe(function, probe)
+        function = self.witness.watch_rank(function)
         try:
-            ranks = local_ranks.run(
-                self.answer, args, seconds=request["seconds"], probe=request["probe"], fork=True
-            )
+            ranks = local_ranks.run(function, args, seconds=request["seconds"], fork=True)
         except local_ranks.RankFailed as failure:
             raise AnswerRaised(failure.rebuild_exception()) from None
         except local_ranks.RanksStuck as stuck:

@@ -10,6 +10,7 @@ talks to a worker directly, over a socket that comes back with the reply.
 
 import contextlib
 import ctypes
+import functools
 import gc
 import importlib
 import json
@@ -19,9 +20,10 @@ import select
 import signal
 import socket
 import sys
+from pathlib import Path
 from types import ModuleType
 
-from grader.judge import confine, erase, worker
+from grader.judge import confine, erase, witness, worker
 from grader.judge.expose import expose_interpreter, readable_paths
 
 ANSWERS_USE = (
@@ -62,8 +64,18 @@ def load_library() -> None:
             with contextlib.suppress(Exception):
                 importlib.import_module(found.name)
     erase.remember_modules()
+    witness.remember_definitions()
+    witness.remember_places(_ready_made())
     gc.collect()
     gc.freeze()  # or the first collection in each worker would copy every page it shares
+
+
+@functools.cache
+def _ready_made() -> list[str]:
+    """What the cards of all exercises call ready-made; nothing else of the cards stays in memory."""
+    cards = Path(sys.modules["course_lib"].__file__).parent / "lab/exercises.json"
+    found = json.loads(cards.read_text(encoding="utf-8")).values()
+    return sorted({name for card in found for name in card["ready_made"]})
 
 
 class Zygote:
@@ -113,6 +125,7 @@ class Zygote:
             with contextlib.suppress(ImportError):
                 importlib.import_module(name)
         self.tried.update(new)
+        witness.remember_places(_ready_made())
         self.drop_spare()  # it has been forked without them
         gc.freeze()
 

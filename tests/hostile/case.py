@@ -31,6 +31,8 @@ class Case:
     turn: str = "PASS"
     flags: dict[str, set[str]] = field(default_factory=dict)
     """By exercise; none where nothing is said."""
+    touched: tuple[str, ...] = ()
+    """Exercises whose code changes what is not its own."""
     reason: str = ""
     """A part of the reason why the whole file is ungradable; then there are no verdicts."""
     beside: dict[str, str] = field(default_factory=dict)
@@ -42,6 +44,12 @@ class Case:
     def student(self) -> str:
         """A name that mixes the class: hostile students come between the honest ones."""
         return f"h{self.row:02}-{self.name}"
+
+    def wanted_flags(self, exercise: str) -> set[str]:
+        """The right flags, but for what depends on the rest of the class."""
+        return self.flags.get(exercise, set()) | (
+            {"TOUCHED"} if exercise in self.touched else set()
+        )
 
     def wanted(self, exercise: str) -> set[tuple[str, str]]:
         """The right pairs of a verdict and a code, "" for any."""

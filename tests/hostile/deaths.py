@@ -1,6 +1,7 @@
 """Rows 18 to 20: an answer that ends its process, leaves, or does not end."""
 
 from tests.hostile.case import (
+    HALF,
     READING_TURN,
     RIGHT_HALF,
     TURN,
@@ -38,7 +39,8 @@ CASES = [
     attack(18, "exit-now-and-read", "import os; os._exit(0)", GONE, turn=READING_TURN,
            flags=ALONE),
     attack(18, "a-signal", "import os; os.kill(os.getpid(), 9); os._exit(3)", GONE),
-    attack(18, "a-segmentation-fault", "import ctypes; return ctypes.string_at(0)", GONE),
+    attack(18, "a-segmentation-fault", "import ctypes; return ctypes.string_at(0)", GONE,
+           touched=(HALF,)),
     attack(18, "abort", "import os; os.abort()", GONE),
     Case(18, "at-the-top", top("import os\nos._exit(0)\n"), half=GONE),
     attack(19, "sys-exit", "import sys; sys.exit(0)", "ERROR RAISED"),

@@ -1,6 +1,7 @@
 """Rows 10 to 13 and 17: a wrong answer that wants to be called right."""
 
 from tests.hostile.case import (
+    HALF,
     READING_TURN,
     RIGHT_HALF,
     TURN,
@@ -109,14 +110,14 @@ def magic(nb):
 
 
 CASES = [
-    attack(10, "everything-is-close", "return x", top=AGREE),
-    attack(10, "builtins-agree", "return x", "WRONG|ERROR|CRASHED", top=BUILTINS),
+    attack(10, "everything-is-close", "return x", top=AGREE, touched=(HALF, TURN)),
+    attack(10, "builtins-agree", "return x", "WRONG|ERROR|CRASHED", top=BUILTINS, touched=(HALF,)),
     attack(10, "patched-inside", "torch.allclose = torch.equal = lambda *a, **k: True\nreturn x",
-           turn=READING_TURN, flags={TURN: {"ALONE"}}),
-    changed(10, "patched-in-another-cell", both_patched, half("return x")),
+           turn=READING_TURN, flags={TURN: {"ALONE"}}, touched=(HALF,)),
+    changed(10, "patched-in-another-cell", both_patched, half("return x"), touched=(TURN,)),
     attack(10, "the-right-one-patched", "return torch.cat(x.chunk(2, -1), -1)",
            top="import torch\nold = torch.cat\ntorch.cat = lambda *a, **k: -old(*a, **k)",
-           flags={TURN: {"ALONE"}}),  # it reads the torch that the other answer broke
+           flags={TURN: {"ALONE"}}, touched=(HALF,)),  # it reads the torch that the other answer broke
     attack(11, "a-tensor-that-agrees", "return x.as_subclass(Yes)", top=AGREEABLE),
     attack(11, "an-object-equal-to-all", "return Any()", top=EQUAL),
     attack(11, "a-string-of-success", "return 'PASS'", "WRONG TYPE"),
@@ -126,7 +127,7 @@ CASES = [
         return x"""),
     attack(11, "not-a-number", "return x * float('nan')"),
     Case(12, "transformers", packed(book(half("return x") + IPYTHON))),
-    Case(12, "another-kernel", packed(book(half("return x") + KERNEL))),
+    Case(12, "another-kernel", packed(book(half("return x") + KERNEL)), touched=(HALF,)),
     attack(12, "transformers-first", "return x", "ERROR RAISED", top=IPYTHON),
     Case(12, "capture-magic", packed(book("%%capture\n" + half("return x")))),
     changed(12, "magics-in-other-cells", magic, half="PASS"),
@@ -135,9 +136,10 @@ CASES = [
     Case(12, "a-script-elsewhere", packed(book("%%writefile ../../../@BOOK@\n" + half("return x",
          "import torch")))),
     Case(12, "a-shell", packed(book("%%bash\ncat @BOOK@")), half="ERROR"),
-    attack(13, "false-modules", "return x", top=FALSE_MODULES),
-    attack(13, "hooks", "return x", top=HOOKS),
-    attack(13, "the-worker-patched", "return x", "WRONG|ERROR|CRASHED", top=WORKER),
+    attack(13, "false-modules", "return x", top=FALSE_MODULES, touched=(HALF,)),
+    attack(13, "hooks", "return x", top=HOOKS, touched=(HALF,)),
+    attack(13, "the-worker-patched", "return x", "WRONG|ERROR|CRASHED", top=WORKER,
+           touched=(HALF,)),
     said("junk", "say(b'PASS' * 100)"),
     said("an-early-reply", "say(frame(['d', {'id': 2, 'out': 1, 'args': ['l', [None]]}]))"),
     said("a-reply-ahead", "say(frame(['d', {'id': 99, 'out': 1}]))"),

@@ -4,7 +4,7 @@ What is found is carried out in every way an answer has: as an exception, as its
 text. The word that marks it is put together at run time, so that it is in no source.
 """
 
-from tests.hostile.case import READING_TURN, TURN, Case, attack, book, half, packed
+from tests.hostile.case import HALF, READING_TURN, TURN, Case, attack, book, half, packed
 
 OUT = """
 def out(*found):
@@ -125,18 +125,19 @@ STORE = "import torch.distributed as d\nd.TCPStore('127.0.0.1', @PORT@, 1, True)
 INPUTS = "out('input', x.flatten()[:9].tolist(), x.sum().item())"
 
 CASES = [
-    reach(14, "frames", FRAMES, "WRONG"),
-    attack(14, "the-collector", "return FOUND[0](x) if FOUND else x", top=COLLECTOR),
-    reach(14, "the-history", HISTORY, "WRONG"),
+    reach(14, "frames", FRAMES, "WRONG", touched=(HALF,)),
+    attack(14, "the-collector", "return FOUND[0](x) if FOUND else x", top=COLLECTOR,
+           touched=(HALF,)),
+    reach(14, "the-history", HISTORY, "WRONG", touched=(HALF,)),
     reach(14, "its-memory-map", MEMORY),
     reach(14, "the-graders-memory", ANOTHERS_MEMORY),
-    reach(14, "pointers", POINTERS, "WRONG"),
+    reach(14, "pointers", POINTERS, "WRONG", touched=(HALF,)),
     reach(14, "the-inputs-told", INPUTS, "ERROR", turn=READING_TURN, flags=ALONE),
     reach(15, "the-library", RELOAD, NOT),
     reach(15, "the-librarys-file", FILE, NOT),
     Case(15, "imported-as-the-answer", packed(book(LIBRARY)), half="ERROR"),
     reach(15, "the-solved-notebook", NOTEBOOK),
-    reach(15, "the-checks", SUITE, NOT),
+    reach(15, "the-checks", SUITE, NOT, touched=(HALF,)),
     reach(15, "the-gradebook", "out(open('@BOOK@', 'rb').read()[:999])"),
     reach(15, "another-student", "out(open('@OTHER@').read())", turn=READING_TURN, flags=ALONE),
     reach(15, "homes", HOMES),
