@@ -13,7 +13,8 @@ from grader.judge import sameness
 from grader.judge.batch import find_jobs, grade_in_processes
 from grader.judge.grade import GRADED, ExerciseResult, Result
 from grader.judge.judge_process import Options
-from grader.judge.sameness import FEWEST, SHARE, Partners, compute_share, find_prints, is_published
+from grader.judge.prints import FEWEST, SHARE, compute_share, find_prints, is_published
+from grader.judge.sameness import Partners
 from grader.judge.store import Store, read_results
 from tests.answers import answers
 from tests.course import solved

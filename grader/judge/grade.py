@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from course_lib.lab.registry import exercise
 from grader.judge.decision import Decision
-from grader.judge.sameness import find_prints, is_published
+from grader.judge.prints import find_prints, is_published
 from grader.judge.submission import Answer, Submission, Text
 
 if TYPE_CHECKING:  # the process that only keeps results needs no torch

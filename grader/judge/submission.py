@@ -9,7 +9,7 @@ and not read; where they differ from what was handed out, the exercise is flagge
     TAMPERED  the check or its settings were changed or removed: graded as if they were not
     ALONE     it passes with the course's solution of an earlier exercise, not with the learner's
 
-The judge adds three, of an answer's code (judge.py, touched.py, witness.py, sameness.py):
+The judge adds three, of an answer's code (judge.py, touched.py, witness.py, prints.py, sameness.py):
 
     READY-MADE  it passes, and calls a function that its card names as an answer by itself
     TOUCHED     it changes torch, another library, or what takes the facts of its check

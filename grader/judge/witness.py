@@ -12,7 +12,7 @@ import functools
 import inspect
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -24,7 +24,6 @@ LIBRARIES = ("builtins", "math", "time", "gc", "os", "numpy", "torch", "torch.nn
              "torch.distributed.distributed_c10d", "torch.utils.checkpoint",
              "torch.utils._python_dispatch", "torch.Tensor", "torch.nn.Module", "torch.nn.Linear",
              "torch.autograd.Function", "torch.optim.Optimizer")  # fmt: skip
-DIRECT = ("grader.judge.worker", "course_lib.ranks.local_ranks")  # they call the answer itself
 MOST = 8  # names of one kind in a report
 MISSING = object()
 RENEWED = {"torch.manual_seed", "torch.Storage"}  # by torch._dynamo, and by a default dtype
@@ -152,7 +151,9 @@ def forget_definitions(things: list) -> None:
 class Witness:
     """Notes of one answer. Ranks, which are forks of the worker, write into the same pipe."""
 
-    def __init__(self) -> None:
+    def __init__(self, callers: Collection[str]) -> None:
+        """`callers`: modules that call the answer itself."""
+        self.callers = callers
         self.watching = False
         """Whether the answer is being asked: what its cell tries for itself counts for nothing."""
         self._inside = False
@@ -191,7 +192,7 @@ class Witness:
 
     def _make_watched(self, name: str, function: Callable) -> Callable:
         @functools.wraps(function)
-        def watched(*args, **kwargs):
+        def call_and_note(*args, **kwargs):
             if self._inside or not self.watching:
                 return function(*args, **kwargs)
             self.note(name)
@@ -201,13 +202,25 @@ class Witness:
             finally:
                 self._inside = False
 
-        del watched.__wrapped__
-        return watched
+        del call_and_note.__wrapped__
+        return call_and_note
 
     def note(self, name: str) -> None:
         """Note a call of `name`, if it is the answer that calls."""
-        if self.watching and name not in self._noted and _is_asked_by_answer():
+        if self.watching and name not in self._noted and self._is_asked_by_answer():
             self._say("called", name)
+
+    def _is_asked_by_answer(self) -> bool:
+        """Whether code of the notebook is among the callers, or the answer is the function itself."""
+        frame, nearest = sys._getframe(2), ""
+        while frame is not None:
+            file, module = frame.f_code.co_filename, frame.f_globals.get("__name__") or ""
+            if file.startswith("<") and not file.startswith("<frozen"):
+                return True
+            if not nearest and module != __name__ and not module.startswith("torch"):
+                nearest = module
+            frame = frame.f_back
+        return nearest in self.callers
 
     def put_back(self) -> None:
         """Note what the answer has replaced, and put the drivers back."""
@@ -220,13 +233,13 @@ class Witness:
     def watch_rank(self, function: Callable) -> Callable:
         """`function`, after which a rank notes what has been replaced in it."""
 
-        def watched(*args):
+        def call_and_note(*args):
             value = function(*args)
             for name, _ in self._find_changes():
                 self._say("replaced", name)
             return value
 
-        return watched
+        return call_and_note
 
     def _find_changes(self) -> Iterator[tuple[str, Callable]]:
         for definitions in DEFINITIONS:
@@ -303,16 +316,3 @@ def remember_places(names: list[str]) -> None:
             for key, value in list(vars(module).items()):
                 if id(value) in wanted and value is not None:
                     PLACES.setdefault(id(value), []).append((module, key))
-
-
-def _is_asked_by_answer() -> bool:
-    """Whether code of the notebook is among the callers, or the answer is the function itself."""
-    frame, nearest = sys._getframe(2), ""
-    while frame is not None:
-        file, module = frame.f_code.co_filename, frame.f_globals.get("__name__") or ""
-        if file.startswith("<") and not file.startswith("<frozen"):
-            return True
-        if not nearest and module != __name__ and not module.startswith("torch"):
-            nearest = module
-        frame = frame.f_back
-    return nearest in DIRECT

@@ -119,7 +119,7 @@ class AnswerRunner:
         self.without = without
         self.answer: Callable = lambda *args, **kwargs: None
         self.modules: list[Any] = []
-        self.witness = witness.Witness()
+        self.witness = witness.Witness((__name__, local_ranks.__name__))
         self.card: dict = {}
         self.scope: dict = {}
 
