@@ -343,6 +343,12 @@ def test_a_prediction_is_shown_beside_the_measurement(capsys):
     assert "No guess yet" in out and "measured 2 x   predicted 3.0 x" in out
 
 
+def test_what_nobody_measured_is_called_computed(capsys):
+    prediction.reveal("gigabytes", 112.0, unit="GB", computed=True)
+    assert capsys.readouterr().out == "computed 112 GB\n"
+    assert events.read()[-1]["measured"] == 112.0
+
+
 def test_grading_leaves_no_trace(learner, monkeypatch, capsys):
     monkeypatch.setenv("NBGRADER_EXECUTION", "autograde")
     run_check(cell(RIGHT))

@@ -1,4 +1,4 @@
-"""Commit to a number before it is measured, then see both."""
+"""Commit to a number before it is measured or computed, then see both."""
 
 from course_lib.lab import events
 
@@ -19,15 +19,19 @@ def predict(
         print(f'No guess yet: write one in place of None, then run this cell. ("{name}")')
         return
     events.record("predict", item=name, guess=guess, unit=unit or None, confidence=confidence)
-    print(f"Noted: {guess}{' ' + unit if unit else ''}. The measurement comes further down.")
+    print(f"Noted: {guess}{' ' + unit if unit else ''}. The answer comes further down.")
 
 
-def reveal(name: str, measured: float | str, *, unit: str = "") -> None:
-    """Print the measurement beside the last prediction of that name."""
+def reveal(name: str, value: float | str, *, unit: str = "", computed: bool = False) -> None:
+    """Print what came out beside the last prediction of that name.
+
+    It is called measured, or computed where `value` is arithmetic that no measurement went into.
+    """
     guesses = [
         e.get("guess") for e in events.read() if e["kind"] == "predict" and e.get("item") == name
     ]
     unit = f" {unit}" if unit else ""
-    shown = f"{measured:.4g}" if isinstance(measured, float) else measured
-    events.record("reveal", item=name, measured=measured)
-    print(f"measured {shown}{unit}" + (f"   predicted {guesses[-1]}{unit}" if guesses else ""))
+    shown = f"{value:.4g}" if isinstance(value, float) else value
+    events.record("reveal", item=name, measured=value)
+    said = f"{'computed' if computed else 'measured'} {shown}{unit}"
+    print(said + (f"   predicted {guesses[-1]}{unit}" if guesses else ""))

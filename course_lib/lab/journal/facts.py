@@ -73,7 +73,7 @@ def _times(count: int, noun: str) -> str:
 
 
 def _predictions(about: Subject, events: list[dict]) -> str:
-    """The last prediction of each question of the lesson, beside what was measured."""
+    """The last prediction of each question of the lesson, beside what came out."""
     rows = []
     for name in lessons().get(about.lesson or "", {}).get("predictions", ()):
         guesses = [e for e in events if e["kind"] == "predict" and e.get("item") == name]
@@ -83,7 +83,7 @@ def _predictions(about: Subject, events: list[dict]) -> str:
             guess = flatten_value(guesses[-1].get("guess", "?")) + unit
             measured = _number(found[-1].get("measured", "?")) + unit if found else "not yet"
             rows.append(f"| {name} | {guess} | {measured} |")
-    head = ["| asked | I predicted | measured |", "| --- | --- | --- |"]
+    head = ["| asked | I predicted | what came out |", "| --- | --- | --- |"]
     return "\n".join(head + rows) if rows else ""
 
 
