@@ -1,23 +1,33 @@
 """MyST prose as the Markdown that any notebook front end shows.
 
 JupyterLab without extensions prints a directive as raw text, so admonitions become block quotes,
-dropdowns become `details`, and references become plain words.
+dropdowns become `details`, references become plain words, and a link to another lesson's page leads
+to its notebook.
 """
 
+import html
 import re
 
 _DIRECTIVE = re.compile(r"^(:{3,}|`{3,})\{(\w[\w-]*)\}[ \t]*(.*)\n((?:.*\n)*?)\1[ \t]*$", re.M)
 _OPTION = re.compile(r"^:([\w-]+):[ \t]*(.*)\n", re.M)
 _ROLE = re.compile(r"\{(?:ref|doc|numref|eq|term)\}`([^`<]*?)(?:\s*<([^`>]*)>)?`")
+_LESSON = re.compile(r"\]\((\d\d_\w+)\.md([#)])")
+_REFERENCE = re.compile(r"\]\((reference/[\w-]+\.md)([#)])")
+_CODE = re.compile(r"`([^`]+)`")
 
 
 def plain_markdown(source: str) -> str:
-    """`source` with directives, roles, targets and comments rewritten; may be empty."""
+    """`source` as a cell of a notebook beside the other lessons' notebooks; may be empty.
+
+    Directives, roles, targets, comments and links to pages are rewritten.
+    """
     source = re.sub(r"^%.*\n?", "", source, flags=re.M)
     source = re.sub(r"^\([\w-]+\)=\n", "", source, flags=re.M)
     previous = None
     while previous != source:  # directives nest
         previous, source = source, _DIRECTIVE.sub(_rewrite, source + "\n").rstrip("\n")
+    source = _LESSON.sub(r"](\1.ipynb\2", source)
+    source = _REFERENCE.sub(r"](../book/\1\2", source)
     return _ROLE.sub(lambda m: f"*{(m[1] or m[2]).strip()}*", source).strip()
 
 
@@ -26,7 +36,9 @@ def _rewrite(match: re.Match) -> str:
     options = dict(_OPTION.findall(body[: _options_end(body)]))
     body = body[_options_end(body) :].strip()
     if kind == "dropdown":
-        return f"<details><summary>{title}</summary>\n\n{body}\n\n</details>"
+        # in HTML, Markdown's marks are letters
+        shown = _CODE.sub(lambda m: f"<code>{html.escape(m[1])}</code>", title)
+        return f"<details><summary>{shown}</summary>\n\n{body}\n\n</details>"
     if kind == "math":
         return f"$$\n{body}\n$$"
     if kind in ("image", "figure"):

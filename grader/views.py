@@ -53,12 +53,28 @@ def notebook(lesson: LessonSource, view: str) -> NotebookNode:
             cells.append(_code_cell(lesson, cell, view))
         elif source := plain_markdown(cell.source):
             cells.append(new_markdown_cell(source))
+    if way := _way_on(lesson):
+        cells.append(new_markdown_cell(way))
     for cell in cells:
         cell.id = cell.metadata.get("nbgrader", {}).get("grade_id") or _content_id(
             cell.source, taken
         )
     note = {"source": f"Generated from book/{lesson.path.name} by `course build`."}
     return new_notebook(cells=cells, metadata={**KERNEL, "course": note})
+
+
+def _way_on(lesson: LessonSource) -> str:
+    """Links to the notebooks after and before this one; empty where it has no neighbour."""
+    pages = sorted(lesson.path.parent.glob("[0-9][0-9]_*.md"))
+    around = {
+        label: pages[place]
+        for label, step in (("Next", 1), ("Back", -1))
+        if lesson.path in pages and 0 <= (place := pages.index(lesson.path) + step) < len(pages)
+    }
+    return " \N{MIDDLE DOT} ".join(
+        f"{label}: [{LessonSource(page, page.read_text(encoding='utf-8')).title}]({page.stem}.ipynb)"
+        for label, page in around.items()
+    )
 
 
 def _code_cell(lesson: LessonSource, cell: NotebookNode, view: str) -> NotebookNode:
@@ -80,8 +96,11 @@ def _code_cell(lesson: LessonSource, cell: NotebookNode, view: str) -> NotebookN
             f"{checked}-check", grade=True, locked=True, points=lesson.points[checked]
         )
         return new_code_cell(source, metadata={"nbgrader": meta})
-    tags = [t for t in cell.metadata.get("tags", ()) if t != "setup"]
-    return new_code_cell(cell.source, metadata={"tags": tags} if tags else {})
+    tags = list(cell.metadata.get("tags", ()))
+    meta = {"jupyter": {"source_hidden": True}} if "setup" in tags else {}
+    if shown := [t for t in tags if t != "setup"]:
+        meta["tags"] = shown
+    return new_code_cell(cell.source, metadata=meta)
 
 
 def _grading_metadata(
@@ -202,6 +221,9 @@ def _page_cells(lesson: LessonSource, cell: NotebookNode) -> list[NotebookNode]:
         cell.source, cell.metadata = f'check("{checked}")', {}
     elif re.fullmatch(r'figure\(".+"\)', cell.source.strip()):
         cell.metadata = {"tags": ["remove-input"]}
+    elif "setup" in cell.metadata.get("tags", ()):
+        prompts = {"code_prompt_show": "Show the imports", "code_prompt_hide": "Hide the imports"}
+        cell.metadata = {"tags": ["hide-input", "setup"], "mystnb": prompts}
     return [cell]
 
 

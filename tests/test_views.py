@@ -1,6 +1,7 @@
 """The views: current, repeatable, and derived from the library alone."""
 
 import ast
+import re
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
@@ -111,6 +112,20 @@ def test_views_of_each_lesson(found: LessonSource):
 
 
 @pytest.mark.parametrize("found", LESSONS, ids=lambda x: x.name)
+def test_notebooks_link_to_notebooks_and_fold_their_imports(found: LessonSource):
+    nb = views.notebook(found, "notebooks")
+    text = "\n".join(cell.source for cell in nb.cells if cell.cell_type == "markdown")
+    links = re.findall(r"\]\((?!https?:)([^)#]+)", text)
+    assert not [link for link in links if not (ROOT / "notebooks" / link).is_file()]
+    assert not [link for link in links if re.match(r"\d\d_\w+\.md", link)]
+    after = [one.name for one in LESSONS if one.number == found.number + 1]
+    assert all(f"]({name}.ipynb)" in nb.cells[-1].source for name in after)
+    assert not re.search(r"<summary>[^<]*`", text), "a backtick in HTML is a letter"
+    folded = [c.source for c in nb.cells if c.metadata.get("jupyter", {}).get("source_hidden")]
+    assert folded == [found.setup]
+
+
+@pytest.mark.parametrize("found", LESSONS, ids=lambda x: x.name)
 def test_a_lesson_is_complete(found: LessonSource):
     lines = found.text.count("\n")
     page = f"book/{found.path.name}"
@@ -169,7 +184,10 @@ def test_check_names_what_is_stale(built, tmp_path):
 
 def test_the_page_shows_the_stub_and_folds_the_solution():
     nb = views.book_view(LESSONS[1].text)
-    cells = [(i, c) for i, c in enumerate(nb.cells) if "hide-input" in c.metadata.get("tags", ())]
+    tagged = [(i, c, c.metadata.get("tags", ())) for i, c in enumerate(nb.cells)]
+    assert [c.source for _, c, tags in tagged if "setup" in tags] == [LESSONS[1].setup]
+    assert all("hide-input" in tags for _, _, tags in tagged if "setup" in tags)
+    cells = [(i, c) for i, c, tags in tagged if "hide-input" in tags and "setup" not in tags]
     assert len(cells) == len(LESSONS[1].exercises)
     for index, cell in cells:
         assert STUB in nb.cells[index - 1].source and STUB not in cell.source

@@ -121,6 +121,8 @@ def run_cell(page: harness.Page, number: int) -> str:
     where = cell(page, number)
     prompt = where.locator(".jp-InputPrompt").first
     before = prompt.inner_text()
+    if (folded := where.locator(".jp-InputPlaceholder")).count():  # a setup cell
+        folded.first.click()
     where.locator(".cm-content").first.click()
     page.keyboard.press("Control+Enter")
     deadline = time.monotonic() + PATIENCE

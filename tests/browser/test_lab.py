@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +21,15 @@ if TYPE_CHECKING:
 
 LESSON = "01_rmsnorm"
 EXERCISE = "rmsnorm"
+LINK = re.compile(r"\[[^\]]+\]\((?!https?:)[^)]+\)")
+CARD = re.compile(r"<details><summary>[^<]*<code>.*?</details>", re.S)
+LEADS = """async () => {
+    const links = [...document.querySelectorAll('.jp-Notebook a[href*="/files/"]')];
+    return Promise.all(links.map(async (link) => {
+        const path = new URL(link.href).pathname.replace('/files/', '');
+        return [path, (await fetch(`/api/contents/${path}?content=0`)).status];
+    }));
+}"""
 
 
 def numbers(notebook: dict) -> dict[str, int]:
@@ -38,10 +48,31 @@ def add_all_figures(path: Path) -> None:
     path.write_text(json.dumps(book), encoding="utf-8")
 
 
+def add_all_links(path: Path) -> None:
+    """A cell at the top with a question for review and every link of every lesson.
+
+    At the top, because JupyterLab leaves what is far from the window undrawn.
+    """
+    text = [
+        "".join(cell["source"])
+        for other in sorted(path.parent.glob("*.ipynb"))
+        for cell in json.loads(other.read_text(encoding="utf-8"))["cells"]
+        if cell["cell_type"] == "markdown"
+    ]
+    links = [link for source in text for link in LINK.findall(source)]
+    card = next(m[0] for source in text if (m := CARD.search(source)))
+    book = json.loads(path.read_text(encoding="utf-8"))
+    source = " and ".join(links) + f"\n\n{card}"
+    cell = {"cell_type": "markdown", "id": "links", "metadata": {}, "source": source}
+    book["cells"].insert(0, cell)
+    path.write_text(json.dumps(book), encoding="utf-8")
+
+
 @pytest.fixture(scope="module")
 def lab(chrome: harness.Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[jupyter.Lab]:
     home = jupyter.course_home(tmp_path_factory.mktemp("course"))
     add_all_figures(home / "notebooks" / f"{LESSON}.ipynb")
+    add_all_links(home / "notebooks" / f"{LESSON}.ipynb")
     with jupyter.started(home, LESSON) as running:
         yield running
 
@@ -86,6 +117,49 @@ def test_the_kernel_is_of_this_environment_and_quiet(page: harness.Page, lab: ju
     assert kernels == [sys.executable]
     log = (lab.home / "learning" / "lab.log").read_text(encoding="utf-8", errors="replace")
     assert "without encryption" not in log and "Traceback" not in log, log
+
+
+def test_a_notebook_that_was_only_opened_is_not_modified(page: harness.Page) -> None:
+    """The kernel has written its version into the metadata by now."""
+    assert page.locator(".lm-DockPanel .lm-TabBar-tab").count() == 1
+    assert page.locator(".lm-DockPanel .lm-TabBar-tab.jp-mod-dirty").count() == 0
+
+
+def test_a_learner_sees_nothing_of_nbgrader(page: harness.Page) -> None:
+    assert page.locator(".lm-MenuBar-item", has_text="Kernel").count() == 1
+    assert page.locator(".lm-MenuBar-item", has_text="Nbgrader").count() == 0
+    assert page.locator(".jp-NotebookPanel-toolbar").get_by_text("Validate").count() == 0
+
+
+def test_imports_are_folded(page: harness.Page, book: dict) -> None:
+    first = next(n for n, cell in enumerate(book["cells"]) if cell["cell_type"] == "code")
+    assert jupyter.cell(page, first).locator(".jp-InputPlaceholder").is_visible()
+    assert not jupyter.cell(page, first).locator(".cm-content").is_visible()
+
+
+def test_review_questions_are_cards(page: harness.Page) -> None:
+    question = jupyter.cell(page, 0).locator("summary")
+    style = "(e) => [getComputedStyle(e).cursor, getComputedStyle(e).listStyleType]"
+    assert question.evaluate(style) == ["pointer", "disclosure-closed"]
+    assert question.evaluate("(e) => getComputedStyle(e.parentElement).borderTopStyle") == "solid"
+    assert question.locator("code").count() and "`" not in question.inner_text()
+
+
+def test_every_link_between_lessons_leads_to_a_notebook(page: harness.Page, book: dict) -> None:
+    found = page.evaluate(LEADS)
+    assert len(found) >= len(LINK.findall("".join(book["cells"][0]["source"]))) > 100
+    assert not [one for one in found if one[1] != 200]
+    assert not [
+        one for one in found if not one[0].endswith((".ipynb", "book/reference/reading.md"))
+    ]
+
+
+def test_the_next_lesson_is_one_click_away(page: harness.Page) -> None:
+    jupyter.cell(page, 0).locator("a[href*='02_rope.ipynb']").last.click()
+    tabs = page.locator(".lm-DockPanel .lm-TabBar-tab")
+    tabs.filter(has_text="02_rope.ipynb").wait_for()
+    page.locator(".jp-NotebookPanel:not(.lm-mod-hidden) h1", has_text="02 RoPE").wait_for()
+    tabs.filter(has_text=LESSON).click()
 
 
 def test_stub_fails_solution_passes(page: harness.Page, lab: jupyter.Lab, book: dict) -> None:
