@@ -2,7 +2,8 @@
 
 The class hands in lesson 02: right answers, other right answers and wrong ones, in turn. Beside it
 stands a small companion set whose answers compute for a while: there the ratio tends to the number
-of cores. Also the latency of one exercise in a warm judge, and how a large class goes.
+of cores. Also the latency of one exercise in a warm judge, how a large class goes, and what the
+sandbox and the processes cost above running the answers in one plain process.
 """
 
 import argparse
@@ -12,6 +13,7 @@ import resource
 import shutil
 import statistics
 import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -164,14 +166,63 @@ def large_class(students: int, workers: int) -> dict:
     }
 
 
+def above_floor(students: int) -> dict:
+    """Processor seconds a notebook of the busy class: graded, and in one process with no sandbox.
+
+    Both from `students` and twice as many, so that what is done once in a run cancels. Processor
+    time, because other programs on the machine lengthen the time on the clock and this hardly.
+    """
+    used = {"graded": [], "alone": []}
+    for count in (students, 2 * students):
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            write_class(folder, count, BUSY)
+            graded = ["course", "grade", "submitted", "--workers", "1"]
+            alone = [sys.executable, "-m", "benchmarks.grading", "--alone", str(folder)]
+            for what, command, where in (("graded", graded, folder), ("alone", alone, ROOT)):
+                before = resource.getrusage(resource.RUSAGE_CHILDREN)
+                env = os.environ | {"OMP_NUM_THREADS": "1"}
+                subprocess.run(command, cwd=where, env=env, capture_output=True, check=True)
+                after = resource.getrusage(resource.RUSAGE_CHILDREN)
+                used[what].append(
+                    after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+                )
+    graded_s, alone_s = ((more - less) / students for less, more in used.values())
+    return {
+        "submissions": [students, 2 * students],
+        "graded_cpu_s": round(graded_s, 3),
+        "alone_cpu_s": round(alone_s, 3),
+        "ratio": round(graded_s / alone_s, 2),
+        "load": [round(one, 1) for one in os.getloadavg()],
+    }
+
+
+def run_alone(folder: Path) -> None:
+    """Every answer of a class through its checks in this process, as a learner's kernel does."""
+    from course_lib.lab.checking import judge
+    from course_lib.lab.registry import exercise
+    from grader.judge.submission import read_submission
+
+    for path in batch.find_notebooks([folder / "submitted"]):
+        for name, answer in read_submission(path).answers.items():
+            scope: dict = {}
+            exec(f"{exercise(name).setup}\n{answer.context}\n{answer.source}", scope)
+            judge(exercise(name), scope[exercise(name).name], seed=7)
+
+
 def main() -> None:
-    """All four parts; --students and --large make them shorter."""
+    """All five parts; --students and --large make them shorter."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--students", type=int, default=100)
     parser.add_argument("--busy", type=int, default=10)
     parser.add_argument("--large", type=int, default=1000)
+    parser.add_argument("--floor", type=int, default=20)
+    parser.add_argument("--alone", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--workers", type=int, default=os.cpu_count())
     args = parser.parse_args()
+    if args.alone:
+        run_alone(args.alone)
+        return
     print(
         record(
             "grading",
@@ -180,6 +231,7 @@ def main() -> None:
                 "compute_bound": side_by_side(args.busy, args.workers, BUSY),
                 "one_exercise": latency(),
                 "large_class": large_class(args.large, args.workers),
+                "above_floor": above_floor(args.floor),
             },
         )
     )
