@@ -111,6 +111,9 @@ def parser() -> argparse.ArgumentParser:
         default=Path("grades.jsonl"),
         help="results file; what is in it is not graded again (default grades.jsonl)",
     )
+    graded.add_argument(
+        "--watch", action="store_true", help="go on with what arrives there, until Ctrl-C"
+    )
     graded.add_argument("--seed", type=int, help="draw the inputs of the checks from this seed")
     graded.add_argument(
         "--budget",
@@ -137,7 +140,16 @@ def parser() -> argparse.ArgumentParser:
     report.add_argument(
         "results", nargs="?", type=Path, default=Path("grades.jsonl"), help="from `course grade`"
     )
-    report.add_argument("--html", type=Path, default=Path("report.html"), help="file to write")
+    report.add_argument("--html", type=Path, default=Path("report.html"), help="page to write")
+    report.add_argument(
+        "--csv",
+        type=Path,
+        default=Path("grades.csv"),
+        help="file to write for Canvas, Moodle or a spreadsheet",
+    )
+    report.add_argument(
+        "--feedback", type=Path, metavar="FOLDER", help="write a page for each student there"
+    )
     return top
 
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 from grader.judge import notebook
+from grader.judge.arrivals import find_arrivals
 from grader.judge.cluster import grade_on_cluster
 from grader.judge.grade import UNGRADABLE, Result, result_from_json
 from grader.judge.job import TRIES, Job, make_failed_result
@@ -28,7 +29,7 @@ from grader.judge.store import Store, cache_key
 
 def run(args: argparse.Namespace) -> int:
     """The subcommand: 0 when every notebook was graded, 2 when one could not be."""
-    paths = find_notebooks(args.path)
+    paths = [] if args.watch else find_notebooks(args.path)
     if not 0.1 <= args.budget <= STUCK_S / 10:
         raise ValueError(f"--budget is {args.budget:g}, must be 0.1 to {STUCK_S / 10:g} seconds")
     options = Options(unsafe=args.unsafe, budget_s=args.budget)
@@ -39,15 +40,54 @@ def run(args: argparse.Namespace) -> int:
             "memory, collectives, every flag but those read in the text, and your files",
             file=sys.stderr,
         )
-    with Store(args.out, seed=args.seed) as store:
-        bar = tqdm(total=len(paths), unit="notebook", disable=None, file=sys.stderr)
-        with bar:
-            jobs = find_jobs(paths, store, options, done=bar.update)
-            for result in _grade_jobs(jobs, store, options, args):
-                bar.update()
-                bar.set_postfix_str(make_one_line(Path(result.notebook).name[:30]))
+    with Store(args.out, seed=args.seed, folders=args.path) as store:
+        if args.watch:
+            return _watch_folders(store, options, args)
+        _grade_paths(paths, store, options, args)
         results = store.read_marked(map(str, paths))
         return _print_results(results, store, as_json=args.json)
+
+
+def _grade_paths(paths: list[Path], store: Store, options: Options, args) -> None:
+    """Grade what has no result yet; a terminal sees how far it is and how long it will take."""
+    bar = tqdm(total=len(paths), unit="notebook", disable=None, file=sys.stderr)
+    with bar:
+        jobs = find_jobs(paths, store, options, done=lambda: _pass_over(bar))
+        for result in _grade_jobs(jobs, store, options, args):
+            bar.update()
+            bar.set_postfix_str(make_one_line(Path(result.notebook).name[:30]))
+
+
+def _pass_over(bar: tqdm) -> None:
+    """Leave out a notebook whose result is stored: counted, it would promise too high a speed."""
+    bar.total -= 1
+
+
+def _watch_folders(store: Store, options: Options, args) -> int:
+    """Grade what arrives until Ctrl-C, which is how it ends: with 0, and every result stored."""
+    names = ", ".join(map(str, args.path))
+    print(f"watching {names}; results in {store.path}; Ctrl-C ends it", file=sys.stderr)
+    try:
+        for paths in find_arrivals(lambda: _find_present(args.path)):
+            _grade_paths(paths, store, options, args)
+            for result in store.read_marked(map(str, paths)):
+                line = json.dumps(result.json()) if args.json else _format_result(result)
+                print(line, flush=True)
+    except KeyboardInterrupt:
+        print(f"\nended; the same command goes on from {store.path}", file=sys.stderr)
+    return 0
+
+
+def _find_present(paths: Iterable[Path]) -> list[Path]:
+    """As `find_notebooks`, but a folder may still be empty."""
+    found: dict[Path, None] = {}
+    for path in paths:
+        try:
+            found |= dict.fromkeys(find_notebooks([path]))
+        except ValueError:
+            if not path.is_dir():
+                raise
+    return list(found)
 
 
 def _grade_jobs(jobs, store: Store, options: Options, args) -> Iterator[Result]:
