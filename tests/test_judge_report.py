@@ -71,7 +71,7 @@ def test_the_figures_are_those_of_the_results(html):
         "50%",
         "the mean is a sum",
         "its text is not JSON",
-        "rmsnorm: TAMPERED",
+        "TAMPERED a check or its settings were changed",
         "the check of rmsnorm was edited",
     ):
         assert said in text, said

@@ -52,6 +52,8 @@ class Result:
     seconds: float = 0.0
     failed: bool = False
     """The judge broke, not the answer: grade it again before believing the row."""
+    student: str = ""
+    """Whose notebook it is, by the folder it lies in."""
 
     @property
     def score(self) -> float:

@@ -15,7 +15,7 @@ import json
 import os
 import platform
 import secrets
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import IO
@@ -24,6 +24,7 @@ import course_lib
 from grader.judge.grade import Result, result_from_json
 from grader.judge.judge_process import Options
 from grader.judge.sameness import Partners
+from grader.judge.student import find_student
 
 VERSION = 1
 HEADER = b'{"course_grades"'
@@ -73,10 +74,13 @@ def read_results(path: Path) -> Iterator[Result]:
 
 
 class Store:
-    """The results file, open for adding. ValueError when it is another kind of file or in use."""
+    """The results file, open for adding. ValueError when it is another kind of file or in use.
 
-    def __init__(self, path: Path, *, seed: int | None = None):
-        self.path = path
+    `folders` are those that are graded; by them a notebook belongs to a student.
+    """
+
+    def __init__(self, path: Path, *, seed: int | None = None, folders: Sequence[Path] = ()):
+        self.path, self.folders = path, folders
         self._file = open(path, "a+b")
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -133,7 +137,7 @@ class Store:
 
     def add(self, name: str, result: Result) -> None:
         """Store a result; it is on the disk when this returns."""
-        values = result.json()
+        values = replace(result, student=find_student(result.notebook, self.folders)).json()
         offset = self._append_line({"key": name, "result": values})
         self._remember_result(name, values, offset)
 

@@ -1,0 +1,53 @@
+"""Whose notebook a file is, by where it lies.
+
+A student is the first folder below the one that was graded. Folders with the name of a lesson do
+not count, so a student's lessons may lie side by side or in a folder each, as nbgrader has them.
+A file that lies in the graded folder itself is a student's whose name is the file's, without the
+lesson's; where nothing is left of it, the graded folder is the student.
+"""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from course_lib.lab.journal.subject import lessons
+
+COPY = re.compile(r"(?i)(copy)?[-_ ]?\(?\d{0,3}\)?")
+"""What browsers, JupyterLab and Canvas add to the name of a second copy."""
+
+
+def find_student(notebook: str, folders: Sequence[Path] = ()) -> str:
+    """The student whose notebook this is; `folders` are those that were graded."""
+    path = Path(notebook)
+    above = [folder for folder in folders if folder != path and path.is_relative_to(folder)]
+    if not above:  # it was named by itself
+        own = _leave_out_lessons(path.parts[:-1])
+        return own[-1] if own else _remove_lesson(path.stem) or path.stem
+    folder = max(above, key=lambda one: len(one.parts))
+    if own := _leave_out_lessons(path.relative_to(folder).parts[:-1]):
+        return own[0]
+    here = _leave_out_lessons(folder.absolute().parts)[-1:]
+    of_a_class = len(folders) == 1 or folder.name in lessons()
+    rest = _remove_lesson(path.stem) if of_a_class else ""
+    return rest or (here[0] if here else path.stem)
+
+
+def find_lesson(notebook: str) -> str:
+    """The lesson that a file's name says, else one of its folders; empty when none does."""
+    path = Path(notebook)
+    for text in (path.stem, *reversed(path.parts[:-1])):
+        if named := [lesson for lesson in lessons() if lesson in text]:
+            return named[0]
+    return ""
+
+
+def _leave_out_lessons(parts: Sequence[str]) -> list[str]:
+    return [part for part in parts if part not in lessons() and part not in ("/", "..")]
+
+
+def _remove_lesson(stem: str) -> str:
+    for lesson in lessons():
+        if lesson in stem:
+            before, _, after = stem.partition(lesson)
+            stem = before.strip(" -_.") or after.strip(" -_.")
+    return "" if COPY.fullmatch(stem) else stem
