@@ -283,3 +283,20 @@ def test_a_peak_is_not_what_the_answer_says_of_itself():
     says = "    def measure_memory(self, *args):\n        self.loss_and_gradients(*args)\n"
     forged = f"{whole}\n{says}        return 64, 64\n"
     assert grade("chunked-loss", forged).code == "CHUNK-ALL-LOGITS"
+
+
+def test_what_ranks_send_past_the_collectives_is_counted_by_the_kernel(patient):
+    """`Traffic` notes what goes through torch's dispatcher; a backend's own methods do not."""
+    secret = (
+        solved("mini-fsdp").replace("class ShardedModule", "class Hidden")
+        + """
+class ShardedModule(Hidden):
+    def gather(self):
+        backend = dist.group.WORLD._get_backend(torch.device("cpu"))
+        backend.allreduce([torch.ones(20_000)]).wait()
+        return super().gather()
+"""
+    )
+    decision = patient.grade("mini-fsdp", Answer(secret), seed=5)
+    assert decision.passed and decision.flags == ("TOUCHED",), decision
+    assert "by the kernel's count" in decision.notes[0]

@@ -392,6 +392,7 @@ SUITES = (
         remember="last layer first: the order of buckets is that of backward.",
         next_step="the figure timeline: which bucket size ends the step soonest?",
         ranks=4,
+        sends_much=True,
         limit_s=12.0,
     ),
 )

@@ -323,6 +323,7 @@ SUITES = (
         remember="the files say which rows they hold; a reader asks for its own.",
         next_step="save on two ranks, and load with the plain trainer of lesson 10.",
         ranks=4,
+        sends_much=True,
         limit_s=12.0,
     ),
 )

@@ -267,6 +267,7 @@ SUITES = (
         remember="no autocast: the gathered copy is the low one, the shard is float32.",
         next_step="the bytes of all collectives for FULL_SHARD in bf16, beside DDP's in fp32.",
         ranks=2,
+        sends_much=True,
         limit_s=12.0,
     ),
     Suite(
@@ -276,6 +277,7 @@ SUITES = (
         remember="the memory above the shards is that of the largest units, not of the model.",
         next_step="two blocks a unit: half the collectives, and what at the peak?",
         ranks=2,
+        sends_much=True,
         limit_s=12.0,
     ),
 )

@@ -396,6 +396,7 @@ SUITES = (
         remember="no rank has to hold the model for the model to be saved.",
         next_step="`ls -la` in the folder of a checkpoint, and read manifest.json.",
         ranks=3,
+        sends_much=True,
         limit_s=12.0,
     ),
 )

@@ -235,6 +235,7 @@ SUITES = (
         remember="the mesh says who shares a copy, the flag whether a block is gathered twice.",
         next_step="on paper: the collectives of HYBRID_SHARD on 8 machines of 8 GPUs.",
         ranks=4,
+        sends_much=True,
         limit_s=12.0,
     ),
 )

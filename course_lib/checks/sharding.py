@@ -317,6 +317,7 @@ SUITES = (
         remember="two all-gathers and a reduce-scatter: 1.5 times the bytes of DDP.",
         next_step="in the figure: which of the three could overlap with computing?",
         ranks=4,
+        sends_much=True,
         limit_s=12.0,
     ),
 )

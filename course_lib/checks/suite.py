@@ -66,6 +66,8 @@ class Suite:
     """One thing to try."""
     ranks: int = 0
     """Most ranks that a check of it runs at once; 1 for one that only uses `subject.probe`."""
+    sends_much: bool = False
+    """Its ranks send so many bytes that from outside a count of them says something of the answer."""
     limit_s: float = LIMIT_S
     """Seconds that the whole suite may compute; where it waits, `PATIENCE` times as many."""
     loads: tuple[str, ...] = ()

@@ -463,6 +463,7 @@ SUITES = (
         remember="the share of a micro-batch is its counted targets divided by all of them.",
         next_step="the figure accumulation: make the first micro-batch small, then empty.",
         ranks=2,
+        sends_much=True,
         limit_s=15.0,
         loads=(DYNAMO,),
     ),

@@ -24,6 +24,7 @@ from course_lib.ranks.local_ranks import PATIENCE
 from grader.judge import zygote_client
 from grader.judge.confine import Limits
 from grader.judge.decision import Decision
+from grader.judge.prints import read_solution
 from grader.judge.remote import RemoteSubject, WorkerLost
 from grader.judge.submission import Answer
 from grader.judge.touched import find_touches
@@ -36,6 +37,9 @@ from grader.judge.verdict import (
 )
 
 SOURCE_CHARS = 500_000
+TRAFFIC_SHARE = 0.25
+"""Of the solution's traffic, what an answer's may differ. Right answers kept in tests/answers differ
+by 0.21 at most; most by less than 0.01."""
 MOST_NOTES = 8  # sentences about one answer
 
 
@@ -51,6 +55,8 @@ class Judge:
         limits = Limits(memory_bytes=memory_bytes, cpu_s=math.ceil(budget_s) + 1)
         self.budget_s = budget_s
         self._client = zygote_client.ZygoteClient(unsafe=unsafe, limits=limits)
+        self._sent: dict[tuple[str, int], int | None] = {}
+        """Bytes that the solution's ranks send, by exercise and seed."""
         self._use_one_thread()
         for name in exercises():  # imported now, not on the first answer's time
             checks.suite(name)
@@ -59,7 +65,7 @@ class Judge:
     def with_client(cls, workers: zygote_client.ZygoteClient, *, budget_s: float = 10.0) -> "Judge":
         """A judge whose workers come from a client that the caller made."""
         judge = cls.__new__(cls)
-        judge.budget_s, judge._client = budget_s, workers
+        judge.budget_s, judge._client, judge._sent = budget_s, workers, {}
         judge._use_one_thread()
         return judge
 
@@ -118,7 +124,7 @@ class Judge:
                 found = report_broken_check(fault)
             else:
                 found = _run_suite(card, suite, subject, answer, seed)
-            seen = subject.read_witness()
+            seen, sent = subject.read_witness(), subject.worker.count_loopback_bytes()
         finally:
             status = subject.worker.close()
         if subject.lost:
@@ -127,8 +133,31 @@ class Judge:
             decision = found
         else:
             decision = decide_by_verdict(found, subject, answer)
+        if decision.passed and sent and suite.sends_much:
+            seen["sent"] = self._compare_traffic(card, suite, seed, sent)
         flags, notes = _find_marks(card, answer, seen if decision.passed else {})
         return replace(decision, flags=answer.flags + flags, notes=notes, seconds=subject.seconds)
+
+    def _compare_traffic(self, card: Exercise, suite: Suite, seed: int, sent: int) -> list[str]:
+        """A sentence when the ranks of an answer sent much less or more than those of the solution."""
+        due = self._sent.get((card.id, seed)) or self._measure_solution(card, suite, seed)
+        if due is None or abs(sent - due) <= TRAFFIC_SHARE * due:
+            return []
+        return [
+            f"sent {sent:,} bytes between its ranks by the kernel's count, the solution {due:,}"
+        ]
+
+    def _measure_solution(self, card: Exercise, suite: Suite, seed: int) -> int | None:
+        """The bytes that the solution's ranks send; once for an exercise and its inputs."""
+        answer = Answer(read_solution(card))
+        subject, fault = self._prepare_subject(card, answer, PATIENCE * suite.limit_s, suite)
+        try:
+            found = None if fault else _run_suite(card, suite, subject, answer, seed)
+            if isinstance(found, Verdict) and found.passed:
+                self._sent[card.id, seed] = subject.worker.count_loopback_bytes()
+        finally:
+            subject.worker.close()
+        return self._sent.get((card.id, seed))
 
     def _prepare_subject(
         self, card: Exercise, answer: Answer, budget_s: float, suite: Suite
@@ -168,6 +197,7 @@ def _find_marks(
     """
     touches = [*find_touches(answer.source, f"{card.setup}\n{answer.context}")]
     touches += [f"another cell, {what}" for what in find_touches(answer.context, card.setup)]
+    touches += seen.get("sent", ())
     touches += [f"replaced {name} when it ran" for name in seen.get("replaced", ())]
     made = [name for name in seen.get("called", ()) if name in card.ready_made]
     flags = ("READY-MADE",) * bool(made) + ("TOUCHED",) * bool(touches)

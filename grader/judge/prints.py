@@ -105,14 +105,20 @@ def compute_share(one: Collection[int], other: Collection[int]) -> float:
 
 
 @functools.lru_cache(None)
-def _solution_prints(card: Exercise) -> tuple[int, ...]:
+def read_solution(card: Exercise) -> str:
+    """The published solution as a cell, from the library's text."""
     node = ast.parse(Path(find_spec(card.module).origin).read_text(encoding="utf-8"))
     for name in card.path.split("."):
         node = next(part for part in node.body if getattr(part, "name", None) == name)
     text = ast.unparse(node)
     if "." in card.path:  # the cell is a class with this method in it
         text = card.stub.partition("\n")[0] + "\n" + textwrap.indent(text, "    ")
-    return find_prints(text, card.stub)
+    return text
+
+
+@functools.lru_cache(None)
+def _solution_prints(card: Exercise) -> tuple[int, ...]:
+    return find_prints(read_solution(card), card.stub)
 
 
 def is_published(card: Exercise, prints: Collection[int]) -> bool:
