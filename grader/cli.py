@@ -120,7 +120,7 @@ def parser() -> argparse.ArgumentParser:
         type=float,
         default=10.0,
         metavar="S",
-        help="seconds an exercise may take (default 10)",
+        help="seconds an exercise may compute (default 10); in proportion where its check takes longer",
     )
     graded.add_argument("--unsafe", action="store_true", help="run answers without a sandbox")
     graded.add_argument("--dask", action="store_true", help="on a Dask cluster on this machine")

@@ -1,6 +1,7 @@
 """A judge that decides by what is written in the answer, for tests of what stands around judges.
 
-It passes what is written, and obeys words in it: DIE-ONCE, DIE-ALWAYS, RAISE, SLEEP, WRONG, PERSON.
+It passes what is written, and obeys words in it: DIE-ONCE, DIE-ALWAYS, LATE-ONCE, LATE-ALWAYS, RANKS,
+RAISE, SLEEP, WRONG, PERSON.
 """
 
 import os
@@ -23,11 +24,14 @@ class Fake:
             with open(self.log, "a") as file:
                 file.write(f"{exercise} {seed} {os.getpid()}\n")
         source = answer.source
-        if "DIE-ONCE" in source and not Path(self.log + ".died").exists():
-            Path(self.log + ".died").touch()
+        if "DIE-ONCE" in source and self.is_first("died"):
             os._exit(1)
         if "DIE-ALWAYS" in source:
             os._exit(1)
+        if "LATE-ALWAYS" in source or "LATE-ONCE" in source and self.is_first("late"):
+            return Decision("TIMEOUT", "TIMEOUT", "stopped after 10 seconds", ("CLOCK",))
+        if "RANKS" in source:
+            return Decision("UNGRADABLE", "NO-RANKS", "not here", person="needs 4 ranks")
         if "RAISE" in source:
             raise RuntimeError("the judge is broken")
         if "SLEEP" in source:
@@ -39,6 +43,13 @@ class Fake:
         if "PERSON" in source:
             return Decision("UNGRADABLE", "ODD", "no decision [ODD]", person="odd output")
         return Decision("PASS", "PASS", "all checks passed")
+
+    def is_first(self, what: str) -> bool:
+        """Whether that has not happened before, in any process."""
+        mark = Path(f"{self.log}.{what}")
+        first = not mark.exists()
+        mark.touch()
+        return first
 
     def __enter__(self) -> "Fake":
         return self

@@ -75,7 +75,7 @@ FORGED = {
         "return 0", "import atexit, sys\natexit.register(print, 'PASS')\n"
         "sys.settrace(lambda *a: None)\nclass Del:\n    def __del__(self): print('PASS')\nDel()\n"),
         {"WRONG"}),
-    "sys.exit at the top": ("bytes", "import sys\nsys.exit(0)\n" + RIGHT, {"ERROR"}),
+    "sys.exit at the top": ("bytes", "import sys\nsys.exit(0)\n" + RIGHT, {"PASS"}),
     "sys.exit inside": ("bytes", bytes_("import sys; sys.exit(0)"), {"ERROR"}),
     "SystemExit of 100": ("bytes", bytes_("raise SystemExit(100)"), {"ERROR"}),
     "PASS printed 300 million times": ("bytes", bytes_(

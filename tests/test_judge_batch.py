@@ -121,6 +121,58 @@ def test_a_class_by_the_command(tmp_path, capsys):
     assert results()["class/s001/02_rope.ipynb"]["score"] == 3
 
 
+def test_nobody_vanishes(tmp_path, capsys, monkeypatch):
+    """Every file has a row, or is counted with its kind."""
+    scan = os.scandir
+
+    def refuse_closed(path):  # as the kernel does, but to root
+        if not os.stat(path).st_mode & 0o400:
+            raise PermissionError(13, "Permission denied", path)
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", refuse_closed)
+    write_class(tmp_path / "class", ["", ""])
+    names = ["s2/02_ROPE.IPYNB", ".s3/02_rope.ipynb", "s4/.hidden/02_rope.ipynb", "s5/02_rope.ipynb.txt",
+             "s6/x.ipynb/02_rope.ipynb", "s7/01_rmsnorm.ipynb"]  # fmt: skip
+    for name in names:
+        path = tmp_path / "class" / name
+        path.parent.mkdir(parents=True)
+        path.write_bytes(notebook(name))
+    for name in ("s8/rope.py", "s8/notes/a.csv", "s9/b.csv", "s2/._02_rope.ipynb", "README"):
+        path = tmp_path / "class" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("x")
+    (tmp_path / "class/s10").symlink_to(tmp_path / "class/s000")
+    (tmp_path / "class/s11").mkdir(0)
+    (tmp_path / "class/s12").mkdir()
+    try:
+        assert main(["grade", "class", "--workers", "2"]) == 2
+    finally:
+        (tmp_path / "class/s11").chmod(0o700)
+    said, found = capsys.readouterr().err, results()
+    graded = {f"class/{name}" for name in [*names, "s000/02_rope.ipynb", "s001/02_rope.ipynb"]}
+    assert {name for name, row in found.items() if row["status"] == "graded"} == graded
+    reasons = {name: row["reason"] for name, row in found.items() if row["status"] != "graded"}
+    assert reasons.keys() == {f"class/{one}" for one in ("s6/x.ipynb", "s8", "s9", "s10", "s11")}
+    assert "link" in reasons["class/s10"] and "b.csv" in reasons["class/s9"]
+    assert "2 .csv" in said and "1 .py" in said and "1 without extension" in said
+    assert found["class/s7/01_rmsnorm.ipynb"]["notes"] == (
+        "it is called 01_rmsnorm, and its cells are of 02_rope",
+    )
+
+
+def test_what_cannot_be_graded_here_has_no_points_and_is_no_cached_verdict(tmp_path, capsys):
+    write_class(tmp_path / "class", ["RANKS", "WRONG"])
+    assert main(["grade", "class", "--workers", "1"]) == 1
+    said = capsys.readouterr().out
+    assert "2+?/3" in said and "1 exercises that cannot be graded here" in said
+    row = results()["class/s000/02_rope.ipynb"]["exercises"]["rotate-half"]
+    assert (row["verdict"], row["points"], row["max_points"]) == ("UNGRADABLE", None, 1)
+    before = asked(tmp_path)
+    assert main(["grade", "class", "--workers", "1"]) == 1
+    assert asked(tmp_path) == before + 2, "another machine, or another day, may decide it"
+
+
 def test_errors_say_what_to_do(tmp_path, capsys, monkeypatch):
     assert main(["grade", "nowhere"]) == 2
     assert "does not exist" in capsys.readouterr().err
@@ -154,6 +206,21 @@ def test_a_judge_that_dies_is_replaced(tmp_path):
     before = asked(tmp_path)
     assert main(["grade", "class", "--workers", "1"]) == 2, "and it is tried again the next time"
     assert asked(tmp_path) == before + 2
+
+
+def test_a_verdict_of_a_clock_is_tried_again_alone_and_never_copied(tmp_path, capsys):
+    write_class(tmp_path / "class", ["LATE-ONCE", "LATE-ALWAYS", "", "LATE-ALWAYS"])
+    assert main(["grade", "class", "--workers", "2"]) == 0
+    said = capsys.readouterr().out
+    assert "2 stopped by a clock twice" in said and "TIMEOUT TIMEOUT; CLOCK" in said
+    found = [results()[f"class/s00{i}/02_rope.ipynb"] for i in range(4)]
+    assert [one["score"] for one in found] == [3, 2, 3, 2]
+    assert found[1]["exercises"]["rotate-half"]["flags"] == ("CLOCK",)
+    assert asked(tmp_path) == 2 * (4 + 3), "each of the three late ones twice, equal or not"
+    last = (tmp_path / "asked").read_text().splitlines()[-6:]
+    assert len({line.split()[2] for line in last}) == 1, "one judge alone has the second tries"
+    main(["grade", "class", "--workers", "2"])
+    assert asked(tmp_path) == 2 * (4 + 3 + 2 + 2), "and they are no cached verdicts"
 
 
 def test_a_line_cut_short_is_dropped(tmp_path):

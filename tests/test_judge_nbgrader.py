@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,8 @@ from nbgrader.utils import compute_checksum
 from traitlets.config import PyFileConfigLoader
 
 from grader.course import ROOT
-from grader.judge import preprocessor
+from grader.judge import notebook, preprocessor
+from grader.judge.grade import ExerciseResult, Result
 from grader.judge.judge_process import Options
 from grader.judge.prose import make_harmless
 from tests.outside import loads
@@ -170,6 +172,41 @@ def test_every_submission_is_a_row(course):
     assert found["e-cut"]["rotate-half-check"] == (0, True), "no answer: a person must look"
     assert found["i-text"]["apply-rope-check"] == (0, True)
     assert found["c-skipped"]["rotate-half-check"] == (0, False)
+
+
+def test_a_verdict_of_a_clock_is_asked_for_again(monkeypatch):
+    late = ExerciseResult("TIMEOUT", 0, 1, "TIMEOUT", "stopped", flags=("CLOCK",))
+    found = [replace(late, verdict="PASS", flags=()), late]
+
+    class Judge:
+        def grade(self, data, **about):
+            return Result("a", "graded", exercises={"rotate-half": found.pop()}).json()
+
+    monkeypatch.setattr(preprocessor, "_JUDGES", [Judge()])
+    result = preprocessor._ask_judge(b"", name="a", lesson=NAME)
+    assert result.exercises["rotate-half"].verdict == "PASS" and not found
+
+
+def test_a_submission_that_takes_too_long_to_read_waits_for_a_person(course, monkeypatch):
+    root, api = course
+    take = preprocessor.take_answers
+
+    def read_slowly(cells, lesson):
+        while cells:
+            pass
+        return take(cells, lesson)
+
+    monkeypatch.setattr(preprocessor, "take_answers", read_slowly)
+    monkeypatch.setattr(notebook, "READ_S", 0.2)
+    path = root / "submitted/s-slow" / NAME / f"{NAME}.ipynb"
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps(book()))
+    try:
+        succeed(api.autograde(NAME, "s-slow", create=True))
+        assert grades(root, "s-slow")["rotate-half-check"] == (0, True)
+        assert "takes more than 0.2 seconds to read" in autograded(root, "s-slow")
+    finally:
+        shutil.rmtree(root / "submitted/s-slow")
 
 
 def test_a_link_beside_a_notebook_brings_nothing_out(course):

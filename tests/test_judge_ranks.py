@@ -17,7 +17,7 @@ from grader.judge.judge import Judge
 from grader.judge.submission import Answer
 from grader.judge.zygote_client import ZygoteError
 from tests import judges
-from tests.confined import descendants
+from tests.confined import descendants, variant
 
 HEAD = "import os, time, torch\nimport torch.distributed as dist\n"
 ANSWERS = {
@@ -90,6 +90,7 @@ def test_both_sides_agree(judge, name):
     code, source = ANSWERS[name]
     decision = judge.grade("bytes", Answer(HEAD + source), seed=5)
     assert decision.code == code, decision
+    assert decision.flags == (("CLOCK",) if code == "RANKS-STUCK" else ())
     scope = {}
     exec(HEAD + source, scope)
     local = LocalSubject(scope["training_state_bytes"])
@@ -144,6 +145,31 @@ def judge_of(tier, judge):
     else:
         with judges.landlock(budget_s=12.0) as other:
             yield other
+
+
+@pytest.mark.parametrize("forks,code", [(24, "LIMIT-MEMORY"), (2, "PASS")])
+def test_all_processes_of_an_answer_share_its_memory(forks, code, monkeypatch):
+    """Each within its own limit, out of its session, and without a parent."""
+    monkeypatch.setattr(subject, "RANKS_S", 30.0)
+    source = (
+        HEAD
+        + f"""
+def training_state_bytes(x):
+    if dist.get_rank() == 0:
+        for _ in range({forks}):
+            if os.fork() == 0:
+                os.setsid()
+                if os.fork() == 0:
+                    held = b"x" * (50 << 20)
+                    time.sleep(1000)
+                os._exit(0)
+        time.sleep({100 if forks > 2 else 1})
+    dist.all_reduce(x)
+    return x"""
+    )
+    over = variant(tier="namespaces", memory_bytes=512 << 20)
+    decision = Judge.with_client(over, budget_s=12.0).grade("bytes", Answer(source), seed=5)
+    assert decision.code == code, decision
 
 
 def test_no_process_of_it_is_left(judge):
@@ -212,7 +238,7 @@ def training_state_bytes(x):
 
 
 def test_a_tier_without_ranks_asks_for_a_person(judge, monkeypatch):
-    def none(*, ranks: int = 1, modules=()):
+    def none(**wanted):
         raise ZygoteError("several processes need the tier 'namespaces'")
 
     monkeypatch.setattr(judge._client, "spawn_worker", none)

@@ -1,5 +1,6 @@
 """What is taken from a submitted notebook, and what is only noted."""
 
+import contextlib
 import json
 import os
 import subprocess
@@ -10,6 +11,8 @@ import pytest
 
 from course_lib.lab.registry import exercises
 from grader.course import ROOT
+from grader.judge import notebook, submission
+from grader.judge.magics import parse_text
 from grader.judge.submission import Submission, read_submission
 
 CARDS = exercises()
@@ -198,6 +201,17 @@ def test_an_answer_that_builds_on_its_own_first_half():
     assert "import torch" in found.source and not found.context
 
 
+def test_reading_has_a_limit_on_time(monkeypatch):
+    def read_slowly(*args):
+        while True:
+            with contextlib.suppress(Exception):
+                parse_text("x")
+
+    monkeypatch.setattr(submission, "find_context", read_slowly)
+    monkeypatch.setattr(notebook, "READ_S", 0.2)
+    assert "takes more than 0.2 seconds to read" in taken(book()).problem
+
+
 def test_a_script_and_magics():
     nb = book()
     nb["cells"][at(nb, "rotate-half")]["source"] = [
@@ -209,7 +223,7 @@ def test_a_script_and_magics():
     found = taken(nb).answers
     assert found["rotate-half"].kind == "script"
     assert found["rotate-half"].source == "import torch\nx=1"
-    assert found["apply-rope"].source.strip() == ANSWER
+    assert found["apply-rope"].source == "pass\n" + ANSWER, "no line comes or goes"
 
 
 def test_free_text_and_journal_are_queued():

@@ -7,10 +7,12 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 
 import pytest
 
 from course_lib import checks
+from course_lib.checks.suite import LIMIT_S
 from course_lib.lab import registry
 from grader.course import ROOT
 from grader.judge import landlock
@@ -104,6 +106,23 @@ def test_context_that_never_ends_well_costs_nothing(context):
     assert grade("bytes", RIGHT, context=context, over=variant(), budget_s=1.0).passed
 
 
+def test_a_suite_that_asks_for_more_time_than_others_gets_it(monkeypatch):
+    """1 s of processor time, which no wait for a busy machine adds to, and a fifth of a second a suite."""
+    slow = RIGHT.replace("    return ", "    burn()\n    return ", 1)
+    burn = "import time\ndef burn():\n    while time.process_time() < 1.0: pass\n"
+    late = grade("bytes", slow, context=burn, over=variant(), budget_s=0.2)
+    assert late.verdict == "TIMEOUT" and late.flags == ("CLOCK",)
+    patient = replace(checks.suite("bytes"), limit_s=200 * LIMIT_S)
+    monkeypatch.setattr(checks, "suite", lambda name: patient)
+    found = grade("bytes", slow, context=burn, over=variant(), budget_s=0.2)
+    assert found.passed and not found.flags, found
+
+
+def test_a_verdict_without_the_context_that_never_ended_is_one_of_a_clock():
+    found = grade("bytes", RIGHT, context="while True: pass", over=variant(), budget_s=0.5)
+    assert found.passed and found.flags == ("CLOCK",)
+
+
 def test_long_and_strange_sources():
     assert grade("bytes", RIGHT + "\n# \U0001f600" + "\U0001f600" * 200_000).passed
     assert grade("bytes", RIGHT + "\n# half a \ud83d").code == "RAISED"
@@ -147,6 +166,105 @@ def test_a_definition_in_the_context_is_not_the_answer():
 def test_a_cell_that_fails_below_a_good_definition_counts():
     assert grade("bytes", RIGHT + "\nassert False\n").passed
     assert grade("bytes", "%%time\n" + RIGHT + "\n%timeit training_state_bytes(3)\n!ls\n").passed
+
+
+FROM_A_NOTEBOOK = {
+    "display": RIGHT.replace("    return ", "    display(num_params)\n    return "),
+    "the shell": "get_ipython().run_line_magic('matplotlib', 'inline')\n"
+                 "get_ipython().events.register('post_run_cell', print)\n" + RIGHT,
+    "magics with values": "files = !ls -l\nhow = %timeit -o -n1 1 + 1\n" + RIGHT,
+    "help": "sum?\nstr.join??\n?len\n" + RIGHT,
+    "a magic in a block": "if True:\n    %time 1 + 1\n" + RIGHT,
+    "an await below": RIGHT + "\nimport asyncio\nawait asyncio.sleep(0)\n",
+    "an awaited value": "async def four():\n    return 4\nFOUR = await four()\n"
+                        + RIGHT.replace(" 4 ", " FOUR "),
+    "a line that fails above": "missing(3)\n" + RIGHT,
+    "a program above": "import subprocess\nsubprocess.run(['nvidia-smi'])\n" + RIGHT,
+    "a feature of all below": "from __future__ import annotations\n"
+                              "def other(n: Missing): ...\n" + RIGHT.replace("num_params,", "num_params: Missing,"),
+    "compiled": "import torch\n@torch.compile\n" + RIGHT,
+    "compiled with options": "import torch\n@torch.compile(dynamic=True)\n" + RIGHT,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("tier", ["namespaces", "landlock"])
+def test_what_is_right_in_a_notebook_is_right_here(tier):
+    over = variant(tier=tier)
+    for name, source in FROM_A_NOTEBOOK.items():
+        decision = grade("bytes", source, over=over)
+        assert decision.passed, f"{name}: {decision}"
+    forward = "    def forward("
+    compiled = solved("rmsnorm").replace(forward, f"    @torch.compile\n{forward}")
+    assert "@torch.compile" in compiled
+    assert grade("rmsnorm", compiled, over=over).passed
+
+
+def test_a_definition_that_fails_says_why_itself():
+    broken = "missing(3)\ndef training_state_bytes(n, size=absent):\n    return n\n1 / 0\n"
+    message = grade("bytes", broken).message
+    assert "NameError" in message and "line 2 of the cell" in message
+    assert grade("bytes", "missing(3)\n" + RIGHT, kind="script").code == "RAISED", "a script ends"
+
+
+AROUND = """
+import grader.judge.worker as worker
+def fail(self, args, request): raise AssertionError("false words")
+worker.AnswerRunner.do_call = fail
+"""
+OUT = """
+import grader.judge.wire as wire
+encode = wire.encode
+wire.encode = lambda value, **more: encode({**value, "out": "a false check"}, **more)
+"""
+
+
+@pytest.mark.parametrize("source,context", [(AROUND + RIGHT, ""), (RIGHT, AROUND), (RIGHT, OUT)])
+def test_no_answer_can_say_that_the_check_failed(source, context):
+    decision = grade("bytes", source, context=context)
+    assert decision.code in ("RAISED", "PROTOCOL"), decision
+    assert not any(
+        word in str(decision) for word in ("false words", "a false check", "check itself")
+    )
+
+
+def test_a_result_that_no_check_can_read_is_the_answers_fault_alone(monkeypatch):
+    def reads(subject, draw):
+        assert [0][subject.call(0)] == 0
+
+    suite = replace(checks.suite("bytes"), checks=(reads,))
+    monkeypatch.setattr(checks, "suite", lambda name: suite)
+    odd = grade("bytes", "def training_state_bytes(n, **sizes):\n    return 'IndexError'")
+    assert (odd.verdict, odd.code, odd.person) == ("ERROR", "ODD-RESULT", ""), odd
+
+    def breaks(subject, draw):
+        raise IndexError(subject.call(0))
+
+    suite = replace(suite, checks=(breaks,))
+    assert grade("bytes", RIGHT).code == "CHECK-BROKE" and grade("bytes", RIGHT).person
+
+
+HUGE = {
+    "numbers": "torch.zeros(6_000_000)",
+    "one number, expanded": "torch.zeros(1).expand(1 << 38)",
+    "an array": "np.broadcast_to(np.zeros(1), (1 << 38,))",
+    "parts": "list(range(30_000))",
+    "a text": "'x' * (2 << 20)",
+}
+
+
+@pytest.mark.parametrize("name", HUGE)
+def test_a_result_that_no_check_has_use_for_stays_where_it_is(name):
+    found = grade(
+        "rmsnorm",
+        f"""
+import numpy as np
+class RMSNorm(nn.Module):
+    def __init__(self, dim, eps=1e-5):
+        super().__init__()
+    def forward(self, x):
+        return {HUGE[name]}""",
+    )
+    assert (found.verdict, found.code) == ("LIMIT", "LIMIT-OUTPUT"), found
 
 
 def test_a_script_is_run_without_its_main_part():

@@ -97,18 +97,20 @@ def test_ranks_are_ended_when_they_have_computed_or_wait_not_when_the_machine_is
     monkeypatch.setattr(local_ranks, "cpu_seconds", used.get)
     monkeypatch.setattr(local_ranks, "is_ready", lambda pid: False)
 
-    def over_after(steps: float, rate: float) -> float:
-        """When ranks that use `rate` of a processor between them are ended."""
-        now[0], used[1] = 0.0, 0.0
+    def over_after(steps: float, rate: float, other: float = 0.0) -> float:
+        """When two ranks that use `rate` and `other` of a processor are ended."""
+        now[0], used[1], used[2] = 0.0, 0.0, 0.0
         limit = local_ranks._Limit(8.0, [1, 2])
         while not limit.is_over():
             now[0] += steps
             used[1] += steps * rate
+            used[2] += steps * other
         return now[0]
 
     assert over_after(0.1, 0.005) == pytest.approx(8, abs=0.5), "they wait"
     assert over_after(0.1, 1.5) == pytest.approx(8, abs=0.5), "a loop without end"
     assert over_after(0.1, 0.5) == pytest.approx(16, abs=2.1), "half a core: twice as long"
+    assert over_after(0.1, 0.5, 0.5) == pytest.approx(16, abs=2.1), "two on one core"
     assert over_after(0.1, 0.1) == pytest.approx(40, abs=0.5), "in any case"
 
 

@@ -298,8 +298,10 @@ def test_bytes_that_are_no_text_and_a_folder_are_broken_files(learner):
 def judged(exercise: str, imports: str, source: str, context: str = "", kind: str = "cell"):
     """The verdict on the answer as a worker of the judge would find it, erasing aside."""
     card = CARDS[exercise]
-    scope = cell.prepare_scope({"setup": imports, "needs": [], "name": card.name}, context)
-    assert cell.run_answer(scope, source, kind) is None
+    told = {"setup": imports, "needs": [], "name": card.name}
+    scope = cell.prepare_scope(told)
+    cell.run_context(scope, told, context)
+    assert cell.run_answer(scope, source, kind, card.name) is None
     return checking.judge(card, scope.get(card.name))
 
 

@@ -10,7 +10,7 @@ import os
 import selectors
 import sys
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -26,10 +26,15 @@ from grader.judge.judge_process import STUCK_S, JudgeDied, JudgeProcess, Options
 from grader.judge.prose import make_one_line
 from grader.judge.store import Store, cache_key
 
+COPIES = ".ipynb_checkpoints"  # Jupyter's own
+MOST = 10  # kinds of files that are told one by one
+
 
 def run(args: argparse.Namespace) -> int:
-    """The subcommand: 0 when every notebook was graded, 2 when one could not be."""
-    paths = [] if args.watch else find_notebooks(args.path)
+    """The subcommand: 0 when everything was graded, 1 when an exercise could not be, 2 when a
+    notebook could not be."""
+    left_out: Counter[str] = Counter()
+    paths = [] if args.watch else find_notebooks(args.path, left_out)
     if not 0.1 <= args.budget <= STUCK_S / 10:
         raise ValueError(f"--budget is {args.budget:g}, must be 0.1 to {STUCK_S / 10:g} seconds")
     options = Options(unsafe=args.unsafe, budget_s=args.budget)
@@ -45,7 +50,13 @@ def run(args: argparse.Namespace) -> int:
             return _watch_folders(store, options, args)
         _grade_paths(paths, store, options, args)
         results = store.read_marked(map(str, paths))
-        return _print_results(results, store, as_json=args.json)
+        status = _print_results(results, store, as_json=args.json)
+    if left_out:
+        files = [f"{number} {make_one_line(kind)}" for kind, number in left_out.most_common(MOST)]
+        more = left_out.total() - sum(dict(left_out.most_common(MOST)).values())
+        files += [f"{more} of other kinds"] * bool(more)
+        print(f"course grade: left out as no notebooks: {', '.join(files)}", file=sys.stderr)
+    return status
 
 
 def _grade_paths(paths: list[Path], store: Store, options: Options, args) -> None:
@@ -56,6 +67,11 @@ def _grade_paths(paths: list[Path], store: Store, options: Options, args) -> Non
         for result in _grade_jobs(jobs, store, options, args):
             bar.update()
             bar.set_postfix_str(make_one_line(Path(result.notebook).name[:30]))
+        late = [path for path in paths if store.get(str(path)).timed]
+        bar.total += len(late)
+        again = find_jobs(late, store, options, done=lambda: _pass_over(bar))
+        for _ in _grade_jobs(again, store, options, args, alone=True):
+            bar.update()
 
 
 def _pass_over(bar: tqdm) -> None:
@@ -79,39 +95,43 @@ def _watch_folders(store: Store, options: Options, args) -> int:
 
 
 def _find_present(paths: Iterable[Path]) -> list[Path]:
-    """As `find_notebooks`, but a folder may still be empty."""
+    """As `find_notebooks`, but a folder may still be empty, or without its notebook."""
     found: dict[Path, None] = {}
     for path in paths:
         try:
-            found |= dict.fromkeys(find_notebooks([path]))
+            named = (one for one in find_notebooks([path]) if one.suffix.lower() == ".ipynb")
+            found |= dict.fromkeys(
+                one for one in named if not one.name.startswith(".") and not one.is_dir()
+            )
         except ValueError:
             if not path.is_dir():
                 raise
     return list(found)
 
 
-def _grade_jobs(jobs, store: Store, options: Options, args) -> Iterator[Result]:
+def _grade_jobs(
+    jobs, store: Store, options: Options, args, *, alone: bool = False
+) -> Iterator[Result]:
     if args.dask or args.scheduler:
-        return grade_on_cluster(jobs, store, options, args.scheduler, args.workers)
-    return grade_in_processes(jobs, store, options, workers=args.workers or os.cpu_count() or 1)
+        return grade_on_cluster(jobs, store, options, args.scheduler, args.workers, alone=alone)
+    workers = 1 if alone else args.workers or os.cpu_count() or 1
+    return grade_in_processes(jobs, store, options, workers=workers)
 
 
-def find_notebooks(paths: Iterable[Path]) -> list[Path]:
-    """The notebooks in these files and folders, each once, in a stable order.
+def find_notebooks(paths: Iterable[Path], left_out: Counter[str] | None = None) -> list[Path]:
+    """What is to have a row: the notebooks in these files and folders, each once, in a stable order.
 
-    Folders are searched through, hidden ones and links left out. ValueError for what is not there.
+    So that nobody vanishes, that is also what looks like a notebook and is none (a link, a folder
+    called x.ipynb), a folder that cannot be read, and one beside the others without any notebook.
+    All other files are counted in `left_out`, by kind. ValueError for what is not there.
     """
+    left_out = Counter() if left_out is None else left_out
     found: dict[Path, None] = {}
     for path in paths:
         if not os.path.lexists(path):
             raise ValueError(f"{path} does not exist; give notebooks or folders of notebooks")
         if path.is_dir() and not path.is_symlink():
-            inside = [
-                Path(folder) / file
-                for folder, folders, files in os.walk(path)
-                for file in files
-                if file.endswith(".ipynb") and not _is_hidden(Path(folder).relative_to(path) / file)
-            ]
+            inside = _search_folder(path, left_out)
             if not inside:
                 raise ValueError(f"no notebook (*.ipynb) in {path}")
             found |= dict.fromkeys(sorted(inside))
@@ -120,8 +140,35 @@ def find_notebooks(paths: Iterable[Path]) -> list[Path]:
     return list(found)
 
 
-def _is_hidden(path: Path) -> bool:
-    return any(part.startswith(".") for part in path.parts)
+def _search_folder(top: Path, left_out: Counter[str]) -> list[Path]:
+    found: list[Path] = []
+    holding: set[Path] = set()
+    """Folders right below `top` with a file in them."""
+
+    def keep_closed(problem: OSError) -> None:
+        found.append(Path(problem.filename))
+
+    for name, folders, files in os.walk(top, onerror=keep_closed):
+        folder = Path(name)
+        if COPIES in folders:
+            folders.remove(COPIES)
+            left_out[f"in {COPIES}"] += len(os.listdir(folder / COPIES))
+        found += [
+            folder / one for one in folders if _is_notebook(one) or (folder / one).is_symlink()
+        ]
+        found += [folder / one for one in files if _is_notebook(one)]
+        others = (Path(one).suffix for one in files if not _is_notebook(one))
+        left_out.update(kind or "without extension" for kind in others)
+        if files and folder != top:
+            holding.add(top / folder.relative_to(top).parts[0])
+    seen = {top / path.relative_to(top).parts[0] for path in found if path != top}
+    return found + sorted(holding - seen)
+
+
+def _is_notebook(name: str) -> bool:
+    """Whether a file is called like a notebook, be it `X.IPYNB` or a browser's `x.ipynb.txt`; what
+    macOS writes beside a file is not."""
+    return ".ipynb" in name.lower() and not name.startswith("._")
 
 
 def find_jobs(paths: Iterable[Path], store: Store, options: Options, *, done=lambda: None):
@@ -252,18 +299,21 @@ class _JudgePool:
 
 def _print_results(results: Iterable[Result], store: Store, *, as_json: bool) -> int:
     """Print the results and return the exit status."""
-    count, bad, people, tiers = 0, 0, 0, set()
+    count, bad, people, late, undecided, tiers = 0, 0, 0, 0, 0, set()
     for result in results:
         count, bad = count + 1, bad + (result.status == UNGRADABLE)
         people += any(row.person for row in result.exercises.values()) or bool(result.texts)
+        late += result.timed
+        undecided += result.undecided
         tiers |= {result.tier} - {""}
         print(json.dumps(result.json()) if as_json else _format_result(result))
     if not as_json:
         print(
-            f"{count} notebooks, {bad} ungradable, {people} with something for a person to read; "
+            f"{count} notebooks, {bad} ungradable, {people} with something for a person to read, "
+            f"{late} stopped by a clock twice, {undecided} exercises that cannot be graded here; "
             f"sandbox tier {', '.join(sorted(tiers)) or 'not used'}; results in {store.path}"
         )
-    return 2 if bad else 0
+    return 2 if bad else 1 if undecided else 0
 
 
 def _format_result(result: Result) -> str:
@@ -276,5 +326,7 @@ def _format_result(result: Result) -> str:
         if row.verdict != "PASS"
     ]
     flags = sorted({flag for row in result.exercises.values() for flag in row.flags})
-    score = f"{result.score:g}/{result.max_score:g}"
+    got = ["?"] * bool(result.undecided)
+    got = [f"{result.score:g}", *got] if result.score or not got else got
+    score = f"{'+'.join(got)}/{result.max_score:g}"
     return f"{name:<44} {score:>6}  {'; '.join([*lost, *flags])}".rstrip()

@@ -1,80 +1,104 @@
-"""Running what a learner wrote: the lesson's imports, their other definitions, then the answer."""
+"""Running what a learner wrote: the lesson's imports, their other definitions, then the answer.
+
+Every text is run statement by statement, as a notebook's cell but for one thing: a statement that
+raises does not keep those below it from running.
+"""
+
+import __future__
 
 import ast
+import asyncio
 import importlib
+import inspect
 import linecache
-import re
 import sys
 from types import ModuleType
 from typing import Any
 
+from grader.judge.magics import blank_magics
+
 ANSWER, CONTEXT, IMPORTS = "<answer>", "<notebook>", "<imports>"
-MAGIC = re.compile(r"^([ \t]*)[%!?].*$", re.M)
+Failure = tuple[ast.stmt, BaseException]
 
 
-def prepare_scope(card: dict, context: str) -> dict[str, Any]:
-    """The scope in which the answer will run: imports, earlier exercises, the context.
+class InertShell:
+    """Stands for IPython's shell: whatever it is asked for does nothing."""
 
-    They run statement by statement; one that raises is left out.
-    """
+    def __getattr__(self, name: str) -> "InertShell":
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self
+
+    def __call__(self, *args, **kwargs) -> None: ...
+
+
+def prepare_scope(card: dict) -> dict[str, Any]:
+    """The scope in which the answer will run: what a notebook has, imports, earlier exercises."""
     home = ModuleType("__main__")
     scope = home.__dict__
     sys.modules["__main__"] = home  # what classes defined here say of where they come from
+    shell = InertShell()
+    scope |= {"display": lambda *things, **options: None, "get_ipython": lambda: shell}
     _run_statements(card["setup"], IMPORTS, scope)
     for target in card["needs"]:  # defined in an earlier cell of the lesson
         module, _, name = target.partition("::")
         defined = getattr(importlib.import_module(module), name, None)
         if defined is not None:
             scope.setdefault(name, defined)
-    _run_statements(context, CONTEXT, scope)
-    scope.pop(card["name"], None)
     return scope
 
 
-def run_answer(scope: dict[str, Any], source: str, kind: str) -> BaseException | None:
-    """Run the answer and return the exception that its top level raised, or None.
+def run_context(scope: dict[str, Any], card: dict, context: str) -> None:
+    """Run the learner's other definitions; what raises is left out."""
+    _run_statements(context, CONTEXT, scope)
+    scope.pop(card["name"], None)
 
-    What the answer defined before the exception stays: a trial call below a good definition may
-    fail.
+
+def run_answer(scope: dict[str, Any], source: str, kind: str, name: str) -> BaseException | None:
+    """Run the answer; None, or the exception that says why `name` is not defined in it.
+
+    That is the one of the statement that should define it, else the first. Of a script nothing is
+    run below a statement that raises.
     """
-    if kind == "script":
+    script = kind == "script"
+    if script:
         scope["__name__"] = "script"  # its main part is not the answer
-    try:
-        exec(_compile_text(source, ANSWER), scope)  # noqa: S102
-    except BaseException as error:
-        return error
-    return None
+    failures = _run_statements(source, ANSWER, scope, stop=script)
+    own = [error for statement, error in failures if _binds_name(statement, name)]
+    return (own or [error for _, error in failures] or [None])[0]
 
 
-def _run_statements(text: str, where: str, scope: dict[str, Any]) -> None:
-    """Run each top-level statement; one that raises is passed over."""
-    try:
-        body = ast.parse(blank_magics(text)).body
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return
+def _run_statements(
+    text: str, where: str, scope: dict[str, Any], *, stop: bool = False
+) -> list[Failure]:
+    """Run each top-level statement and return those that raised; with `stop`, none below one."""
     linecache.cache[where] = (len(text), None, text.splitlines(keepends=True), where)
+    failures: list[Failure] = []
+    try:
+        body = ast.parse(blank_magics(text), where).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        return [(ast.Pass(), error)]
+    flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
     for statement in body:
+        if isinstance(statement, ast.ImportFrom) and statement.module == "__future__":
+            for feature in statement.names:  # holds for all that is below it
+                flags |= getattr(getattr(__future__, feature.name, None), "compiler_flag", 0)
         try:
             module = ast.Module([statement], type_ignores=[])
-            exec(compile(module, where, "exec"), scope)  # noqa: S102
-        except BaseException:  # noqa: S112
-            continue
+            awaited = eval(compile(module, where, "exec", flags, dont_inherit=True), scope)  # noqa: S307
+            if inspect.iscoroutine(awaited):
+                asyncio.run(awaited)
+        except BaseException as error:
+            failures.append((statement, error))
+            if stop:
+                break
+    return failures
 
 
-def _compile_text(text: str, where: str):
-    linecache.cache[where] = (len(text), None, text.splitlines(keepends=True), where)
-    try:
-        return compile(text, where, "exec")
-    except SyntaxError:
-        if blank_magics(text) == text:
-            raise
-        return compile(blank_magics(text), where, "exec")
-
-
-def blank_magics(text: str) -> str:
-    """`text` with `pass` in place of IPython's own lines (`%time`, `!ls`): line numbers stay."""
-    try:
-        ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return MAGIC.sub(r"\1pass", text)
-    return text
+def _binds_name(statement: ast.stmt, name: str) -> bool:
+    """Whether a statement defines `name`, imports it, or gives it a value."""
+    return any(
+        name in (getattr(part, "name", None), getattr(part, "asname", None))
+        or (isinstance(part, ast.Name) and part.id == name and isinstance(part.ctx, ast.Store))
+        for part in ast.walk(statement)
+    )

@@ -23,9 +23,16 @@ STARTUP_S = 60
 
 
 def grade_on_cluster(
-    jobs: Iterable, store: Store, options: Options, address: str | None, workers: int | None
+    jobs: Iterable,
+    store: Store,
+    options: Options,
+    address: str | None,
+    workers: int | None,
+    *,
+    alone: bool = False,
 ) -> Iterator[Result]:
-    """Grade `jobs` on the cluster at `address`, or on one started here with `workers` workers.
+    """Grade `jobs` on the cluster at `address`, or on one started here with `workers` workers; with
+    `alone` one after the other.
 
     ValueError when Dask is not installed, nothing answers at `address`, or a worker has another
     version of the course.
@@ -37,14 +44,15 @@ def grade_on_cluster(
     dask = _import_dask()
     with _connect_client(dask, address, workers) as client:
         try:
-            yield from _stream_results(dask, client, chain([first], jobs), store, options)
+            ahead = 1 if alone else AHEAD * max(sum(client.nthreads().values()), 1)
+            yield from _stream_results(dask, client, chain([first], jobs), store, options, ahead)
         finally:
             with contextlib.suppress(Exception):  # the cluster may be gone, its judges with it
                 client.run(end_judges)
 
 
 def _stream_results(
-    dask, client, jobs: Iterator, store: Store, options: Options
+    dask, client, jobs: Iterator, store: Store, options: Options, ahead: int
 ) -> Iterator[Result]:
     def submit_job(job):
         future = client.submit(
@@ -62,8 +70,7 @@ def _stream_results(
         return future
 
     pending: dict[str, Any] = {}
-    threads = sum(client.nthreads().values())
-    flying = dask.as_completed([submit_job(job) for job in islice(jobs, AHEAD * max(threads, 1))])
+    flying = dask.as_completed([submit_job(job) for job in islice(jobs, ahead)])
     for future in flying:
         job = pending.pop(future.key)
         result = _take_result(dask, future) or make_failed_result(job, store.seed)

@@ -42,7 +42,8 @@ class Limits:
     """Allowances of one worker."""
 
     memory_bytes: int = 2 << 30
-    """Address space beyond what a fresh worker already has, all processes together."""
+    """Memory beyond what a fresh worker already has, all processes together. A worker of one process
+    is held to it by its address space, the others by a watcher (memory_watch.py)."""
     cpu_s: int = 20
     processes: int = 1
     """More than one only in the tier "namespaces", for exercises with several ranks."""

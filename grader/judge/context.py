@@ -10,17 +10,15 @@ syntax tree would take 200 times the cell's.
 
 import ast
 import functools
-import re
 import symtable
-import warnings
 from typing import NamedTuple
 
 from course_lib.lab.source import free_names
+from grader.judge.magics import blank_magics, parse_text
 from grader.judge.notebook import MAX_SOURCE
 
 MAX_TOTAL = 400_000  # characters parsed for one answer
 KEPT, KEPT_CHARS = 500, 20_000  # cells whose statements are kept, and the longest of them
-MAGIC = re.compile(r"^[ \t]*[%!?].*$|^.*\?[ \t]*$", re.M)
 
 
 class Statement(NamedTuple):
@@ -28,25 +26,6 @@ class Statement(NamedTuple):
 
     binds: frozenset[str]
     source: str
-
-
-def parse_text(text: str) -> ast.Module | None:
-    """The syntax tree, or None for what Python would refuse."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # "invalid escape sequence" is the learner's, not ours
-        try:
-            return ast.parse(text)
-        # a hostile text can nest deeper than the parser or the tree may
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
-            return None
-
-
-def remove_magics(text: str) -> str:
-    """`text` without IPython's magics when only that makes it Python; else `text` itself."""
-    if len(text) > MAX_SOURCE or parse_text(text) is not None:
-        return text
-    bare = MAGIC.sub("", text)
-    return bare if parse_text(bare) is not None else text
 
 
 def find_context(answer: str, others: list[str]) -> str:
@@ -83,7 +62,7 @@ def _find_statements(cells: list[str]) -> list[Statement]:
 
 @functools.lru_cache(KEPT)
 def _cell_statements(text: str) -> tuple[Statement, ...]:
-    tree = parse_text(remove_magics(text))
+    tree = parse_text(blank_magics(text))
     body = tree.body if tree else ()
     return tuple(Statement(_bound_names(node), _statement_source(node)) for node in body)
 

@@ -5,7 +5,11 @@ from dataclasses import dataclass
 VERDICTS = (
     "PASS", "WRONG", "ERROR", "TIMEOUT", "CRASHED", "LIMIT", "DENIED", "UNGRADABLE",
 )  # fmt: skip
+UNDECIDED = {"NO-RANKS", "JUDGE-FAILED"}
+"""Codes of what this machine cannot decide, whatever the answer: no points, not 0 points."""
 MESSAGE_CHARS = 1200
+CLOCK = "CLOCK"
+"""The flag of a verdict in which a clock took part: another try could end otherwise."""
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from course_lib.lab.registry import exercise
-from grader.judge.decision import Decision
+from grader.judge.decision import CLOCK, UNDECIDED, Decision
 from grader.judge.prints import find_prints, is_published
 from grader.judge.submission import Answer, Submission, Text
 
@@ -21,7 +21,8 @@ class ExerciseResult:
     """The verdict on one exercise."""
 
     verdict: str
-    points: float
+    points: float | None
+    """None for what could not be decided, which is not the answer's fault."""
     max_points: float
     code: str
     message: str
@@ -56,8 +57,18 @@ class Result:
     """Whose notebook it is, by the folder it lies in."""
 
     @property
+    def timed(self) -> bool:
+        """Whether a clock took part in a verdict: another try could end otherwise."""
+        return any(CLOCK in row.flags for row in self.exercises.values())
+
+    @property
+    def undecided(self) -> int:
+        """Exercises without points: they are to be graded on another machine, or by a person."""
+        return sum(row.points is None for row in self.exercises.values())
+
+    @property
     def score(self) -> float:
-        return sum(row.points for row in self.exercises.values())
+        return sum(row.points or 0 for row in self.exercises.values())
 
     @property
     def max_score(self) -> float:
@@ -161,16 +172,18 @@ def _choose_decision(together: Decision, alone: Decision) -> Decision:
     `together` is that failure; `alone` is the decision with the course's own earlier solutions,
     and so about this answer and no other.
     """
-    if alone.verdict == "PASS":
-        return replace(alone, flags=(*alone.flags, "ALONE"))
-    return together if alone.verdict in ("ERROR", "UNGRADABLE") else alone
+    if alone.verdict != "PASS":
+        return together if alone.verdict in ("ERROR", "UNGRADABLE") else alone
+    clock = {CLOCK} & {*together.flags}  # with more time it might have passed as it is
+    return replace(alone, flags=(*alone.flags, "ALONE", *clock))
 
 
 def _make_exercise_result(name: str, decision: Decision, flags: tuple[str, ...]) -> ExerciseResult:
     points = exercise(name).points
+    got = None if decision.code in UNDECIDED else points * decision.passed
     return ExerciseResult(
         verdict=decision.verdict,
-        points=points if decision.verdict == "PASS" else 0,
+        points=got,
         max_points=points,
         code=decision.code,
         message=decision.message,

@@ -17,13 +17,13 @@ import torch
 
 from course_lib import checks
 from course_lib.checks.report import Verdict
-from course_lib.checks.subject import OutOfTime
-from course_lib.checks.suite import Suite
+from course_lib.checks.subject import AnswerError, OutOfTime
+from course_lib.checks.suite import LIMIT_S, Suite
 from course_lib.lab.registry import Exercise, exercise, exercises
 from course_lib.ranks.local_ranks import PATIENCE
 from grader.judge import zygote_client
 from grader.judge.confine import Limits
-from grader.judge.decision import Decision
+from grader.judge.decision import CLOCK, Decision
 from grader.judge.prints import read_solution
 from grader.judge.remote import RemoteSubject, WorkerLost
 from grader.judge.submission import Answer
@@ -32,6 +32,7 @@ from grader.judge.verdict import (
     decide_by_error,
     decide_by_loss,
     decide_by_verdict,
+    is_out_of_time,
     refuse_answer,
     report_broken_check,
 )
@@ -52,7 +53,7 @@ class Judge:
     def __init__(
         self, *, unsafe: bool = False, memory_bytes: int = 2 << 30, budget_s: float = 10.0
     ):
-        limits = Limits(memory_bytes=memory_bytes, cpu_s=math.ceil(budget_s) + 1)
+        limits = Limits(memory_bytes=memory_bytes)
         self.budget_s = budget_s
         self._client = zygote_client.ZygoteClient(unsafe=unsafe, limits=limits)
         self._sent: dict[tuple[str, int], int | None] = {}
@@ -105,9 +106,9 @@ class Judge:
                 flags=answer.flags,
                 person="too long to be graded",
             )
-        budget_s = min(self.budget_s, suite.limit_s)
+        budget_s = self.budget_s * suite.limit_s / LIMIT_S  # a suite may ask for more than others
         try:
-            subject, fault = self._prepare_subject(card, answer, budget_s, suite)
+            subject, fault, hurried = self._prepare_subject(card, answer, budget_s, suite)
         except zygote_client.ZygoteError as problem:
             if suite.ranks <= 1:
                 raise
@@ -131,11 +132,15 @@ class Judge:
             decision = decide_by_loss(subject, status, budget_s)
         elif isinstance(found, Decision):
             decision = found
+        elif found.status == "broken" and self._passes_reference(card, suite, budget_s, seed):
+            decision = refuse_answer(card, "ODD-RESULT")
         else:
             decision = decide_by_verdict(found, subject, answer)
         if decision.passed and sent and suite.sends_much:
             seen["sent"] = self._compare_traffic(card, suite, seed, sent)
         flags, notes = _find_marks(card, answer, seen if decision.passed else {})
+        if hurried or decision.verdict == "TIMEOUT" or (subject.stuck and not decision.passed):
+            flags += (CLOCK,)
         return replace(decision, flags=answer.flags + flags, notes=notes, seconds=subject.seconds)
 
     def _compare_traffic(self, card: Exercise, suite: Suite, seed: int, sent: int) -> list[str]:
@@ -150,7 +155,7 @@ class Judge:
     def _measure_solution(self, card: Exercise, suite: Suite, seed: int) -> int | None:
         """The bytes that the solution's ranks send; once for an exercise and its inputs."""
         answer = Answer(read_solution(card))
-        subject, fault = self._prepare_subject(card, answer, PATIENCE * suite.limit_s, suite)
+        subject, fault, _ = self._prepare_subject(card, answer, PATIENCE * suite.limit_s, suite)
         try:
             found = None if fault else _run_suite(card, suite, subject, answer, seed)
             if isinstance(found, Verdict) and found.passed:
@@ -159,29 +164,52 @@ class Judge:
             subject.worker.close()
         return self._sent.get((card.id, seed))
 
+    def _passes_reference(self, card: Exercise, suite: Suite, budget_s: float, seed: int) -> bool:
+        """Whether the suite passes the library's own definition with these inputs: then a check that
+        failed on an answer failed by what the answer returned."""
+        own = Answer(f"from {card.module} import {card.name}")
+        subject, _, _ = self._prepare_subject(card, own, budget_s, suite, erase=False)
+        try:
+            subject.start(own.source)
+            return suite.run(subject, seed=seed).passed
+        except (WorkerLost, OutOfTime, AnswerError):
+            return False
+        finally:
+            subject.worker.close()
+
     def _prepare_subject(
-        self, card: Exercise, answer: Answer, budget_s: float, suite: Suite
+        self,
+        card: Exercise,
+        answer: Answer,
+        budget_s: float,
+        suite: Suite,
+        *,
+        erase: bool = True,
     ) -> tuple:
-        """A subject whose worker waits for the answer, and "" or what is wrong with the course.
+        """A subject whose worker waits for the answer; "" or what is wrong with the course; whether
+        a clock took part.
 
         When the context kills its worker or never ends, a second worker starts without it: it
         comes from other cells, and a crash there must not cost this exercise.
         """
         ready_made = (name.rpartition(".")[0] for name in card.ready_made)
         modules = tuple(dict.fromkeys((*_imported_modules(card.setup), *suite.loads, *ready_made)))
+        hurried = False
         for context in (answer.context, ""):
-            worker = self._client.spawn_worker(ranks=suite.ranks, modules=modules)
+            worker = self._client.spawn_worker(
+                ranks=suite.ranks, modules=modules, cpu_s=math.ceil(budget_s) + 1
+            )
             # what computes ends by the limit of its processor time; this one is for what waits
             longest = PATIENCE * budget_s
             subject = RemoteSubject(worker, budget_s=longest, call_s=longest / 2)
             try:
-                fault = subject.prepare(worker_card(card), context)
+                fault = subject.prepare(worker_card(card, erase=erase), context)
                 subject.call_s = longest
-                return subject, fault
+                return subject, fault, hurried
             except (WorkerLost, OutOfTime):
                 if not context:
-                    return subject, ""
-                subject.worker.close()
+                    return subject, "", hurried
+                hurried = is_out_of_time(subject, subject.worker.close(), budget_s)
             except BaseException:
                 subject.worker.close()
                 raise
@@ -215,11 +243,13 @@ def _run_suite(
         said = subject.start(answer.source, answer.kind)
     except (WorkerLost, OutOfTime):
         return None
-    if not said.get("defined"):
-        if said.get("error"):
+    except AnswerError:  # it took the place of what runs it
+        return decide_by_error(subject.error, answer)
+    if not said["defined"]:
+        if said["error"]:
             return decide_by_error(said["error"], answer)
         return refuse_answer(card, "UNDEFINED")
-    if said.get("reference"):
+    if said["reference"]:
         return refuse_answer(card, "REFERENCE")
     return suite.run(subject, seed=seed, number=card.number, title=card.title)
 
@@ -236,8 +266,11 @@ def _imported_modules(setup: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-def worker_card(card: Exercise) -> dict:
-    """What a worker must know of an exercise: names and the lesson's imports, no solution."""
+def worker_card(card: Exercise, *, erase: bool = True) -> dict:
+    """What a worker must know of an exercise: names and the lesson's imports, no solution.
+
+    With `erase` the library's own definition goes.
+    """
     earlier = [e for e in (exercises().get(n) for n in card.needs) if e]
     return {
         "target": card.target,
@@ -246,4 +279,5 @@ def worker_card(card: Exercise) -> dict:
         "name": card.name,
         "setup": card.setup,
         "needs": [f"{e.module}::{e.name}" for e in earlier],
+        "erase": erase,
     }

@@ -5,21 +5,55 @@ passed over, what is not a notebook raises `NotebookError` with a sentence that 
 is not used: it upgrades, repairs and raises in ways that differ by version.
 """
 
+import contextlib
 import errno
 import json
 import os
+import signal
 import stat
+import threading
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 MAX_BYTES = 8 << 20  # a lesson with every figure in it is under 2 MB; JSON takes 20 times its size
 MAX_CELLS = 2_000
+READ_S = 60.0  # of processor time, to find the answers in one; a large one takes 3
+MAX_NAMES = 3  # of files, that a message says
 MAX_SOURCE = 100_000  # characters of one cell
 MAX_TEXT = 1_000_000  # characters of all cells; a solved lesson has 60,000
 
 
 class NotebookError(ValueError):
     """Not a notebook that can be graded; the message finishes "cannot be graded: ..."."""
+
+
+class _TooSlow(BaseException):
+    """Not an Exception: what parses hostile text forgives those."""
+
+
+@contextlib.contextmanager
+def limit_reading() -> Iterator[None]:
+    """NotebookError when the body has computed for `READ_S`. Only the main thread can be
+    interrupted."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(signum, frame):
+        raise _TooSlow
+
+    before = signal.signal(signal.SIGPROF, stop)
+    signal.setitimer(signal.ITIMER_PROF, READ_S, 1.0)  # again, should one be swallowed
+    try:
+        yield
+    except _TooSlow:
+        raise NotebookError(
+            f"it takes more than {READ_S:g} seconds to read; a lesson's notebook takes one"
+        ) from None
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
 
 
 @dataclass(frozen=True)
@@ -48,7 +82,11 @@ def read_file(path: Path) -> bytes:
         link = error.errno == errno.ELOOP
         raise NotebookError("it is a link to another file" if link else error.strerror) from None
     try:
-        if not stat.S_ISREG(os.fstat(handle).st_mode):
+        mode = os.fstat(handle).st_mode
+        if stat.S_ISDIR(mode):
+            names = sorted(os.listdir(handle))[:MAX_NAMES]
+            raise NotebookError(f"it is a folder, with {', '.join(names) or 'nothing'} in it")
+        if not stat.S_ISREG(mode):
             raise NotebookError("it is not an ordinary file")
         with os.fdopen(handle, "rb", closefd=False) as file:
             return file.read(MAX_BYTES + 1)

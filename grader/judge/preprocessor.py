@@ -27,6 +27,7 @@ from nbgrader.preprocessors import NbGraderPreprocessor, SaveAutoGrades
 from course_lib.lab.registry import exercises
 from grader.judge import notebook
 from grader.judge.grade import ExerciseResult, Result, result_from_json
+from grader.judge.job import TRIES
 from grader.judge.judge_process import JudgeDied, JudgeProcess, Options
 from grader.judge.prose import make_harmless, make_one_line
 from grader.judge.release import Release
@@ -55,7 +56,9 @@ class SubmissionReader(NotebookExporter):
         _remove_links(Path(filename).parent, Path(copied))
         problem, cells = "", []
         try:
-            cells = notebook.parse_cells(notebook.read_file(Path(filename)))
+            data = notebook.read_file(Path(filename))
+            with notebook.limit_reading():
+                cells = notebook.parse_cells(data)
         except notebook.NotebookError as found:
             problem = str(found)
         resources = {**resources, NOTE: {"cells": cells, "problem": problem}}
@@ -100,8 +103,15 @@ class TakeAnswers(NbGraderPreprocessor):
         about, read = resources["nbgrader"], resources.pop(NOTE)
         with Gradebook(about["db_url"]) as book:
             release = Release(book, about["notebook"], about["assignment"])
-        found = take_answers(read["cells"], check_lesson(about["notebook"]))
-        nb.cells = release.cells(read["cells"], found)
+        lesson = check_lesson(about["notebook"])
+        try:
+            with notebook.limit_reading():
+                found = take_answers(read["cells"], lesson)
+                nb.cells = release.cells(read["cells"], found)
+        except notebook.NotebookError as slow:
+            read = {"cells": [], "problem": str(slow)}
+            found = take_answers([], lesson)
+            nb.cells = release.cells([], found)
         if read["problem"]:
             text = f"**This submission cannot be graded: {make_harmless(read['problem'])}.**"
             nb.cells.insert(0, new_markdown_cell(text))
@@ -189,17 +199,20 @@ _REFUSED: list[
 
 
 def _ask_judge(data: bytes, *, name: str, lesson: str) -> Result:
-    """Grade with the one judge of this process; when it dies, once more with a second one."""
-    for _ in range(2):
+    """Grade with the one judge of this process; once more when it dies, or a clock took part."""
+    found = Result(name, "ungradable", failed=True)
+    for _ in range(TRIES):
         if not _JUDGES:
             _start_judge()
         try:
-            return result_from_json(
-                _JUDGES[0].grade(data, name=name, lesson=lesson, seed=_draw_seed())
-            )
+            values = _JUDGES[0].grade(data, name=name, lesson=lesson, seed=_draw_seed())
         except JudgeDied:
             _end_judge()
-    return Result(name, "ungradable", failed=True)
+            continue
+        found = result_from_json(values)
+        if not found.timed:
+            break
+    return found
 
 
 def _start_judge() -> None:

@@ -16,7 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from course_lib.lab.registry import Exercise
-from grader.judge.context import parse_text, remove_magics
+from grader.judge.magics import blank_magics, parse_text
 from grader.judge.notebook import MAX_SOURCE
 
 GRAM, WINDOW = 10, 4
@@ -42,7 +42,7 @@ def find_prints(source: str, stub: str = "") -> tuple[int, ...]:
 
 def _find_words(source: str) -> list[str]:
     """The words of a syntax tree in the order of the text."""
-    tree = parse_text(remove_magics(source)) if len(source) <= MAX_SOURCE else None
+    tree = parse_text(blank_magics(source)) if len(source) <= MAX_SOURCE else None
     if tree is None:
         return []
     own = {node.id for node in ast.walk(tree) if _is_stored_name(node)}

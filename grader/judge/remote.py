@@ -5,6 +5,7 @@ come back over a socket; every comparison is made here, on this side's own numbe
 """
 
 import builtins
+import contextlib
 import re
 import select
 import time
@@ -32,8 +33,8 @@ class RemoteSubject:
     """One answer in one worker.
 
     `call_s` seconds a call, `budget_s` for all of them. `lost` is "" or why the worker cannot be
-    used any more: "timeout", "crashed" or "protocol". `error` describes the last exception of the
-    answer's own code.
+    used any more: "timeout", "crashed" or "protocol". `stuck` says that ranks did not come back in
+    time. `error` describes the last exception of the answer's own code.
     """
 
     def __init__(self, worker: Worker, *, budget_s: float, call_s: float):
@@ -41,22 +42,28 @@ class RemoteSubject:
         self.deadline = time.monotonic() + budget_s
         self.seconds, self.number = 0.0, 0
         self.lost, self.why = "", ""
+        self.stuck = False
         self.error: dict = {}
 
     def prepare(self, card: dict, context: str) -> str:
         """Have the library's own definition removed, the lesson's imports and the learner's other
         definitions run. Says what is wrong with the course, if anything is."""
-        said = self.ask("prepare", card=card, context=context)
-        return said if isinstance(said, str) else ""
+        said = self.ask("prepare", card=card)
+        with contextlib.suppress(AnswerError):  # what raises there is left out
+            self.ask("context", context=context)
+        return said
 
     def start(self, source: str, kind: str = "cell") -> dict:
         """Have the worker run the answer's cell; returns what `worker.AnswerRunner.do_start` does."""
         said = self.ask("start", source=source, kind=kind)
         if not isinstance(said, dict):
             self._give_up("protocol", "no word about the start")
-        if said.get("error"):
-            said["error"] = _check_error(said["error"])
-        return said
+        error = said.get("error")
+        return {
+            "defined": said.get("defined") is True,
+            "reference": said.get("reference") is True,
+            "error": None if error is None else _check_error(error),
+        }
 
     def read_witness(self) -> dict[str, list[str]]:
         """{"called": ready-made functions, "replaced": definitions}: the worker's word; {} for none."""
@@ -92,6 +99,7 @@ class RemoteSubject:
         """As `LocalSubject.run_ranks`; values and counts are the worker's own report."""
         said = self.ask("ranks", *args_by_rank, seconds=subject.RANKS_S, probe=probe)
         if isinstance(said, str):
+            self.stuck = True
             raise ranks_stuck(len(args_by_rank), said[:200])
         if not isinstance(said, list) or len(said) != len(args_by_rank):
             self._give_up("protocol", "results of ranks that are none")
@@ -135,6 +143,8 @@ class RemoteSubject:
             self._give_up("crashed", str(problem))
         except wire.ProtocolError as problem:
             self._give_up("protocol", str(problem))
+        except Exception as problem:  # bytes on which reading them fails in a way of its own
+            self._give_up("protocol", f"a reply that cannot be read ({type(problem).__name__})")
         finally:
             self.seconds += time.monotonic() - began
         if "error" in reply:
@@ -149,7 +159,7 @@ class RemoteSubject:
             # either it died, or it answers what was not asked yet
             wire.receive(sock, deadline)
             raise wire.ProtocolError("a reply before the question")
-        wire.send(sock, request, deadline, most=wire.TRUSTED_HEADER_BYTES)
+        wire.send(sock, request, deadline, trusted=True)
         reply = wire.receive(sock, deadline)
         if not isinstance(reply, dict) or reply.get("id") != request["id"]:
             raise wire.ProtocolError("a reply to another question")
@@ -177,12 +187,8 @@ class RemoteSubject:
             raise raised
         except BaseException as here:
             raised = here
-        if error["stage"] == "answer":
-            self.error = error
-            raise AnswerError(raised)
-        if isinstance(raised, Exception):
-            raise raised
-        raise Exception(error["text"])
+        self.error = error
+        raise AnswerError(raised)
 
     def _check_gradients(self, found: Any, args: tuple) -> list[Tensor | None]:
         wanted = sum(isinstance(a, Tensor) and a.is_floating_point() for a in args)
@@ -255,5 +261,4 @@ def _check_error(error: Any) -> dict:
         "text": field("text", str, "")[:2000],
         "line": field("line", int, None),
         "errno": field("errno", int, None),
-        "stage": field("stage", str, "answer"),
     }

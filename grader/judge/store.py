@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import IO
 
 import course_lib
+from grader.judge.decision import CLOCK
 from grader.judge.grade import Result, result_from_json
 from grader.judge.judge_process import Options
 from grader.judge.sameness import Partners
@@ -100,7 +101,7 @@ class Store:
         self._places: dict[str, tuple[str, int]] = {}
         """By notebook: the key of its last result and where its line begins."""
         self._known: dict[str, int] = {}
-        """Where a result with that key begins, failed ones left out."""
+        """Where a result with that key begins; those that another try could change are left out."""
         header, offset = None, 0
         self._file.seek(0)
         for line in self._file:
@@ -124,7 +125,9 @@ class Store:
 
     def _remember_result(self, name: str, result: dict, offset: int) -> None:
         self._places[result["notebook"]] = (name, offset)
-        if not result["failed"]:
+        rows = result["exercises"].values()
+        open_rows = any(row["points"] is None or CLOCK in row["flags"] for row in rows)
+        if not result["failed"] and not open_rows:
             self._known[name] = offset
 
     def has(self, notebook: str, name: str) -> bool:

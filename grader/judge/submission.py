@@ -30,7 +30,8 @@ from course_lib.lab.moved import rewrite, rewrite_all
 from course_lib.lab.registry import Exercise, exercises
 from grader.carry import answer_digest
 from grader.judge import notebook
-from grader.judge.context import MAX_TOTAL, find_context, parse_text, remove_magics
+from grader.judge.context import MAX_TOTAL, find_context
+from grader.judge.magics import blank_magics, parse_text
 from grader.judge.notebook import Cell, NotebookError
 
 SCRIPT = re.compile(r"\s*%%writefile\s+\S+[^\n]*\n")
@@ -93,8 +94,15 @@ def read_submission(
         raise ValueError(f"no lesson is called {lesson_name!r}; the lessons are {known}")
     try:
         data = notebook.read_file(source) if isinstance(source, Path) else source
-        cells = notebook.parse_cells(data)
-        return take_answers(cells, lesson_name or _find_lesson(cells, Path(name).stem), name=name)
+        stem = Path(name).stem
+        with notebook.limit_reading():
+            cells = notebook.parse_cells(data)
+            found = take_answers(cells, lesson_name or _find_lesson(cells, stem), name=name)
+        others = [lesson for lesson in _cards_by_lesson() if lesson in stem]
+        if others and found.lesson not in others:
+            said = f"it is called {others[0]}, and its cells are of {found.lesson}"
+            found = replace(found, notes=(said, *found.notes))
+        return found
     except NotebookError as problem:
         return Submission(name, lesson_name or "", problem=str(problem))
 
@@ -155,7 +163,7 @@ class _Taker:
         flags = tuple(sorted(self.flags[card.id]))
         if script := SCRIPT.match(source):
             return Answer(source[script.end() :], kind="script", flags=flags)
-        source = remove_magics(source)
+        source = blank_magics(source)
         if len(parts) > 1:  # neither half need be Python by itself
             source = rewrite(source, [cell.source for cell in self.cells if _is_readable(cell)])
         needed = find_context(source, self._other_sources(parts, check))
@@ -202,7 +210,7 @@ class _Taker:
         if after.kind != "code" or after.grade_id:
             return []
         whole = f"{text}\n{after.source}"
-        torn = parse_text(remove_magics(after.source)) is None and parse_text(whole) is not None
+        torn = parse_text(blank_magics(after.source)) is None and parse_text(whole) is not None
         return [written[-1] + 1] if torn and _defines_answer(whole, card) else []
 
     def _defining_cell(self, card: Exercise, check: int | None) -> tuple[int, ...]:
@@ -215,7 +223,7 @@ class _Taker:
             if (
                 own
                 and not _is_untouched(cell.source, card)
-                and _defines_answer(remove_magics(self.texts[i]), card)
+                and _defines_answer(blank_magics(self.texts[i]), card)
             ):
                 return (i,)
         return ()
@@ -282,7 +290,7 @@ def _find_lesson(cells: list[Cell], stem: str) -> str:
         hits[lesson] = sum(card.id in ids for card in cards)
     if not any(hits.values()):
         own = [
-            _find_definitions(remove_magics(rewrite(c.source)))
+            _find_definitions(blank_magics(rewrite(c.source)))
             for c in cells
             if _is_readable(c) and not _is_released(c)
         ]

@@ -9,7 +9,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from grader.judge.context import parse_text
+from grader.judge.magics import parse_text
 
 DRIVERS = re.compile(
     r"(course_lib\.(probes|checks|ranks\.(local_ranks|rank_server))|grader)(\.\w+)*"

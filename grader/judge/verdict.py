@@ -21,7 +21,7 @@ NO_MEMORY = re.compile(
     r"can't allocate memory|not enough memory|Cannot allocate memory|std::bad_alloc"
 )
 FULL = {errno.ENOMEM: "memory", errno.EAGAIN: "processes", errno.ENOSPC: "disk",
-        errno.EFBIG: "disk", errno.EMFILE: "open files"}  # fmt: skip
+        errno.EFBIG: "disk", errno.EMFILE: "open files", errno.EMSGSIZE: "output"}  # fmt: skip
 
 
 def decide_by_verdict(verdict: Verdict, subject: RemoteSubject, answer) -> Decision:
@@ -51,11 +51,7 @@ def decide_by_error(error: dict, answer) -> Decision:
     if kind == "NotImplementedError":
         return Decision("ERROR", "STUB", "not attempted: the code still raises NotImplementedError")
     if allowance := _exhausted_allowance(kind, text, error.get("errno")):
-        return Decision(
-            "LIMIT",
-            f"LIMIT-{allowance.upper().replace(' ', '-')}",
-            f"the code used more {allowance} than an answer may",
-        )
+        return _refuse_allowance(allowance)
     if kind == "PermissionError":
         return Decision(
             "DENIED",
@@ -65,6 +61,11 @@ def decide_by_error(error: dict, answer) -> Decision:
         )
     kind = kind if hasattr(builtins, kind) else "an exception"
     return Decision("ERROR", "RAISED", f"the code raised {kind}{_quote_line(error, answer)}")
+
+
+def _refuse_allowance(allowance: str) -> Decision:
+    code = f"LIMIT-{allowance.upper().replace(' ', '-')}"
+    return Decision("LIMIT", code, f"the code used more {allowance} than an answer may")
 
 
 def _exhausted_allowance(kind: str, text: str, number: int | None) -> str:
@@ -87,8 +88,9 @@ def _quote_line(error: dict, answer) -> str:
 
 def decide_by_loss(subject: RemoteSubject, status: int, budget_s: float) -> Decision:
     """The decision when the worker ended, ran out of time or broke the protocol."""
-    spent = status == -signal.SIGKILL and subject.seconds >= budget_s  # the processor time it had
-    if subject.lost == "timeout" or status == -signal.SIGXCPU or spent:
+    if subject.worker.greedy:
+        return _refuse_allowance("memory")
+    if is_out_of_time(subject, status, budget_s):
         return Decision("TIMEOUT", "TIMEOUT", _timeout_message(budget_s))
     if subject.lost == "protocol":
         return Decision(
@@ -101,6 +103,12 @@ def decide_by_loss(subject: RemoteSubject, status: int, budget_s: float) -> Deci
     return Decision("CRASHED", "CRASHED", f"the process that ran the code ended {how}")
 
 
+def is_out_of_time(subject: RemoteSubject, status: int, budget_s: float) -> bool:
+    """Whether a worker that was lost was ended for its time: on the wall, or of the processor."""
+    spent = status == -signal.SIGKILL and subject.seconds >= budget_s
+    return subject.lost == "timeout" or status == -signal.SIGXCPU or spent
+
+
 def _timeout_message(seconds: float) -> str:
     return (
         f"stopped after {seconds:.3g} seconds; these inputs need well under one\n"
@@ -109,10 +117,12 @@ def _timeout_message(seconds: float) -> str:
 
 
 def refuse_answer(card: Exercise, code: str) -> Decision:
-    """The decision when there is nothing to check; `code` is UNDEFINED or REFERENCE."""
+    """The decision when there is nothing to check; `code` is UNDEFINED, REFERENCE or ODD-RESULT."""
     text = {
         "UNDEFINED": f"nothing called {card.name} is defined in the answer",
         "REFERENCE": f"{card.path} is the library's own code, not an answer",
+        "ODD-RESULT": f"what {card.name} returns, or is, cannot be checked; the exercise says what "
+        "is asked for",
     }[code]
     return Decision("ERROR", code, text)
 

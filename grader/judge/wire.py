@@ -27,9 +27,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-HEADER_BYTES = 1 << 20
+HEADER_BYTES, BODY_BYTES = 1 << 20, 16 << 20  # what a check reads of an answer is a tenth of it
 TRUSTED_HEADER_BYTES = 16 << 20  # the judge sends whole notebooks' worth of source
-BODY_BYTES = 64 << 20
+TRUSTED_BODY_BYTES = 64 << 20
 DEPTH, ITEMS, DIMS, DIGITS = 12, 20_000, 16, 4000
 FRAME = struct.Struct(">IQ")
 DTYPES = {
@@ -102,15 +102,24 @@ def make_opaque(kind: str) -> Opaque:
     return type(kind if kind in KINDS else "object", (Opaque,), {})()
 
 
-def encode(value: Any, *, most: int = HEADER_BYTES) -> bytes:
-    """One frame. ProtocolError when the value is too large or too deep."""
+def encode(value: Any, *, trusted: bool = False) -> bytes:
+    """One frame. ProtocolError when the value is too large or too deep.
+
+    What the judge sends is `trusted` with more than a worker is, so that no answer makes the judge
+    read more than a check has use for.
+    """
     body: list[bytes] = []
     budget = [ITEMS]
     header = json.dumps(_pack_value(value, body, budget, 0), separators=(",", ":")).encode("ascii")
     size = sum(map(len, body))
-    if len(header) > most or size > BODY_BYTES:
+    most_header, most_body = _allowed_bytes(trusted)
+    if len(header) > most_header or size > most_body:
         raise ProtocolError(f"a message of {len(header) + size:,} bytes is too large")
     return b"".join((FRAME.pack(len(header), size), header, *body))
+
+
+def _allowed_bytes(trusted: bool) -> tuple[int, int]:
+    return (TRUSTED_HEADER_BYTES, TRUSTED_BODY_BYTES) if trusted else (HEADER_BYTES, BODY_BYTES)
 
 
 def _pack_value(value: Any, body: list[bytes], budget: list[int], depth: int) -> Any:
@@ -154,10 +163,10 @@ def _pack_tensor(value: Tensor, body: list[bytes]) -> list:
         plain = plain.resolve_conj().resolve_neg()
         order = sorted(range(plain.dim()), key=plain.stride, reverse=True)
         permuted = not plain.is_contiguous() and plain.permute(order).is_contiguous()
-        plain = plain.permute(order) if permuted else plain.contiguous()
-        size = plain.numel() * plain.element_size()
-        if size > BODY_BYTES or plain.dim() > DIMS:
+        size = plain.numel() * plain.element_size()  # first: it may be one number, expanded
+        if size > TRUSTED_BODY_BYTES or plain.dim() > DIMS:
             raise ProtocolError(f"a tensor of {size:,} bytes is too large")
+        plain = plain.permute(order) if permuted else plain.contiguous()
         body.append(ctypes.string_at(plain.data_ptr(), size) if size else b"")
         return ["T", name, list(plain.shape), *([order] if permuted else [])]
 
@@ -166,9 +175,10 @@ def _pack_array(value: np.ndarray, body: list[bytes]) -> list:
     dtype = np.ndarray.__getattribute__(value, "dtype").newbyteorder("=")
     if ARRAYS.get(dtype.name) != dtype:
         return ["o", "ndarray"]
+    size = math.prod(np.shape(value)) * dtype.itemsize
+    if size > TRUSTED_BODY_BYTES or len(np.shape(value)) > DIMS:
+        raise ProtocolError(f"an array of {size:,} bytes is too large")
     plain = np.array(value, dtype=dtype, order="C", subok=False)
-    if plain.nbytes > BODY_BYTES or plain.ndim > DIMS:
-        raise ProtocolError(f"an array of {plain.nbytes:,} bytes is too large")
     body.append(plain.tobytes())
     return ["N", dtype.name, list(plain.shape)]
 
@@ -274,9 +284,9 @@ def _require(kind: type, value: Any) -> Any:
     return value
 
 
-def send(sock: socket.socket, value: Any, deadline: float, *, most: int = HEADER_BYTES) -> None:
+def send(sock: socket.socket, value: Any, deadline: float, *, trusted: bool = False) -> None:
     """One frame, whole. TimeoutError at `deadline` (time.monotonic()), ConnectionClosed when nobody reads."""
-    frame = encode(value, most=most)
+    frame = encode(value, trusted=trusted)
     try:
         sock.settimeout(_time_left(deadline))
         sock.sendall(frame)
@@ -287,8 +297,8 @@ def send(sock: socket.socket, value: Any, deadline: float, *, most: int = HEADER
 def receive(sock: socket.socket, deadline: float, *, trusted: bool = False) -> Any:
     """The next value; TimeoutError, ConnectionClosed or ProtocolError when none comes."""
     header_size, body_size = FRAME.unpack(_receive_exactly(sock, FRAME.size, deadline))
-    most = TRUSTED_HEADER_BYTES if trusted else HEADER_BYTES
-    if header_size > most or body_size > BODY_BYTES:
+    most_header, most_body = _allowed_bytes(trusted)
+    if header_size > most_header or body_size > most_body:
         raise ProtocolError(f"a frame of {header_size + body_size:,} bytes is too large")
     header = _receive_exactly(sock, header_size, deadline)
     return decode(

@@ -3,7 +3,8 @@
 Everything here is at the answer's mercy once its first line has run, and nothing here is believed:
 replies are values, on which the judge decides. So this file guards against accidents, not attacks.
 
-    prepare   card, context           erase the reference; imports and other definitions
+    prepare   card                    erase the reference; run the lesson's imports
+    context   context                 run the learner's other definitions
     start     source, kind            run the answer's cell, find what the exercise names
     call      args, kwargs            answer(*args, **kwargs)
     witness                           ready-made functions called, definitions replaced
@@ -18,6 +19,7 @@ A reply is {"id", "out", "args"}: the result, and the tensors and arrays of `arg
 {"id", "error"}. Calls are those of `course_lib.checks.subject.LocalSubject`, to the letter.
 """
 
+import errno
 import importlib
 import math
 import os
@@ -37,7 +39,7 @@ from grader.judge import cell, wire, witness
 from grader.judge.erase import ErasureError, erase_definition
 
 ERROR_CHARS = 600
-OWN = ("prepare", "start", "witness")  # not questions to the answer
+OWN = ("prepare", "context", "start", "witness")  # not questions to the answer
 DRIVEN = ("ranks", "probe", "module_probe", "saved_bytes", "shared_memory")
 """Questions whose answer is a fact that the worker's own code takes."""
 
@@ -76,19 +78,17 @@ def serve_requests(sock: socket.socket, answer: "AnswerRunner") -> None:
             reply["args"] = [_detach_input(a) for a in args]
             frame = wire.encode(reply)
         except AnswerRaised as failed:
-            frame = wire.encode(
-                {"id": request["id"], "error": describe_error(failed.error, "answer")}
-            )
+            frame = wire.encode({"id": request["id"], "error": describe_error(failed.error)})
         except wire.ProtocolError as problem:
-            error = describe_error(ValueError(f"the result cannot be sent: {problem}"), "answer")
+            error = describe_error(OSError(errno.EMSGSIZE, str(problem)))
             frame = wire.encode({"id": request["id"], "error": error})
         except BaseException as problem:
-            frame = wire.encode({"id": request["id"], "error": describe_error(problem, "around")})
+            frame = wire.encode({"id": request["id"], "error": describe_error(problem)})
         sock.settimeout(None)
         sock.sendall(frame)
 
 
-def describe_error(error: BaseException, stage: str) -> dict:
+def describe_error(error: BaseException) -> dict:
     """An exception in words: the nearest built-in type, its text, the last line of the answer."""
     kinds = [c.__name__ for c in type(error).__mro__ if c.__module__ == "builtins"]
     try:
@@ -108,7 +108,6 @@ def describe_error(error: BaseException, stage: str) -> dict:
         "text": text,
         "line": line,
         "errno": number,
-        "stage": stage,
     }
 
 
@@ -124,26 +123,32 @@ class AnswerRunner:
         self.scope: dict = {}
 
     def do_prepare(self, args: tuple, request: dict) -> str:
-        """Erase the reference, run imports and context; returns "" or what is wrong with the course."""
+        """Erase the reference, run imports; returns "" or what is wrong with the course.
+
+        Nothing of the learner's has run yet: this one reply is the course's own word.
+        """
         self.card = request["card"]
-        if "erasure" not in self.without:
+        if self.card["erase"] and "erasure" not in self.without:
             try:
                 erase_definition(self.card["target"], self.card["blank"])
             except ErasureError as problem:
                 return str(problem)
         self.witness.watch_calls(self.card["ready_made"])
-        self.scope = cell.prepare_scope(self.card, request["context"])
+        self.scope = cell.prepare_scope(self.card)
         return ""
+
+    def do_context(self, args: tuple, request: dict) -> None:
+        cell.run_context(self.scope, self.card, request["context"])
 
     def do_start(self, args: tuple, request: dict) -> dict:
         """Run the cell; {"defined": bool, "reference": bool, "error": what it raised or None}."""
-        error = cell.run_answer(self.scope, request["source"], request["kind"])
         name, (module, _, _) = self.card["name"], self.card["target"].partition(":")
+        error = cell.run_answer(self.scope, request["source"], request["kind"], name)
         self.answer = self.scope.get(name)
         return {
             "defined": self.answer is not None,
             "reference": self.answer is getattr(importlib.import_module(module), name, self),
-            "error": describe_error(error, "answer") if error is not None else None,
+            "error": describe_error(error) if error is not None else None,
         }
 
     def do_witness(self, args: tuple, request: dict) -> dict[str, list[str]]:

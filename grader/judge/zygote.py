@@ -20,10 +20,11 @@ import select
 import signal
 import socket
 import sys
+import time
 from pathlib import Path
 from types import ModuleType
 
-from grader.judge import confine, erase, witness, worker
+from grader.judge import confine, erase, memory_watch, witness, worker
 from grader.judge.expose import expose_interpreter, readable_paths
 
 ANSWERS_USE = (
@@ -33,6 +34,7 @@ ANSWERS_USE = (
 )  # fmt: skip
 NEVER = ("course_lib.lab", "course_lib.checks")
 PR_SET_CHILD_SUBREAPER = 36
+WATCH_S, LOOK_S = 0.02, 0.5  # between two looks at the memory of workers, at least and at most
 
 
 class InertModule(ModuleType):
@@ -45,6 +47,11 @@ class InertModule(ModuleType):
         if name.startswith("__"):
             raise AttributeError(name)
         return lambda *args, **kwargs: None
+
+
+def leave_as_it_is(model=None, **options):
+    """Stands for `torch.compile`: what it is given computes the same without it."""
+    return (lambda model: model) if model is None else model
 
 
 def load_library() -> None:
@@ -63,6 +70,7 @@ def load_library() -> None:
         if not found.name.startswith(NEVER) and not found.name.endswith("__main__"):
             with contextlib.suppress(Exception):
                 importlib.import_module(found.name)
+    sys.modules["torch"].compile = leave_as_it_is  # it starts compilers, which no worker may
     erase.remember_modules()
     witness.remember_definitions()
     witness.remember_places(_ready_made())
@@ -84,6 +92,10 @@ class Zygote:
     def __init__(self, control: socket.socket, readable: list[tuple[str, int]]):
         self.control, self.readable = control, readable
         self.alive: set[int] = set()
+        self.watched: dict[int, tuple[int, int]] = {}
+        """By worker of several processes: bytes that all share with this one, and may use beside."""
+        self.greedy: set[int] = set()
+        """Workers that were ended for the memory that they used."""
         self.spare: tuple[dict, dict, socket.socket] | None = None
         self.parent = os.getppid()
         self.tried: set[str] = set()
@@ -92,7 +104,7 @@ class Zygote:
         """Obey orders until the judge closes its socket or has died; then end every worker."""
         pending = b""
         while os.getppid() == self.parent:
-            if not select.select([self.control], [], [], 1.0)[0]:
+            if not select.select([self.control], [], [], self.watch_memory())[0]:
                 continue
             part = self.control.recv(1 << 16)
             if not part:
@@ -105,7 +117,8 @@ class Zygote:
 
     def obey_order(self, order: dict) -> None:
         if order["do"] == "kill":
-            self.send_reply({"status": self.kill_worker(order["pid"])})
+            greedy = order["pid"] in self.greedy
+            self.send_reply({"status": self.kill_worker(order["pid"]), "greedy": greedy})
             return
         self.load_modules(order["modules"])
         wanted = order["worker"]
@@ -115,6 +128,22 @@ class Zygote:
             sock.close()
             if order["again"]:  # confined while the judge is busy with the one before
                 self.spare = (wanted, *self.fork_worker(wanted))
+
+    def watch_memory(self) -> float:
+        """End workers whose processes use too much together; seconds until the next look."""
+        if self.greedy:
+            self.kill_orphans()  # where no namespace of theirs ended with their worker
+        if not self.watched:
+            return 1.0
+        began = time.monotonic()
+        for pid, (shared, most) in list(self.watched.items()):
+            family = memory_watch.find_family(pid)
+            if memory_watch.count_bytes(family, shared=shared, most=most) > most:
+                os.kill(pid, signal.SIGKILL)
+                self.greedy.add(pid)
+                del self.watched[pid]
+        # a tenth of a core at most, and often enough where looking is slow
+        return min(max(WATCH_S, 10 * (time.monotonic() - began)), LOOK_S)
 
     def load_modules(self, modules: list[str]) -> None:
         """Import what the next answer uses once, here, and not in every worker."""
@@ -169,6 +198,9 @@ class Zygote:
             ours.close()
             return said, None
         self.alive.add(pid)
+        if wanted["limits"]["processes"] > 1:
+            shared = memory_watch.read_held_bytes(os.getpid())
+            self.watched[pid] = shared, wanted["limits"]["memory_bytes"]
         os.write(go_write, b".")
         os.close(go_write)
         return said, ours
@@ -183,6 +215,8 @@ class Zygote:
                 end(pid, signal.SIGKILL)
         status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
         self.alive.discard(pid)
+        self.greedy.discard(pid)
+        self.watched.pop(pid, None)
         self.kill_orphans()
         return status
 

@@ -31,6 +31,8 @@ class Worker:
     def __init__(self, client: "ZygoteClient", pid: int, sock: socket.socket):
         self.client, self.pid, self.sock = client, pid, sock
         self.status: int | None = None
+        self.greedy = False
+        """Known when it is closed: its processes used more memory together than they may."""
 
     def count_loopback_bytes(self) -> int | None:
         """All bytes that its ranks have sent each other, counted by the kernel; None where its loopback
@@ -48,7 +50,8 @@ class Worker:
         """End the worker and all it started; returns its exit status, negative for a signal."""
         if self.status is None:
             self.sock.close()
-            self.status = self.client._kill_worker(self.pid)
+            said = self.client._kill_worker(self.pid)
+            self.status, self.greedy = said["status"], said["greedy"]
         return self.status
 
 
@@ -115,28 +118,42 @@ class ZygoteClient:
             "to run them unconfined, with your own rights, on a machine you can lose: --unsafe"
         )
 
-    def spawn_worker(self, *, ranks: int = 1, modules: Sequence[str] = ()) -> Worker:
+    def spawn_worker(
+        self, *, ranks: int = 1, modules: Sequence[str] = (), cpu_s: int | None = None
+    ) -> Worker:
         """A fresh worker, ready. It is tried twice: a zygote or a spare may have been killed.
 
-        `modules` are loaded in it; the zygote imports them, if it has not yet.
+        `modules` are loaded in it; the zygote imports them, if it has not yet. `cpu_s` seconds of
+        processor time end it, where that is not what `limits` say.
         With `ranks` above 1 it may start that many processes beside itself, and talk to them over
         a loopback that nobody else is on; ZygoteError where the tier has none.
         """
         again = self.spares and ranks <= 1
+        wanted = {"again": again, "ranks": ranks, "modules": modules, "cpu_s": cpu_s}
         try:
-            return self._spawn_in_tier(self.tier, again=again, ranks=ranks, modules=modules)
+            return self._spawn_in_tier(self.tier, **wanted)
         except ZygoteError:
             if self.process.poll() is not None:
                 self.close()
                 self._start_zygote()
-        return self._spawn_in_tier(self.tier, again=again, ranks=ranks, modules=modules)
+        return self._spawn_in_tier(self.tier, **wanted)
 
     def _spawn_in_tier(
-        self, tier: str, *, again: bool, ranks: int = 1, modules: Sequence[str] = ()
+        self,
+        tier: str,
+        *,
+        again: bool,
+        ranks: int = 1,
+        modules: Sequence[str] = (),
+        cpu_s: int | None = None,
     ) -> Worker:
         processes = 1 if ranks <= 1 else 1 + ranks
-        limits = asdict(replace(self.limits, processes=max(self.limits.processes, processes)))
-        wanted = {"tier": tier, "limits": limits, "without": sorted(self.without)}
+        limits = replace(
+            self.limits,
+            processes=max(self.limits.processes, processes),
+            cpu_s=cpu_s or self.limits.cpu_s,
+        )
+        wanted = {"tier": tier, "limits": asdict(limits), "without": sorted(self.without)}
         # the zygote imports them first, once; torch._dynamo takes many seconds on a busy machine
         deadline = time.monotonic() + (PATIENCE if modules else SPAWN_S)
         order = {"do": "spawn", "worker": wanted, "again": again, "modules": list(modules)}
@@ -153,12 +170,12 @@ class ZygoteClient:
             raise ZygoteError(str(first.get("failed") if isinstance(first, dict) else first))
         return worker
 
-    def _kill_worker(self, pid: int) -> int:
+    def _kill_worker(self, pid: int) -> dict:
         try:
             said, _ = self._send_order({"do": "kill", "pid": pid}, time.monotonic() + SPAWN_S)
         except ZygoteError:
-            return 0  # the zygote is gone, and its workers with it
-        return said["status"]
+            return {"status": 0, "greedy": False}  # the zygote is gone, and its workers with it
+        return said
 
     def _send_order(self, order: dict, deadline: float) -> tuple[dict, socket.socket | None]:
         try:

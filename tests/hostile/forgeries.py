@@ -94,6 +94,11 @@ class Boom:
     def __reduce__(self): return os.system, ("touch @OTHER@",)
 """
 LOST = "CRASHED PROTOCOL"
+AROUND = """
+import grader.judge.worker as worker
+def fail(self, args, request): raise AssertionError("the check itself failed, LEA" "KED")
+worker.AnswerRunner.do_call = worker.AnswerRunner.do_vjp = fail
+"""
 
 
 def said(name: str, line: str, verdict: str = LOST, **more) -> Case:
@@ -110,6 +115,8 @@ def magic(nb):
 
 
 CASES = [
+    attack(17, "the-check-said-to-have-failed", "return x", "ERROR RAISED", top=AROUND,
+           touched=(HALF,)),
     attack(10, "everything-is-close", "return x", top=AGREE, touched=(HALF, TURN)),
     attack(10, "builtins-agree", "return x", "WRONG|ERROR|CRASHED", top=BUILTINS, touched=(HALF,)),
     attack(10, "patched-inside", "torch.allclose = torch.equal = lambda *a, **k: True\nreturn x",

@@ -83,6 +83,19 @@ CASES = [
          one.start(); one.join()
          return out[0]""")), half="PASS"),
     Case(2, "windows-lines", only_text(half_=RIGHT_HALF.replace("\n", "\r\n")), half="PASS"),
+    attack(2, "display-inside", "display(x.shape)\na, b = x.chunk(2, -1)\n"
+           "return torch.cat((-b, a), -1)", **PASS),
+    Case(2, "the-shell-first", only_text(half_="get_ipython().run_line_magic('matplotlib', 'inline')\n"
+         + RIGHT_HALF), half="PASS"),
+    Case(2, "magics-with-values", only_text(half_="files = !ls\nhow = %timeit -o 1\nlen?\n"
+         + RIGHT_HALF), half="PASS"),
+    Case(2, "an-await-below", only_text(half_=RIGHT_HALF + "import asyncio\nawait asyncio.sleep(0)\n"),
+         half="PASS"),
+    Case(2, "a-line-that-fails-first", only_text(half_="1 / 0\n" + RIGHT_HALF), half="PASS"),
+    Case(2, "a-program-first", only_text(half_="import subprocess\nsubprocess.run(['ls'])\n"
+         + RIGHT_HALF), half="PASS"),
+    Case(2, "compiled", only_text(half_="import torch\n\n\n@torch.compile\n" + RIGHT_HALF),
+         half="PASS"),
     Case(2, "the-input-overwritten", only_text(half_=half("""
          a, b = x.chunk(2, -1)
          out = torch.cat((-b, a), -1)
