@@ -1,13 +1,15 @@
 """A Llama-style GPT, written to be read.
 
 What it is: token embedding, blocks of (RMSNorm, rotary attention, RMSNorm, SwiGLU), a final norm
-and a linear head. What it leaves out: dropout, biases, grouped queries, a key-value cache.
+and a linear head; query heads may share keys and values. What it leaves out: dropout, biases, a
+key-value cache.
 
 Sources: Vaswani et al. 2017 (attention), Zhang and Sennrich 2019 (RMSNorm), Su et al. 2021 (rotary
 embedding), Shazeer 2020 (SwiGLU), Radford et al. 2019 (residual initialization), Touvron et al.
-2023 (the combination, "Llama").
+2023 (the combination, "Llama"), Ainslie et al. 2023 (grouped queries).
 
-Shapes: B batch, T sequence, D model width, H heads, K head size, F hidden width, V vocabulary.
+Shapes: B batch, T sequence, D model width, H heads, G heads of keys and values, K head size,
+F hidden width, V vocabulary.
 A suffix names the logical dimensions of a tensor: q_BHTK is (batch, heads, sequence, head size).
 """
 
@@ -35,6 +37,8 @@ class GPTConfig:
     """Number of transformer blocks."""
     num_heads: int = 6
     """H, attention heads per block."""
+    num_kv_heads: int | None = None
+    """G, heads of keys and values, each read by H / G query heads; None for one per query head."""
     d_model: int = 384
     """D, width of the residual stream."""
     d_hidden: int = 1024
@@ -54,7 +58,7 @@ class GPTConfig:
         sizes = ("vocab_size", "max_seq_len", "num_layers", "num_heads", "d_model", "d_hidden")
         check_settings(
             self,
-            dict.fromkeys(sizes, COUNT)
+            dict.fromkeys((*sizes, "num_kv_heads"), COUNT)
             | {"rope_theta": Range(0, 1e12, open=True), "norm_eps": Range(0, 1)},
         )
         if self.d_model % (2 * self.num_heads):
@@ -62,11 +66,21 @@ class GPTConfig:
                 f"d_model must be a multiple of 2 * num_heads, because rotary embedding turns "
                 f"pairs inside each head: got d_model {self.d_model}, num_heads {self.num_heads}"
             )
+        if self.num_kv_heads and self.num_heads % self.num_kv_heads:
+            raise ValueError(
+                f"num_heads must be a multiple of num_kv_heads, because as many query heads share "
+                f"each key head: got {self.num_heads} and {self.num_kv_heads}"
+            )
 
     @property
     def head_dim(self) -> int:
         """K, the size of one head."""
         return self.d_model // self.num_heads
+
+    @property
+    def d_kv(self) -> int:
+        """G * K, numbers in the keys of one token, and in its values."""
+        return (self.num_kv_heads or self.num_heads) * self.head_dim
 
     @classmethod
     def preset(cls, name: str, **changes) -> "GPTConfig":
@@ -174,17 +188,31 @@ def causal_attention(q_BHTK: Tensor, k_BHTK: Tensor, v_BHTK: Tensor) -> Tensor:
     return weights_BHTT @ v_BHTK
 
 
-def fused_attention(q_BHTK: Tensor, k_BHTK: Tensor, v_BHTK: Tensor) -> Tensor:
-    """As `causal_attention`, by torch's fused kernel, which never holds the score matrix.
+def grouped_attention(q_BHTK: Tensor, k_BGTK: Tensor, v_BGTK: Tensor) -> Tensor:
+    """Causal attention in which H / G neighbouring query heads read one head of keys and values
+    (Ainslie et al. 2023).
+
+    q (B, H, T, K), k and v (B, G, T, K), one dtype; H is a multiple of G. Query head h reads head
+    h // (H / G). Returns (B, H, T, K) in that dtype, as `causal_attention` does for G = H.
+    """
+    sharers = q_BHTK.shape[1] // k_BGTK.shape[1]
+    k_BHTK, v_BHTK = (x.repeat_interleave(sharers, dim=1) for x in (k_BGTK, v_BGTK))
+    return causal_attention(q_BHTK, k_BHTK, v_BHTK)
+
+
+def fused_attention(q_BHTK: Tensor, k_BGTK: Tensor, v_BGTK: Tensor) -> Tensor:
+    """As `causal_attention`, by torch's fused kernel, which never holds the score matrix; k and v may
+    have fewer heads, as in `grouped_attention`.
 
     On a CPU in float32, autocast or not: its backward pass in bfloat16 is the slower one there.
     """
-    dtype, device = v_BHTK.dtype, v_BHTK.device.type
+    how = {"is_causal": True, "enable_gqa": q_BHTK.shape != k_BGTK.shape}
+    dtype, device = v_BGTK.dtype, v_BGTK.device.type
     if device == "cpu" and dtype == torch.bfloat16:
         with torch.autocast(device, enabled=False):
-            q, k, v = (x.float() for x in (q_BHTK, k_BHTK, v_BHTK))
-            return F.scaled_dot_product_attention(q, k, v, is_causal=True).to(dtype)
-    return F.scaled_dot_product_attention(q_BHTK, k_BHTK, v_BHTK, is_causal=True)
+            q, k, v = (x.float() for x in (q_BHTK, k_BGTK, v_BGTK))
+            return F.scaled_dot_product_attention(q, k, v, **how).to(dtype)
+    return F.scaled_dot_product_attention(q_BHTK, k_BGTK, v_BGTK, **how)
 
 
 class CausalSelfAttention(nn.Module):
@@ -192,12 +220,12 @@ class CausalSelfAttention(nn.Module):
 
     def __init__(self, config: GPTConfig):
         super().__init__()
-        self.num_heads, self.head_dim = config.num_heads, config.head_dim
+        self.head_dim = config.head_dim
         self.fast = config.fast_attention
         self.attend: Callable[[Tensor, Tensor, Tensor], Tensor] | None = None  # in place of both
         self.q_proj = nn.Linear(config.d_model, config.d_model, bias=False)
-        self.k_proj = nn.Linear(config.d_model, config.d_model, bias=False)
-        self.v_proj = nn.Linear(config.d_model, config.d_model, bias=False)
+        self.k_proj = nn.Linear(config.d_model, config.d_kv, bias=False)
+        self.v_proj = nn.Linear(config.d_model, config.d_kv, bias=False)
         self.o_proj = nn.Linear(config.d_model, config.d_model, bias=False)
         self.o_proj.writes_residual = True  # read by GPT._init_weights
 
@@ -205,11 +233,12 @@ class CausalSelfAttention(nn.Module):
         """(B, T, D) to (B, T, D); cos and sin are (T, K)."""
         B, T, D = x_BTD.shape
         q, k, v = (
-            project(x_BTD).view(B, T, self.num_heads, self.head_dim).transpose(1, 2)
+            project(x_BTD).view(B, T, -1, self.head_dim).transpose(1, 2)
             for project in (self.q_proj, self.k_proj, self.v_proj)
-        )  # each (B, H, T, K)
+        )  # (B, H, T, K); k and v may have fewer heads, (B, G, T, K)
         q, k = apply_rotary_pos_emb(q, k, cos_TK, sin_TK)
-        attend = self.attend or (fused_attention if self.fast else causal_attention)
+        explicit = causal_attention if k.shape == q.shape else grouped_attention
+        attend = self.attend or (fused_attention if self.fast else explicit)
         out = attend(q, k, v)
         return self.o_proj(out.transpose(1, 2).reshape(B, T, D))
 

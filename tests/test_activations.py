@@ -16,6 +16,7 @@ SIZES = [
     (GPTConfig(vocab_size=101, max_seq_len=64, num_layers=2, num_heads=2, d_model=24, d_hidden=40), 3, 17),
     (GPTConfig.preset("tiny", vocab_size=500, tie_embeddings=False), 2, 64),
     (GPTConfig.preset("small", num_layers=3), 1, 48),
+    (GPTConfig.preset("tiny", num_kv_heads=2, vocab_size=500), 2, 64),
 ]  # fmt: skip
 
 
@@ -40,7 +41,7 @@ def test_equal_in_sixteen_bits(config, B, T, fast, monkeypatch):
     monkeypatch.setattr(
         gpt,
         "fused_attention",
-        lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True),
+        lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True),
     )
     found = kept_by_the_model(config, B, T, torch.bfloat16)
     assert kept_bytes(config, B, T, dtype_bytes=2) == found

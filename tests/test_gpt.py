@@ -38,7 +38,13 @@ class OracleBlock(nn.Module):
         D, H = config.d_model, config.d_hidden
         self.attention_norm = nn.RMSNorm(D, eps=config.norm_eps)
         self.mlp_norm = nn.RMSNorm(D, eps=config.norm_eps)
-        self.attention = nn.ModuleDict({f"{n}_proj": nn.Linear(D, D, bias=False) for n in "qkvo"})
+        self.heads = {"q": config.num_heads, "k": config.num_kv_heads or config.num_heads}
+        self.heads["v"] = self.heads["k"]
+        K = D // config.num_heads
+        self.attention = nn.ModuleDict(
+            {f"{n}_proj": nn.Linear(D, heads * K, bias=False) for n, heads in self.heads.items()}
+        )
+        self.attention["o_proj"] = nn.Linear(D, D, bias=False)
         self.mlp = nn.ModuleDict(
             {
                 "gate_proj": nn.Linear(D, H, bias=False),
@@ -46,15 +52,16 @@ class OracleBlock(nn.Module):
                 "down_proj": nn.Linear(H, D, bias=False),
             }
         )
-        self.heads = config.num_heads
 
     def forward(self, x: Tensor, cis: Tensor) -> Tensor:
         y = self.attention_norm(x)
         q, k, v = (
-            self.attention[f"{n}_proj"](y).unflatten(-1, (self.heads, -1)).transpose(1, 2)
-            for n in "qkv"
+            self.attention[f"{n}_proj"](y).unflatten(-1, (heads, -1)).transpose(1, 2)
+            for n, heads in self.heads.items()
         )
-        out = F.scaled_dot_product_attention(rotate(q, cis), rotate(k, cis), v, is_causal=True)
+        out = F.scaled_dot_product_attention(
+            rotate(q, cis), rotate(k, cis), v, is_causal=True, enable_gqa=True
+        )
         x = x + self.attention["o_proj"](out.transpose(1, 2).flatten(2))
         y = self.mlp_norm(x)
         gate, up = self.mlp["gate_proj"](y), self.mlp["up_proj"](y)
@@ -109,8 +116,9 @@ def batch(config: GPTConfig, B: int = 3, T: int = 12, seed: int = 0) -> tuple[Te
 
 @pytest.mark.parametrize("T", [1, 7, 16])
 @pytest.mark.parametrize("fast", [True, False])
-def test_logits_equal_an_independent_implementation(T, fast):
-    config = dataclasses.replace(TINY, fast_attention=fast)
+@pytest.mark.parametrize("num_kv_heads", [None, 4, 2, 1])
+def test_logits_equal_an_independent_implementation(T, fast, num_kv_heads):
+    config = dataclasses.replace(TINY, num_heads=4, num_kv_heads=num_kv_heads, fast_attention=fast)
     model = loud(GPT(config))
     oracle = Oracle(config)
     oracle.load_state_dict(model.state_dict())
@@ -134,12 +142,14 @@ def test_the_oracle_is_not_blind():
         buffer.copy_(kept)
 
 
-def test_logits_equal_hugging_face_llama():
+@pytest.mark.parametrize("num_kv_heads", [2, 1])
+def test_logits_equal_hugging_face_llama(num_kv_heads):
     if importlib.util.find_spec("transformers") is None:
         pytest.skip("transformers is not installed")
     from transformers import LlamaConfig, LlamaForCausalLM
 
-    model = loud(GPT(TINY)).eval()
+    config = dataclasses.replace(TINY, num_kv_heads=num_kv_heads)
+    model = loud(GPT(config)).eval()
     llama = LlamaForCausalLM(
         LlamaConfig(
             vocab_size=TINY.vocab_size,
@@ -147,6 +157,7 @@ def test_logits_equal_hugging_face_llama():
             intermediate_size=TINY.d_hidden,
             num_hidden_layers=TINY.num_layers,
             num_attention_heads=TINY.num_heads,
+            num_key_value_heads=num_kv_heads,
             max_position_embeddings=TINY.max_seq_len,
             rms_norm_eps=TINY.norm_eps,
             rope_theta=TINY.rope_theta,
@@ -286,8 +297,9 @@ def test_one_preset_has_134_million_parameters():
 
 @pytest.mark.parametrize("seq_len", [1, 8, 16])
 def test_flops_equal_what_torch_counts(seq_len):
-    for tie in (True, False):
-        config = dataclasses.replace(TINY, tie_embeddings=tie)
+    for tie, num_kv_heads in ((True, None), (False, None), (False, 1)):
+        config = dataclasses.replace(TINY, tie_embeddings=tie, num_kv_heads=num_kv_heads)
+        assert num_params(config) == num_params_counted(config)
         assert flops_per_token(config, seq_len) == flops_per_token_counted(config, seq_len, "cpu")
 
 
@@ -353,7 +365,9 @@ def test_errors_name_both_numbers():
         GPTConfig.preset("huge")
     with pytest.raises(ValueError, match="num_heads 3"):
         GPTConfig(d_model=16, num_heads=3)
-    for name in ("vocab_size", "num_layers", "d_hidden"):
+    with pytest.raises(ValueError, match="multiple of num_kv_heads.*got 6 and 4"):
+        GPTConfig(num_heads=6, num_kv_heads=4)
+    for name in ("vocab_size", "num_layers", "d_hidden", "num_kv_heads"):
         with pytest.raises(ValueError, match=f"{name} must be at least 1, got 0"):
             GPTConfig(**{name: 0})
 

@@ -15,6 +15,7 @@ EXERCISES = {
     "rope": ("rotate-half", "apply-rope"),
     "swiglu": ("swiglu",),
     "attention": ("attention",),
+    "grouped": ("gqa",),
     "gpt_init": ("init-weights",),
     "gpt": ("gpt-forward",),
     "gpt_flops": ("count-flops",),

@@ -31,6 +31,7 @@ def activation_bytes(
     "head": its input, and the log-softmax of the logits in float32, whatever the dtype.
     """
     D, F, L, V = config.d_model, config.d_hidden, config.num_layers, config.vocab_size
+    kv = config.d_kv if config.fast_attention else D  # the explicit path copies shared heads
     N, H, T = batch * seq_len, config.num_heads, seq_len
     copies = dtype_bytes < 4  # float() copies what is not float32 yet
     norm = 4 * (2 * N * D + N) + copies * 4 * D
@@ -40,7 +41,7 @@ def activation_bytes(
         between = (4 + copies * dtype_bytes) * batch * H * T * T + T * T
     return {
         "norms": (2 * L + 1) * norm,
-        "attention": L * (dtype_bytes * 5 * N * D + between),
+        "attention": L * (dtype_bytes * N * (3 * D + 2 * kv) + between),
         "mlp": L * dtype_bytes * (N * D + 4 * N * F),
         "head": dtype_bytes * N * D + 4 * N * V,
     }

@@ -23,7 +23,7 @@ def num_params(config: GPTConfig) -> int:
     """Parameters by formula. A tied embedding and head are one matrix, counted once."""
     D, F, L = config.d_model, config.d_hidden, config.num_layers
     tables = 1 if config.tie_embeddings else 2
-    block = 4 * D * D + 3 * D * F + 2 * D  # q, k, v, o; gate, up, down; two norms
+    block = 2 * D * (D + config.d_kv) + 3 * D * F + 2 * D  # q and o, k and v; MLP; two norms
     return tables * config.vocab_size * D + L * block + D
 
 
@@ -44,7 +44,7 @@ def flops_per_token(config: GPTConfig, seq_len: int, convention: str = "matmul")
     tied or not. "all": every parameter, `num_params(config)`. ValueError for another word.
     """
     D, L = config.d_model, config.num_layers
-    block = 4 * D * D + 3 * D * config.d_hidden
+    block = 2 * D * (D + config.d_kv) + 3 * D * config.d_hidden
     params = {"matmul": L * block + D * config.vocab_size, "all": num_params(config)}
     if convention not in params:
         raise ValueError(f"convention must be one of {', '.join(params)}, got {convention!r}")

@@ -27,3 +27,13 @@ def attention_3(n):
 def attention_4(n):
     made = torch.empty(n.B, n.H, n.T, n.T, dtype=torch.bfloat16, device="meta")
     return made.nbytes / 1e9
+
+
+def gqa_1(n):
+    heads = torch.arange(n.G).repeat_interleave(n.H // n.G)
+    return heads[n.h].item()
+
+
+def gqa_2(n):
+    made = torch.empty(2, n.L, n.G, 128, dtype=torch.bfloat16, device="meta")
+    return made.nbytes / 1e3

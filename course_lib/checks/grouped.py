@@ -1,0 +1,213 @@
+"""Checks of lesson 04: grouped_attention.
+
+Oracle: `masks.attention`, the formula in float64, with the heads of keys and values written out. Who
+reads which head is seen directly: every value of head g is g + 1, and so is their weighted mean.
+"""
+
+import torch
+from torch import Tensor
+
+from course_lib.checks import expect
+from course_lib.checks.expect import Pattern
+from course_lib.checks.masks import K, attention
+from course_lib.checks.report import Wrong, vector
+from course_lib.checks.subject import Subject
+from course_lib.checks.suite import Draw, Suite
+
+
+def share(x_BGTK: Tensor, H: int, *, tiled: bool = False) -> Tensor:
+    """(B, G, T, K) to (B, H, T, K): neighbours share a head, or every G-th head if `tiled`."""
+    G = x_BGTK.shape[1]
+    readers = torch.arange(H)
+    return x_BGTK[:, readers % G if tiled else readers // (H // G)]
+
+
+def mix_tokens(x_BGTK: Tensor, H: int) -> Tensor:
+    """(B, G, T, K) to (B, H, T, K) by a mistake: each token copied, and the copies called heads."""
+    B, G, T, _ = x_BGTK.shape
+    return x_BGTK.repeat_interleave(H // G, dim=2).reshape(B, H, T, K)
+
+
+def draw_heads(draw: Draw, B: int, H: int, G: int, T: int) -> tuple[Tensor, Tensor, Tensor]:
+    """q, k and v of H and G heads."""
+    return draw.randn(B, H, T, K), draw.randn(B, G, T, K), draw.randn(B, G, T, K)
+
+
+def runs(subject: Subject, draw: Draw) -> None:
+    """6 query heads and 2 of keys and values in, a finite tensor of the shape of q out."""
+    q, k, v = draw_heads(draw, 2, 6, 2, 5)
+    tried = f"q of shape {tuple(q.shape)}, k and v of shape {tuple(k.shape)}"
+    expect.tensor(subject.call(q, k, v), shape=q.shape, dtype=q.dtype, tried=tried)
+
+
+def readers(subject: Subject, draw: Draw) -> None:
+    """Neighbouring query heads read one head of values: head h reads head h // (H / G)."""
+    H, G = 6, draw.size(2, 3)
+    q, k, _ = draw_heads(draw, 1, H, G, 5)
+    v = torch.arange(1.0, G + 1).view(1, G, 1, 1).expand(1, G, 5, K).contiguous()
+    tried = f"H = {H}, G = {G}; every value of head 0 is 1, of head 1 is 2, and so on"
+    out = expect.tensor(subject.call(q, k, v), shape=q.shape, dtype=q.dtype, tried=tried)
+    if not torch.allclose(out, out[:, :, :1, :1].expand_as(out), atol=1e-3):
+        raise Wrong(
+            "GQA-WEIGHTS",
+            "the mean of equal values is another value",
+            tried=tried,
+            expected="in each head one number, since weights sum to 1",
+            got=f"head 0: {vector(out[0, 0, :, 0])} for its 5 tokens",
+            fits="weights that do not sum to 1.",
+            look="the softmax: over which dimension, and is it masked before?",
+        )
+    rows = {name: share(v, H, tiled=name == "tiled") for name in ("shared", "tiled")}
+    patterns = [
+        Pattern(
+            code="GQA-ORDER",
+            value=rows["tiled"][0, :, 0, 0],
+            finding="every other query head reads the same keys and values, not its neighbour",
+            fits="the heads repeated as a block (`repeat`, `cat`, `expand` in front): 0 1 0 1.",
+            look="the order in which copies of a head stand: 0 0 1 1.",
+            hides="a model trained this way works; one trained elsewhere then reads wrong heads.",
+        ),
+        Pattern(
+            code="GQA-REVERSED",
+            value=rows["shared"][0, :, 0, 0].flip(0),
+            finding="the first query heads read the last head of values",
+            fits="an order turned round.",
+            look="the index of the shared head.",
+        ),
+        Pattern(
+            code="GQA-AVERAGED",
+            value=v.mean() * torch.ones(H),
+            finding="all query heads read the average of the heads",
+            fits="a mean over the heads of keys and values.",
+            look="`mean` or `sum` over dimension 1.",
+        ),
+        *(
+            Pattern(
+                code="GQA-ONE-HEAD",
+                value=(g + 1) * torch.ones(H),
+                finding=f"all query heads read head {g}",
+                fits=f"head {g} alone handed on.",
+                look="an index or slice of dimension 1.",
+            )
+            for g in (0, G - 1)
+        ),
+    ]
+    # 1e-3: weights in float32 or less; heads differ by 1
+    expect.values(
+        out[0, :, 0, 0], rows["shared"][0, :, 0, 0], patterns, rtol=1e-3, atol=1e-3,
+        tried=f"{tried}; output head by head", finding="query heads read other heads",
+        look="which head of values belongs to query head h.",
+    )  # fmt: skip
+
+
+def values(subject: Subject, draw: Draw) -> None:
+    """Keys and values both shared, for several G; one head for all; as many heads as queries."""
+    for H, G in ((draw.size(6, 8), 2), (4, 1), (3, 3), (12, 4)):
+        q, k, v = draw_heads(draw, 2, H, G, draw.size(7, 5, 9))
+        tried = f"H = {H}, G = {G}, random numbers"
+        out = expect.tensor(subject.call(q, k, v), shape=q.shape, dtype=q.dtype, tried=tried)
+        shared_k, shared_v = share(k, H), share(v, H)
+        scores = q.double() @ shared_k.double().mT
+        unscaled = attention(K**0.5 * q, shared_k, shared_v)
+        every = (scores / K**0.5).softmax(-1) @ shared_v.double()
+        patterns = [
+            Pattern(
+                code="GQA-KEYS",
+                value=attention(q, share(k, H, tiled=True), shared_v),
+                finding="values are shared by neighbours, keys are not",
+                fits="two rules: head h // (H / G) for values, head h % G for keys.",
+                look="what happens to k and to v: it must be the same.",
+            ),
+            Pattern(
+                code="GQA-MIXED",
+                value=attention(q, mix_tokens(k, H), mix_tokens(v, H)),
+                finding="the tokens of a head are spread over several heads",
+                fits="copies along the tokens, and a reshape that joins them into heads.",
+                look="the dimension of the copies, and what reshape and view join.",
+            ),
+            Pattern(
+                code="GQA-FUTURE",
+                value=every.to(q.dtype),
+                finding="tokens read the future",
+                fits="attention without a causal mask.",
+                look="the call that attends.",
+            ),
+            Pattern(
+                code="GQA-NO-SCALE",
+                value=unscaled,
+                finding="the scores are not scaled",
+                fits="softmax of q . k as it is.",
+                look="1/sqrt(K), or `causal_attention`, which has it.",
+            ),
+        ]
+        # fp32: sums of a few products, each rounded at 6e-8
+        expect.values(
+            out, attention(q, shared_k, shared_v), patterns, rtol=1e-4, atol=1e-5, tried=tried,
+            look="the heads that k and v have when attention gets them.",
+        )  # fmt: skip
+
+
+def as_the_model_calls(subject: Subject, draw: Draw) -> None:
+    """Strides as after `view(B, T, heads, K).transpose(1, 2)`; bfloat16; one token."""
+    B, T, H, G = 2, draw.size(9, 7, 11), 4, 2
+    q, k, v = (draw.randn(B, T, heads, K).transpose(1, 2) for heads in (H, G, G))
+    for q, k, v, words, within in (
+        (q, k, v, "strides as after a transpose", 1e-5),
+        (q[:, :, :1], k[:, :, :1], v[:, :, :1], "one token", 1e-5),
+        # a rounding of scores, weights and result to 2^-9 of numbers up to 4
+        (q.bfloat16(), k.bfloat16(), v.bfloat16(), "bfloat16", 0.05),
+    ):
+        tried = f"{words}, (B, H, T, K) = {tuple(q.shape)}, G = {G}"
+        out = expect.tensor(subject.call(q, k, v), shape=q.shape, dtype=q.dtype, tried=tried)
+        expect.values(
+            out.float(), attention(q, share(k, H), share(v, H)).float(), rtol=1e-4 + within,
+            atol=within, tried=tried, look="`view` and casts on the way.",
+        )  # fmt: skip
+
+
+def gradient(subject: Subject, draw: Draw) -> None:
+    """A shared head receives the sum of what its readers send back."""
+    q, k, v = draw_heads(draw, 1, 6, 2, 5)
+    upstream = draw.randn(*q.shape)
+    grads = subject.vjp(q, k, v, upstream=upstream)
+    leaves = [x.clone().requires_grad_() for x in (q, k, v)]
+    (attention(leaves[0], share(leaves[1], 6), share(leaves[2], 6)) * upstream).sum().backward()
+    for name, grad, leaf in zip("qkv", grads, leaves, strict=True):
+        tried = f"a random upstream gradient; the gradient of {name}"
+        if grad is None:
+            raise Wrong(
+                "GQA-DETACHED",
+                f"no gradient reaches {name}",
+                tried=tried,
+                expected="gradients for q, k and v",
+                got=f"none for {name}",
+                look="`.detach()`, `.data`, `torch.tensor(...)` or `no_grad`.",
+            )
+        patterns = []
+        if name != "q":
+            fits = "copies of a head whose gradients are averaged, or taken from one reader."
+            patterns.append(
+                Pattern(
+                    code="GQA-GRADIENT",
+                    value=leaf.grad / 3,
+                    finding=f"the gradient of {name} is a third of the sum",
+                    fits=fits,
+                    look="how a head is copied: the copies' gradients add up.",
+                )
+            )
+        expect.values(
+            grad, leaf.grad, patterns, rtol=1e-3, atol=1e-4, tried=tried,
+            finding=f"the gradient of {name} differs", look="steps that leave the graph.",
+        )  # fmt: skip
+
+
+SUITES = (
+    Suite(
+        "gqa",
+        (runs, readers, values, as_the_model_calls, gradient),
+        proved="query head h reads head h // (H / G) of keys and of values, causally, from one shared\n"
+        "head to one per query head, with gradients, in float32 and bfloat16.",
+        remember="keys and values of a token take 2 G K numbers per layer, however many queries there are.",
+        next_step="GPTConfig(num_kv_heads=1): how many parameters does the model lose?",
+    ),
+)

@@ -1,0 +1,140 @@
+# Answers to the exercise gqa. `# %% wrong CODE name` must be refused with exactly that code,
+# `# %% right name` must pass. Each cell is a whole answer under the lesson's imports.
+
+# %% right repeat_interleave
+def grouped_attention(q, k, v):
+    n = q.shape[1] // k.shape[1]
+    k = k.repeat_interleave(n, dim=1)
+    v = v.repeat_interleave(n, dim=1)
+    return causal_attention(q, k, v)
+
+# %% right torch's own
+def grouped_attention(q_BHTK, k_BGTK, v_BGTK):
+    return F.scaled_dot_product_attention(q_BHTK, k_BGTK, v_BGTK, is_causal=True, enable_gqa=True)
+
+# %% right expanded beside each head, then joined
+def grouped_attention(q, k, v):
+    B, G, T, K = k.shape
+    H = q.shape[1]
+    shared = [x[:, :, None].expand(B, G, H // G, T, K).reshape(B, H, T, K) for x in (k, v)]
+    return causal_attention(q, *shared)
+
+# %% right one group after the other
+def grouped_attention(q, k, v):
+    H, G = q.shape[1], k.shape[1]
+    outs = []
+    for g, qs in enumerate(q.split(H // G, dim=1)):
+        one = slice(g, g + 1)
+        outs.append(causal_attention(qs, k[:, one].expand_as(qs), v[:, one].expand_as(qs)))
+    return torch.cat(outs, dim=1)
+
+# %% right an index of heads, and the attention written out
+def grouped_attention(q, k, v):
+    H, T, K = q.shape[1:]
+    owner = torch.arange(H, device=q.device) // (H // k.shape[1])
+    scores = (q.double() @ k[:, owner].double().mT) / math.sqrt(K)
+    scores = scores + torch.full((T, T), -math.inf).triu(1)
+    return (scores.softmax(-1) @ v[:, owner].double()).to(q.dtype)
+
+# %% right queries folded into groups
+def grouped_attention(q, k, v):
+    B, H, T, K = q.shape
+    G = k.shape[1]
+    q5 = q.reshape(B, G, H // G, T, K)
+    return causal_attention(q5, k.unsqueeze(2), v.unsqueeze(2)).reshape(B, H, T, K)
+
+# %% wrong STUB untouched
+def grouped_attention(q_BHTK, k_BGTK, v_BGTK):
+    raise NotImplementedError("your code here")
+
+# %% wrong RAISED hands the heads on as they are
+def grouped_attention(q, k, v):
+    return causal_attention(q, k, v)
+
+# %% wrong NONE no return | of: repeat_interleave
+- return causal_attention(q, k, v)
++ causal_attention(q, k, v)
+
+# %% wrong GQA-ORDER repeated as a block | of: repeat_interleave
+- k = k.repeat_interleave(n, dim=1)
+- v = v.repeat_interleave(n, dim=1)
++ k = k.repeat(1, n, 1, 1)
++ v = v.repeat(1, n, 1, 1)
+
+# %% wrong GQA-ORDER concatenated | of: repeat_interleave
+- k = k.repeat_interleave(n, dim=1)
+- v = v.repeat_interleave(n, dim=1)
++ k = torch.cat([k] * n, dim=1)
++ v = torch.cat([v] * n, dim=1)
+
+# %% wrong GQA-ORDER values as a block, keys by neighbours | of: repeat_interleave
+- v = v.repeat_interleave(n, dim=1)
++ v = v.repeat(1, n, 1, 1)
+
+# %% wrong GQA-KEYS keys as a block, values by neighbours | of: repeat_interleave
+- k = k.repeat_interleave(n, dim=1)
++ k = k.repeat(1, n, 1, 1)
+
+# %% wrong GQA-ORDER an index modulo G | of: an index of heads, and the attention written out
+- owner = torch.arange(H, device=q.device) // (H // k.shape[1])
++ owner = torch.arange(H, device=q.device) % k.shape[1]
+
+# %% wrong GQA-ORDER expanded in front of the heads | of: expanded beside each head, then joined
+- shared = [x[:, :, None].expand(B, G, H // G, T, K).reshape(B, H, T, K) for x in (k, v)]
++ shared = [x[:, None].expand(B, H // G, G, T, K).reshape(B, H, T, K) for x in (k, v)]
+
+# %% wrong GQA-ONE-HEAD the first head for all
+def grouped_attention(q, k, v):
+    return causal_attention(q, k[:, :1].expand_as(q), v[:, :1].expand_as(q))
+
+# %% wrong GQA-ONE-HEAD the last head for all
+def grouped_attention(q, k, v):
+    return causal_attention(q, k[:, -1:].expand_as(q), v[:, -1:].expand_as(q))
+
+# %% wrong GQA-AVERAGED the heads averaged
+def grouped_attention(q, k, v):
+    k, v = (x.mean(1, keepdim=True).expand_as(q) for x in (k, v))
+    return causal_attention(q, k, v)
+
+# %% wrong GQA-REVERSED groups in the other order | of: an index of heads, and the attention written out
+- owner = torch.arange(H, device=q.device) // (H // k.shape[1])
++ owner = (torch.arange(H, device=q.device) // (H // k.shape[1])).flip(0)
+
+# %% wrong GQA-MIXED joins tokens into heads | of: expanded beside each head, then joined
+- shared = [x[:, :, None].expand(B, G, H // G, T, K).reshape(B, H, T, K) for x in (k, v)]
++ shared = [x.repeat_interleave(H // G, dim=2).reshape(B, H, T, K) for x in (k, v)]
+
+# %% wrong GQA-FUTURE no mask | of: torch's own
+- return F.scaled_dot_product_attention(q_BHTK, k_BGTK, v_BGTK, is_causal=True, enable_gqa=True)
++ return F.scaled_dot_product_attention(q_BHTK, k_BGTK, v_BGTK, enable_gqa=True)
+
+# %% wrong GQA-NO-SCALE no scale | of: an index of heads, and the attention written out
+- scores = (q.double() @ k[:, owner].double().mT) / math.sqrt(K)
++ scores = q.double() @ k[:, owner].double().mT
+
+# %% wrong SHAPE the queries averaged instead
+def grouped_attention(q, k, v):
+    B, H, T, K = q.shape
+    G = k.shape[1]
+    return causal_attention(q.view(B, G, H // G, T, K).mean(2), k, v)
+
+# %% wrong RAISED only two heads | of: repeat_interleave
+- n = q.shape[1] // k.shape[1]
++ n = 3
+
+# %% wrong DTYPE in float32 | of: repeat_interleave
+- return causal_attention(q, k, v)
++ return causal_attention(q.float(), k.float(), v.float())
+
+# %% wrong GQA-DETACHED copies without a graph | of: repeat_interleave
+- v = v.repeat_interleave(n, dim=1)
++ v = v.detach().repeat_interleave(n, dim=1)
+
+# %% wrong GQA-GRADIENT one reader alone teaches the shared head | of: repeat_interleave
+- v = v.repeat_interleave(n, dim=1)
++ v = (v / n).repeat_interleave(n, dim=1)
++ v = v + (n - 1) * v.detach()
+
+# %% wrong GQA-WEIGHTS softmax over the queries | of: an index of heads, and the attention written out
+- return (scores.softmax(-1) @ v[:, owner].double()).to(q.dtype)
++ return (scores.softmax(-2).nan_to_num() @ v[:, owner].double()).to(q.dtype)
