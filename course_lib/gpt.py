@@ -13,6 +13,7 @@ F hidden width, V vocabulary.
 A suffix names the logical dimensions of a tensor: q_BHTK is (batch, heads, sequence, head size).
 """
 
+import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -206,13 +207,15 @@ def fused_attention(q_BHTK: Tensor, k_BGTK: Tensor, v_BGTK: Tensor) -> Tensor:
 
     On a CPU in float32, autocast or not: its backward pass in bfloat16 is the slower one there.
     """
-    how = {"is_causal": True, "enable_gqa": q_BHTK.shape != k_BGTK.shape}
+    attend = functools.partial(
+        F.scaled_dot_product_attention, is_causal=True, enable_gqa=q_BHTK.shape != k_BGTK.shape
+    )
     dtype, device = v_BGTK.dtype, v_BGTK.device.type
     if device == "cpu" and dtype == torch.bfloat16:
         with torch.autocast(device, enabled=False):
             q, k, v = (x.float() for x in (q_BHTK, k_BGTK, v_BGTK))
-            return F.scaled_dot_product_attention(q, k, v, **how).to(dtype)
-    return F.scaled_dot_product_attention(q_BHTK, k_BGTK, v_BGTK, **how)
+            return attend(q, k, v).to(dtype)
+    return attend(q_BHTK, k_BGTK, v_BGTK)
 
 
 class CausalSelfAttention(nn.Module):

@@ -150,12 +150,12 @@ def values(subject: Subject, draw: Draw) -> None:
 def as_the_model_calls(subject: Subject, draw: Draw) -> None:
     """Strides as after `view(B, T, heads, K).transpose(1, 2)`; bfloat16; one token."""
     B, T, H, G = 2, draw.size(9, 7, 11), 4, 2
-    q, k, v = (draw.randn(B, T, heads, K).transpose(1, 2) for heads in (H, G, G))
-    for q, k, v, words, within in (
-        (q, k, v, "strides as after a transpose", 1e-5),
-        (q[:, :, :1], k[:, :, :1], v[:, :, :1], "one token", 1e-5),
+    inputs = [draw.randn(B, T, heads, K).transpose(1, 2) for heads in (H, G, G)]
+    for words, within, (q, k, v) in (
+        ("strides as after a transpose", 1e-5, inputs),
+        ("one token", 1e-5, [x[:, :, :1] for x in inputs]),
         # a rounding of scores, weights and result to 2^-9 of numbers up to 4
-        (q.bfloat16(), k.bfloat16(), v.bfloat16(), "bfloat16", 0.05),
+        ("bfloat16", 0.05, [x.bfloat16() for x in inputs]),
     ):
         tried = f"{words}, (B, H, T, K) = {tuple(q.shape)}, G = {G}"
         out = expect.tensor(subject.call(q, k, v), shape=q.shape, dtype=q.dtype, tried=tried)
