@@ -40,8 +40,8 @@ class FSDPConfig(TrainConfig):
     """Sequences in a micro-batch, per rank; none takes 8 on a GPU, 2 on a CPU."""
     seq_len: int | None = None
     """Tokens in a sequence; none takes the longest that the preset allows, on a CPU at most 128."""
-    out: str = "runs/fsdp"
-    """Folder of this run: checkpoints, log.csv, curves.png."""
+    out: str = "runs/fsdp/{model_size}"
+    """Folder of this run, as in TrainConfig."""
     sharding: str = "FULL_SHARD"
     """FULL_SHARD, SHARD_GRAD_OP (weights stay gathered from forward to backward), HYBRID_SHARD
     (sharded over shard_size ranks, replicated over the rest) or NO_SHARD (replicated)."""

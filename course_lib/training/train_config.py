@@ -122,8 +122,9 @@ class TrainConfig:
     """Fetch the next batch in a thread while this one trains, for a GPU into pinned memory."""
     valid_fraction: float = 0.05
     """Share of the text's files that is kept for validation."""
-    out: str = "runs/ddp"
-    """Folder of this run: checkpoints, log.csv, curves.png."""
+    out: str = "runs/ddp/{model_size}"
+    """Folder of this run: checkpoints, log.csv, curves.png. {model_size} stands for that setting, so
+    that runs of two models do not meet in one folder."""
     seed: int = 1337
     """Seed of the weights and of the order of the data."""
     log_every: int = 1
@@ -152,6 +153,7 @@ class TrainConfig:
     """Also log for Weights & Biases, offline unless WANDB_MODE says otherwise (needs wandb)."""
 
     def __post_init__(self):
+        object.__setattr__(self, "out", self.out.replace("{model_size}", self.model_size))
         check_settings(self, self.ranges)
         if self.min_lr > self.lr:
             raise ValueError(
