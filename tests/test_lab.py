@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from course_lib.checks.report import MAX_LINES, WIDTH
+from course_lib.checks.report import MAX_LINES, WIDTH, Verdict
 from course_lib.checks.subject import OutOfTime
 from course_lib.lab import checking, events, hinting, mine, prediction, registry, source, terminal
 from course_lib.runs import run_log
@@ -438,6 +438,19 @@ def test_html_and_text_say_the_same():
         assert content.split("\n")[0][:20].replace("'", "&#x27;") in page
 
 
+def test_tables_in_a_message_keep_their_columns_and_code_is_code():
+    rows = (("Got", "key    0  1  2\nquery  1  0  0"), ("Look at", "the `dim` of `mean`, not < 1"))
+    page = Verdict(exercise="x", rows=rows).html()
+    table, prose = re.findall(r"<td style='([^']*)'>", page)
+    assert "monospace" in table and "monospace" not in prose
+    assert "<code>dim</code> of <code>mean</code>, not &lt; 1" in page and "`" not in page
+
+
+def test_a_learners_message_names_no_seed():
+    said = checking.judge(registry.exercise("rmsnorm"), cell(norm("return x"))["RMSNorm"]).text()
+    assert "[RMS" in said and "seed" not in said
+
+
 def test_course_help_needs_no_torch():
     program = (
         "import sys\nfrom grader import cli\ncli.parser().format_help()\n"
@@ -446,7 +459,7 @@ def test_course_help_needs_no_torch():
     assert subprocess.run([sys.executable, "-c", program]).returncode == 0
 
 
-def test_after_a_cell_with_a_syntax_error_the_check_says_what_it_judges(tmp_path):
+def test_after_a_cell_with_a_syntax_error_the_check_judges_no_older_definition(tmp_path):
     """In IPython, which keeps what was typed: no definition yet, then an older one."""
     cells = (
         registry.exercise("rmsnorm").setup + "\nfrom course_lib.lab import check",
@@ -475,10 +488,6 @@ def test_after_a_cell_with_a_syntax_error_the_check_says_what_it_judges(tmp_path
         env={**os.environ, "COURSE_HOME": str(tmp_path), "IPYTHONDIR": str(tmp_path / "ipython")},
     )
     said = done.stdout.split("=====\n")[1:]
-    assert "[UNDEFINED]" in said[2] and "[PASS]" in said[4] and "[PASS]" in said[6], done.stdout
-    judged = [re.sub(r"\s+", " ", text).partition("Judged ")[2] for text in said[2::2]]
-    assert judged[0].startswith("none yet; the newest cell did not run: ")
-    assert ", line 1 of it" in judged[0]
-    assert judged[1] == "" and judged[3] == "", "each of these cells ran"
-    assert judged[2].startswith("the definition that ran last; the newest cell did not run:")
-    assert "line 2" in judged[2]
+    assert all("[SYNTAX]" in said[n] and "[PASS]" not in said[n] for n in (2, 6)), done.stdout
+    assert "line 1: class RMSNorm(nn.Module:" in said[2] and "line 2: class" in said[6]
+    assert "[PASS]" in said[4] and "[SYNTAX]" not in said[8], "each of these cells ran"

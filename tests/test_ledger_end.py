@@ -206,6 +206,12 @@ def test_the_state_at_a_glance(recent, capsys):
     assert "1 of its lines are no events" in capsys.readouterr().err and page.path().exists()
 
 
+def test_another_folder_is_not_taken_for_a_learner_without_passes(course_home, capsys):
+    assert main(["ledger"]) == 2
+    said = capsys.readouterr()
+    assert "run this in the course folder" in said.err and "exercises passed" not in said.out
+
+
 def test_a_clock_that_ran_ahead_is_explained(recent, capsys):
     recent.review(NOW + timedelta(days=400), "rmsnorm-1")
     store(recent)

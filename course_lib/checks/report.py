@@ -102,16 +102,27 @@ class Verdict:
         rows = "".join(
             f"<tr><th scope='row' style='text-align:left;vertical-align:top;padding:2px 14px 2px 0;"
             f"font-weight:600'>{html.escape(label)}</th><td style='text-align:left;padding:2px 0;"
-            f"white-space:pre-wrap'>{html.escape(content)}</td></tr>"
+            f"white-space:pre-wrap{';font-family:monospace' * _has_columns(content)}'>"
+            f"{_mark_up(content)}</td></tr>"
             for label, content in self.rows
         )
         return (
             f"<div role='status' class='course-check' data-code='{html.escape(self.code)}' "
             f"style='border-left:4px solid {colour};padding:8px 14px;margin:4px 0'>"
-            f"<div style='font-weight:600'>{html.escape(_first_line(self))} "
+            f"<div style='font-weight:600'>{_mark_up(_first_line(self))} "
             f"<code>[{html.escape(self.code)}]</code></div>"
             f"<table style='border:0;margin:6px 0 0 0'><tbody>{rows}</tbody></table></div>"
         )
+
+
+def _has_columns(content: str) -> bool:
+    """Whether spaces line up what stands in its lines."""
+    return "\n" in content and "  " in content
+
+
+def _mark_up(content: str) -> str:
+    """The text as HTML, with what stands between backticks as code."""
+    return re.sub(r"`([^`\n]+)`", r"<code>\1</code>", html.escape(content))
 
 
 def _first_line(verdict: Verdict) -> str:

@@ -258,7 +258,9 @@ def _next_steps(verdict: Verdict) -> str:
     steps = ["run this cell again after the change", f'hint("{verdict.exercise}")']
     if verdict.preset:
         steps.append(f"figure preset {verdict.preset}")
-    return " \N{MIDDLE DOT} ".join([*steps, f"seed {verdict.seed}"])
+    if verdict.seed:  # a learner's own checks all use 0
+        steps.append(f"seed {verdict.seed}")
+    return " \N{MIDDLE DOT} ".join(steps)
 
 
 def _with_printed(verdict: Verdict, printed: str) -> tuple[tuple[str, str], ...]:

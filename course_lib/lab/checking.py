@@ -43,9 +43,8 @@ def check(
     card = exercise(name)
     scope = sys._getframe(1).f_globals
     seed = random.randrange(1, 2**31) if fresh else 0
-    verdict = judge(card, scope.get(card.name) if answer is None else answer, seed=seed)
-    if answer is None:
-        verdict = _say_what_was_judged(verdict, card, scope.get("In", ()))
+    verdict = _refuse_broken_cell(card, scope.get("In", ())) if answer is None else None
+    verdict = verdict or judge(card, scope.get(card.name) if answer is None else answer, seed=seed)
     grading = "NBGRADER_EXECUTION" in os.environ
     text = source.find_cell(card, scope.get(card.name) if answer is None else answer)
     if not grading:
@@ -111,19 +110,27 @@ def _refuse_cell(card: Exercise, answer: Any) -> Verdict | None:
     return None
 
 
-def _say_what_was_judged(verdict: Verdict, card: Exercise, cells: Sequence[str]) -> Verdict:
-    """The verdict; with a row more where the newest of the cells that defines the answer could not
-    be run for an error of syntax, so that what was judged is older than what is on the screen."""
+def _refuse_broken_cell(card: Exercise, cells: Sequence[str]) -> Verdict | None:
+    """A refusal where the newest of the cells that define the answer could not be run for an error
+    of syntax: what is defined then is older than what is on the screen, and is not judged."""
     defines = re.compile(rf"^(async\s+def|def|class)\s+{card.name}\b", re.MULTILINE)
     newest = next((text for text in reversed(cells) if defines.search(text)), "")
     try:
         ast.parse(newest)
     except SyntaxError as error:
-        why = f"the newest cell did not run: {error.msg}, line {error.lineno} of it"
-        judged = "none yet; " if verdict.code == "UNDEFINED" else "the definition that ran last; "
-        *rows, last = verdict.rows
-        return replace(verdict, rows=(*rows, ("Judged", judged + why), last))
-    return verdict
+        return Verdict(
+            exercise=card.id,
+            number=card.number,
+            title=card.title,
+            code="SYNTAX",
+            finding=f"the newest cell that defines {card.name} did not run",
+            rows=(
+                ("Expected", "a cell that Python can read; an older definition is not judged"),
+                ("Got", f"{error.msg}, line {error.lineno}: {(error.text or '').strip()}"),
+                ("Next", "repair that line, run the exercise's cell, then this one."),
+            ),
+        )
+    return None
 
 
 def _resolve_method(obj: Any, card: Exercise) -> Any:

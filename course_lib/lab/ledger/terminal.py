@@ -5,7 +5,7 @@ import sys
 from datetime import datetime
 
 from course_lib.lab import events, registry
-from course_lib.lab.home import home
+from course_lib.lab.home import home, lessons
 from course_lib.lab.ledger import concepts, page, reviews
 from course_lib.lab.ledger.ending import now_state
 from course_lib.lab.ledger.levels import NAMES
@@ -15,7 +15,12 @@ from course_lib.lab.reviews.schedule import set_aside
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the state, or with `--html FILE` write it as one page."""
+    """Print the state, or with `--html FILE` write it as one page.
+
+    ValueError in a folder that holds neither a record nor a lesson.
+    """
+    if not events.path().exists() and not lessons():
+        raise ValueError(f"no record and no lesson in {home()}: run this in the course folder")
     state = now_state()
     if args.html:
         from course_lib.lab.ledger import web

@@ -24,7 +24,7 @@ FSRS = Scheduler(
     maximum_interval=180,  # about as long as the course takes
     enable_fuzzing=False,  # it draws from an unseeded generator
 )
-NO_ANSWER = ("STUB", "UNDEFINED", "REFERENCE")
+NO_ANSWER = ("STUB", "SYNTAX", "UNDEFINED", "REFERENCE")
 """Codes of checks that found nothing to judge; they are not tries."""
 SKEW = timedelta(days=1)
 """Two machines' clocks may differ; what lies further ahead is a clock that was wrong."""
