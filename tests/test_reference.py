@@ -181,6 +181,9 @@ def test_thirty_things_are_thirty_and_each_is_shown():
     assert [int(part.partition(".")[0]) for part in parts] == list(range(1, 31))
     bare = [part.splitlines()[0] for part in parts if ">>>" not in part]
     assert not bare, f"without a measurement: {bare}"
+    folded = re.compile(r"[^\n]+\n\n:::\{dropdown\} [^\n]+\n.*\n:::\n*(## .*)?", re.S)
+    open_answers = [part.splitlines()[0] for part in parts if not folded.fullmatch(part)]
+    assert not open_answers, f"the answer stands open: {open_answers}"
 
 
 def shown_lines(block: str) -> list[str]:
