@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
+import yaml
 from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.config import Config
 
+from grader.book import toc_files
 from grader.chapter import PAGES
+from grader.lesson import lessons
 
 CODE_CELL = "```{code-cell}"
+CODE = re.compile(r"^```.*?^```$", re.M | re.S)
+WORDS_PER_MINUTE = 120
 DESCRIPTION_LENGTH = 155  # search engines cut longer ones
 
 
@@ -19,6 +25,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
     """Called by Sphinx once."""
     app.connect("config-inited", skip_prose, priority=400)
     app.connect("config-inited", load_figures, priority=400)
+    app.connect("config-inited", tell_hours, priority=400)
     app.connect("html-page-context", describe_page)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
 
@@ -35,6 +42,31 @@ def skip_prose(app: Sphinx, config: Config) -> None:
         if CODE_CELL not in path.read_text(encoding="utf-8")
     ]
     config.nb_execution_excludepatterns = [*config.nb_execution_excludepatterns, *prose]
+
+
+def tell_hours(app: Sphinx, config: Config) -> None:
+    """Gives the pages `{{ hours_1 }}`, the hours of the contents' first part of lessons, and so on."""
+    hours = count_hours(Path(app.srcdir))
+    told = {f"hours_{n}": str(value) for n, value in enumerate(hours, start=1)}
+    config.myst_substitutions = {**config.myst_substitutions, **told}
+
+
+def count_hours(root: Path) -> list[int]:
+    """Whole hours that each part of lessons takes, in the order of the contents.
+
+    They are the minutes on the cards of the part's exercises, and reading: its words outside code at
+    WORDS_PER_MINUTE.
+    """
+    toc = yaml.safe_load((root / "_toc.yml").read_text(encoding="utf-8"))
+    found = {f"book/{lesson.name}": lesson for lesson in lessons(root)}
+    hours = []
+    for part in toc["parts"]:
+        inside = [found[name] for name in toc_files(part["chapters"]) if name in found]
+        words = sum(len(CODE.sub("", lesson.text).split()) for lesson in inside)
+        cards = [e.card["minutes"] for lesson in inside for e in lesson.exercises.values()]
+        hours.append(round((sum(cards) + words / WORDS_PER_MINUTE) / 60))
+    first = toc["parts"][0]["caption"] == "Start"
+    return [value for value in hours[first:] if value]
 
 
 def load_figures(app: Sphinx, config: Config) -> None:

@@ -126,6 +126,19 @@ def test_description_is_the_first_paragraph_cut_at_a_word() -> None:
     assert site.first_paragraph(None) == ""
 
 
+def test_hours_are_those_of_the_lessons(tmp_path: Path) -> None:
+    """Of each part of the contents that has lessons, exercises and reading together."""
+    shutil.copy(ROOT / "_toc.yml", tmp_path)
+    shutil.copytree(ROOT / "book", tmp_path / "book")
+    before = site.count_hours(tmp_path)
+    assert len(before) == 5 and min(before) > 1
+    lesson = tmp_path / "book" / "05_gpt.md"
+    lesson.write_text(lesson.read_text(encoding="utf-8") + "word " * 2 * 60 * site.WORDS_PER_MINUTE)
+    assert site.count_hours(tmp_path) == [before[0] + 2, *before[1:]]
+    index = (ROOT / "book" / "index.md").read_text(encoding="utf-8")
+    assert all(f"{{{{ hours_{n} }}}}" in index for n in range(1, 6))
+
+
 def test_toc_names_pages_that_exist() -> None:
     toc = yaml.safe_load((ROOT / "_toc.yml").read_text(encoding="utf-8"))
     files = [toc["root"], *(page["file"] for part in toc["parts"] for page in part["chapters"])]

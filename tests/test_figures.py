@@ -15,7 +15,7 @@ from grader import figures as rendering
 from grader.course import ROOT
 from tests.figure_states import run_node
 
-MAX_BYTES = 8 * 1024
+MAX_BYTES = 8 * 1024 + 256
 SVG_NAMESPACE = "http://www.w3.org/2000/svg"
 PRESETS = [(name, preset) for name in lib.figures() for preset in lib.presets(name)]
 STORED = json.loads((lib.HERE / "figures.json").read_text(encoding="utf-8"))

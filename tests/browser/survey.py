@@ -25,6 +25,13 @@ STATE = """() => ({
     stubs: [...document.querySelectorAll('.highlight-python')]
         .filter((one) => one.textContent.includes('NotImplementedError')).length,
 })"""
+CUT = """() => [...document.querySelectorAll(
+    '.bd-article :is(.cell_input, .highlight-python, .highlight-ipython3) pre')]
+    .filter((one) => one.scrollWidth > one.clientWidth + 1)
+    .map((one) => one.textContent.slice(0, 60))"""
+TALL = """() => [...document.querySelectorAll('[data-figure] .cf')]
+    .map((one) => [one.parentElement.parentElement.dataset.figure, one.offsetHeight])
+    .filter(([, height]) => height > 800).map((one) => one.join(' '))"""
 ON_PAPER = """() => [...document.querySelectorAll(
     '[data-figure] :is(button, input, select), .copybtn, .bd-sidebar-primary, ' +
     '.theme-switch-button, .prev-next-footer, .headerlink')]
@@ -66,6 +73,9 @@ def survey(chrome: harness.Browser, site: Site, *, scheme: str, width: int) -> S
             result.note("accessibility", name, harness.axe(page, rules=rules))
             result.note("width", name, harness.sideways(page))
             result.note("labels", name, harness.label_problems(page, "[data-figure] svg"))
+            if width == 1280:
+                result.note("cut", name, page.evaluate(CUT))
+                result.note("tall", name, page.evaluate(TALL))
             if scheme == "light":  # where things stand does not depend on colour
                 look_at_presets(result, page, name)
                 look_at_paper(result, page, name)
@@ -99,6 +109,8 @@ def look_at_presets(result: Survey, page: harness.Page, name: str) -> None:
         pressed = page.evaluate(PRESS, index)
         found = harness.label_problems(page, "[data-figure] svg")
         result.note("labels", name, [f"preset {pressed}: {line}" for line in found])
+        if page.viewport_size["width"] == 1280:
+            result.note("tall", name, [f"preset {pressed}: {x}" for x in page.evaluate(TALL)])
         result.note("width", name, [f"preset {pressed}: {x}" for x in harness.sideways(page)])
         result.counts["presets"] += 1
 

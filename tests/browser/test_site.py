@@ -101,6 +101,27 @@ def test_pages_never_scroll_sideways(surveys: Surveys, mode: tuple[str, int]) ->
     expect_none(surveys(*mode), "width")
 
 
+def test_no_code_is_cut(surveys: Surveys) -> None:
+    expect_none(surveys("light", 1280), "cut")
+
+
+def test_every_figure_fits_a_window_of_800_pixels(surveys: Surveys) -> None:
+    """Before the prediction, after it, and in every preset."""
+    expect_none(surveys("light", 1280), "tall", looked_at="presets")
+
+
+def test_the_front_page_leads_on_in_its_first_screen(chrome: harness.Browser, site: Site) -> None:
+    with opened(chrome, viewport={"width": 1280, "height": 800}) as page:
+        visit(page, site, "book/index.html")
+        for part in ("a.course-start", "svg.course-model", "text=make lab"):
+            box = page.locator(part).first.bounding_box()
+            assert box["y"] + box["height"] <= 800, (part, box)
+        hours = page.locator("article table td:last-child").all_inner_texts()
+        assert len(hours) == 5 and all(int(text) > 1 for text in hours)
+        page.locator("a.course-start").click()
+        page.wait_for_url("**/00_start.html")
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_formulas_are_drawn(surveys: Surveys, mode: tuple[str, int]) -> None:
     expect_none(surveys(*mode), "formulas", looked_at="formulas")

@@ -53,7 +53,7 @@ export const spec = {
   draw(kit, r, { a, b, code }) {
     tokens(kit, 0, 14, "Micro-batch 1", a, r.weights[0], "s1");
     tokens(kit, kit.narrow ? 0 : kit.w / 2, kit.narrow ? 92 : 14, "Micro-batch 2", b, r.weights[1], "s3");
-    const top = kit.narrow ? 190 : 112, unit = Math.min(105, (kit.w - 70) / 4);
+    const top = kit.narrow ? 190 : 112, unit = Math.min(80, (kit.w - 70) / 4);
     const p = kit.plot({ y: top, w: 4 * unit, h: 3.2 * unit, xs: [0, 4], ys: [0, 3.2], xticks: [0, 1, 2, 3, 4], yticks: [0, 1, 2, 3], xlabel: "gradient of weight x", ylabel: "gradient of weight y" });
     const arrow = ([x, y], cls) => kit.arrow(p.X(0), p.Y(0), p.X(x), p.Y(y), cls);
     const label = ([x, y], text, cls) => kit.text(p.X(x) + 8, p.Y(y) - 6, text, { cls, nudge: true });

@@ -39,8 +39,8 @@ export const spec = {
     "no-correction-095": { label: "No correction, \u03b22 0.95", state: { corrected: false, beta2: 0.95 } },
   },
   draw(kit, r, { g, corrected }) {
-    const h = kit.narrow ? 150 : 180, cls = corrected ? "s1" : "s2", ends = [1e-10, 1e3], ticks = [1e-10, 1e-6, 0.01, 1e3];
-    const a = kit.plot({ x: 58, y: 30, w: kit.w - 82, h, xs: ends, ys: ends, xticks: ticks, yticks: ticks, xlog: true, ylog: true, xlabel: "size of the gradient", ylabel: "first step, in lr" });
+    const wide = !kit.narrow, h = wide ? 180 : 150, half = wide ? kit.w / 2 : kit.w, cls = corrected ? "s1" : "s2", ends = [1e-10, 1e3], ticks = [1e-10, 1e-6, 0.01, 1e3];
+    const a = kit.plot({ x: 58, y: 30, w: half - 82, h, xs: ends, ys: ends, xticks: ticks, yticks: ticks, xlog: true, ylog: true, xlabel: "size of the gradient", ylabel: "first step, in lr" });
     a.curve(r.sizes.map((s) => [s, s]), "s6 d");
     a.curve(r.sizes.map((s, i) => [s, r.by_size[i]]), cls);
     const side = g > 1 ? -9 : 9, anchor = g > 1 ? "end" : "start";
@@ -48,8 +48,9 @@ export const spec = {
       kit.circle(a.X(g), a.Y(v), 5, c);
       kit.text(a.X(g) + side, name === "SGD" ? Math.min(a.Y(v) + 18, h + 20) : a.Y(v) + (g > 1 ? 20 : -10), `${name} ${fmt(v)}`, { anchor, cls: c === "s6" ? "m" : "b", nudge: true });
     }
-    const top = nice(Math.max(...r.on, ...r.off)), y = h + 110;
-    const b = kit.plot({ x: 58, y, w: kit.w - 82, h, xs: [1, 100], ys: [0, top], xticks: [1, 25, 50, 75, 100], yticks: [0, top / 2, top], xlabel: "update", ylabel: "step, in lr" });
+    const top = nice(Math.max(...r.on, ...r.off)), y = wide ? 30 : h + 110, x = 58 + kit.w - half;
+    const b = kit.plot({ x, y, w: half - 82, h, xs: [1, 100], ys: [0, top], xticks: [1, 25, 50, 75, 100], yticks: [0, top / 2, top], xlabel: "update" });
+    kit.text(x - 58, y - 12, "step, in lr", { cls: "m t" });
     for (const [list, name, chosen, c] of [[r.off, "no correction", !corrected, "s2"], [r.on, "corrected", corrected, "s1"]]) {
       b.curve(list.map((v, i) => [i + 1, v]), c + (chosen ? "" : " d"));
       kit.text(kit.w - 24, b.Y(list[99]) + (c === "s1" && r.off[99] < 2 * r.on[99] ? 20 : -12), `${name} ${fmt(list[99])}`, { anchor: "end", cls: chosen ? "b" : "m", nudge: true });

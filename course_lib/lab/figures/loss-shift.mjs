@@ -74,7 +74,7 @@ export const spec = {
     });
     kit.text(0, low + 72, "target", { cls: "b" });
     kit.text(kit.w, low + 72, "best chance of naming it", { anchor: "end", cls: "m t" });
-    const y = low + 116, h = 180, plot = kit.plot({
+    const y = low + 116, h = 130, plot = kit.plot({
       x: 28, y, w: kit.w - 112, h, xs: [0, STEPS], ys: [0, 2.6], xticks: [0, 60, 120], yticks: [0, 1, 2], xlabel: "step", ylabel: "training loss, nats",
     });
     kit.line(28, plot.Y(r.floor), kit.w - 84, plot.Y(r.floor), "s3 d");

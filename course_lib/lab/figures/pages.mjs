@@ -52,7 +52,7 @@ export const spec = {
     "in-order": { label: "In order", state: { order: "in-order", batch: 60 } },
   },
   draw(kit, r, { batch }) {
-    const across = kit.narrow ? 20 : 40, cell = kit.w / across, tall = Math.min(cell, 16), y = 24;
+    const across = kit.narrow ? 20 : 40, cell = kit.w / across, tall = Math.min(cell, 16), beside = kit.narrow ? 0 : kit.w / 3, y = 24;
     const now = new Set(r.now), cached = new Set(r.cached);
     kit.text(0, 12, "the file, page by page", { cls: "b" });
     for (let p = 0; p < PAGES; p++) {
@@ -61,22 +61,23 @@ export const spec = {
     }
     let top = y + (PAGES / across) * tall + 22;
     [["s2", "touched by this batch"], ["s1 soft", "read before, in the page cache"], ["s6 o", "never read"]].forEach(([cls, name], i) => {
-      kit.rect(0, top + i * 20 - 11, 14, 12, cls);
-      kit.text(22, top + i * 20, name, { cls: "m t" });
+      const x = i * beside, low = top + (beside ? 0 : i * 20);
+      kit.rect(x, low - 11, 14, 12, cls);
+      kit.text(x + 22, low, name, { cls: "m t" });
     });
-    top += 84;
+    top += beside ? 38 : 84;
     const full = Math.max(r.touched, r.used);
     [["used by the batch", r.used, "s3"], ["pages it touches", r.touched, "s2"], ["read from the disk", r.read, "s2 soft"]].forEach(([name, bytes, cls], i) => {
       kit.text(0, top + i * 42, `${name}: ${fmt(bytes)} bytes`);
       kit.rect(0, top + i * 42 + 7, Math.max(1, (bytes / full) * kit.w), 14, cls);
     });
-    top += 160;
-    const plot = kit.plot({ x: 40, y: top, w: kit.w - 52, h: 120, xs: [0, 60], ys: [0, 240], xticks: [0, 20, 40, 60], yticks: [0, 120, 240], xlabel: "batches so far", ylabel: "pages in memory" });
+    top += 148;
+    const plot = kit.plot({ x: 40, y: top, w: kit.w - 52, h: 84, xs: [0, 60], ys: [0, 240], xticks: [0, 20, 40, 60], yticks: [0, 120, 240], xlabel: "batches so far", ylabel: "pages in memory" });
     plot.curve(r.curve.map((v, k) => [k, v]), "s1");
     kit.circle(plot.X(batch), plot.Y(r.curve[batch]), 5, "s1");
     kit.text(plot.X(batch) + (batch > 40 ? -10 : 10), plot.Y(r.curve[batch]) + 20, fmt(r.curve[batch]), { anchor: batch > 40 ? "end" : "start", cls: "b", nudge: true });
-    kit.slider("batch", { x: plot.X(0), y: top, w: plot.X(60) - plot.X(0), h: 120, label: "Batch", value: batch, min: 1, max: 60, step: 1, set: (b) => ({ batch: b }) });
-    return top + 120 + 44;
+    kit.slider("batch", { x: plot.X(0), y: top, w: plot.X(60) - plot.X(0), h: 84, label: "Batch", value: batch, min: 1, max: 60, step: 1, set: (b) => ({ batch: b }) });
+    return top + 84 + 44;
   },
   table(r, { batch, T }) {
     const pages = [r.now.length, r.read / PAGE_BYTES, r.cached.length, PAGES];

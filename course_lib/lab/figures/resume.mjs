@@ -79,16 +79,16 @@ export const spec = {
   },
   draw(kit, r, { at }) {
     const box = { x: 54, w: kit.w - 66, xs: [0, STEPS], xticks: [0, 14, 28, 42, 56] }, rest = r.steps.slice(at / 2);
-    const plot = kit.plot({ ...box, y: 30, h: 190, ys: [1, 4.5], yticks: [1, 2, 3, 4], ylabel: "training loss, nats" });
+    const plot = kit.plot({ ...box, y: 30, h: 150, ys: [1, 4.5], yticks: [1, 2, 3, 4], ylabel: "training loss, nats" });
     plot.curve(r.whole.map((v, i) => [r.steps[i], v]), "s6 d");
     plot.curve(r.resumed.map((v, i) => [rest[i], v]), "s2");
-    kit.line(plot.X(at), 30, plot.X(at), 220, "axis d");
+    kit.line(plot.X(at), 30, plot.X(at), 180, "axis d");
     kit.text(plot.X(at) + 5, 44, "killed, resumed", { cls: "m t", nudge: true });
-    const top = nice(Math.max(0.1, Math.abs(r.largest))), low = kit.plot({ ...box, y: 284, h: 110, ys: [-top, top], yticks: [-top, 0, top], xlabel: "step", ylabel: "difference, nats" });
+    const top = nice(Math.max(0.1, Math.abs(r.largest))), low = kit.plot({ ...box, y: 240, h: 100, ys: [-top, top], yticks: [-top, 0, top], xlabel: "step", ylabel: "difference, nats" });
     low.curve(r.differences.map((v, i) => [rest[i], v]), "s2");
     kit.circle(low.X(at), low.Y(r.first), 4, "s2");
     kit.text(low.X(at) - 8, low.Y(r.first) - 10, `first: ${fmt(round(r.first))}`, { anchor: "end", cls: "b", nudge: true });
-    return 440;
+    return 386;
   },
   table(r, { forgotten, at }) {
     return {

@@ -67,7 +67,7 @@ export const spec = {
     "q-only": { label: "Only q turned", state: { n: 43, code: "q-only" } },
   },
   draw(kit, r, state) {
-    const across = kit.narrow ? 2 : 4, cell = kit.w / across, radius = Math.min(62, cell / 2 - 22), margin = radius * 0.45;
+    const across = kit.narrow ? 2 : 4, cell = kit.w / across, radius = Math.min(52, cell / 2 - 22), margin = radius * 0.45;
     const tall = 24 + 2 * radius + 2 * margin + 36, turned = state.code === "q-only" ? 0 : state.n;
     for (const i of [0, 1]) {
       const left = kit.narrow ? 0 : i * 2 * cell, top = kit.narrow ? i * tall : 0, y = top + 24 + margin + radius;
@@ -79,7 +79,7 @@ export const spec = {
         }));
     }
     const top = (kit.narrow ? 2 : 1) * tall + 58, ends = [-2.5, 2.5];
-    const p = kit.plot({ y: top, h: 150, xs: [0, 16], ys: ends, xticks: [0, 4, 8, 12, 16], yticks: [-2, -1, 0, 1, 2], xlabel: "gap, tokens", ylabel: "q\u00b7k" });
+    const p = kit.plot({ y: top, h: 130, xs: [0, 16], ys: ends, xticks: [0, 4, 8, 12, 16], yticks: [-2, -1, 0, 1, 2], xlabel: "gap, tokens", ylabel: "q\u00b7k" });
     const points = (curve) => curve.map((v, g) => [g, v]);
     const same = r.curve.every((v, g) => Math.abs(v - r.curve_at_zero[g]) < 1e-9);
     p.curve(points(r.curve), "s1");
@@ -90,11 +90,11 @@ export const spec = {
     kit.text(kit.w - 12, top - (kit.narrow ? 30 : 12), same ? `k at ${state.n}, and at 0 dashed: one curve` : `k at ${state.n}; dashed: k at 0`, { anchor: "end", cls: "m t" });
     kit.text(p.X(state.gap) + (state.gap > 11 ? -11 : 11), p.Y(r.score) - 10, fmt(r.score), { anchor: state.gap > 11 ? "end" : "start", cls: "b", nudge: true });
     kit.slider("gap", {
-      x: p.X(0) - 10, y: top, w: p.X(16) - p.X(0) + 20, h: 150, label: "Gap", value: state.gap, min: 0, max: 16, step: 1,
+      x: p.X(0) - 10, y: top, w: p.X(16) - p.X(0) + 20, h: 130, label: "Gap", value: state.gap, min: 0, max: 16, step: 1,
       at: (px) => ((px - p.X(0)) / (p.X(16) - p.X(0))) * 16,
       set: (gap) => ({ gap }),
     });
-    return top + 150 + 44;
+    return top + 130 + 44;
   },
   table(r, state) {
     const turned = state.code === "q-only" ? 0 : state.n;

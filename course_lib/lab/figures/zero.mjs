@@ -49,23 +49,23 @@ export const spec = {
     };
     const wide = kit.w - 6, X = wide / r.total[0], line = CARD * X;
     r.held.forEach((parts, s) => {
-      const y = 48 + 52 * s;
+      const y = 48 + 42 * s;
       let x = 0;
       row(y, s, `${fmt(r.total[s])} GB`, r.total[s] * X, 18);
       parts.forEach((b, i) => (kit.rect(x, y + 8, b * X, 18, `s${i + 1}`), (x += b * X)));
       if (line <= wide) kit.line(line, y + 3, line, y + 31, "s6 d");
     });
-    if (line <= wide) kit.text(line, 250, "80 GB", { cls: "m t", anchor: line < 20 ? "start" : line > wide - 20 ? "end" : "middle" });
-    else kit.text(kit.w, 250, "80 GB lies further right", { cls: "m t", anchor: "end" });
+    if (line <= wide) kit.text(line, 216, "80 GB", { cls: "m t", anchor: line < 20 ? "start" : line > wide - 20 ? "end" : "middle" });
+    else kit.text(kit.w, 216, "80 GB lies further right", { cls: "m t", anchor: "end" });
     const Y = ranks > 1 ? wide / r.sent[3] : 0;
-    kit.text(0, 284, "Sent by each rank per update", { cls: "b" });
+    kit.text(0, 248, "Sent by each rank per update", { cls: "b" });
     r.sent.forEach((b, s) => {
-      const y = 308 + 42 * s, told = r.claimed !== null && s === 2;
+      const y = 272 + 34 * s, told = r.claimed !== null && s === 2;
       row(y, s, `${fmt(b)} GB${told ? `, not ${fmt(r.claimed)}` : ""}`, b * Y, 10);
       kit.rect(0, y + 8, b * Y, 10, "s4");
       if (told) kit.line(r.claimed * Y, y + 4, r.claimed * Y, y + 24, "s2 d");
     });
-    return 470;
+    return 396;
   },
   table(r) {
     return {
