@@ -2,10 +2,12 @@
 
 A function is also tried as the method that an exercise asks for. What the cells above compute is
 left out: imports, definitions and constants are what a definition can lean on.
+The last hint of an exercise is its line with one blank. No expression above has that shape either.
 """
 
 import ast
 import copy
+import re
 from collections.abc import Iterator
 
 import nbformat
@@ -81,3 +83,75 @@ def test_no_definition_above_an_exercise_is_its_answer(exercise):
             continue  # it leans on something that a cell computed
         verdict = checking.judge(card, answer)
         assert not verdict.passed, f"{name}, above {exercise}, is the answer"
+
+
+def read_hinted(exercise: str) -> Iterator[ast.expr]:
+    """The expressions with the blank in the last hint, where two operations or more are in them."""
+    for code in re.findall(r"`([^`]*____[^`]*)`", registry.exercise(exercise).hints[-1]):
+        try:
+            values = [getattr(statement, "value", None) for statement in ast.parse(code).body]
+        except SyntaxError:
+            continue  # the head of a loop
+        for value in filter(None, values):
+            nodes = list(ast.walk(value))
+            called = [n for n in nodes if isinstance(n, ast.Call) and not is_own(n.func)]
+            if (
+                called
+                and sum(isinstance(n, ast.Call | ast.BinOp | ast.Subscript) for n in nodes) > 1
+            ):
+                yield value
+
+
+def is_own(node: ast.expr) -> bool:
+    return ast.unparse(node).startswith("self.")
+
+
+def is_name(node: ast.AST) -> bool:
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return isinstance(node, ast.Name | ast.Constant)
+
+
+def has_shape(wanted: ast.AST, found: ast.AST) -> bool:
+    """Whether `found` is `wanted` under other names; a layer that is called may be a product."""
+    if is_name(wanted):
+        return True
+    if isinstance(wanted, ast.Call) and is_own(wanted.func):
+        if isinstance(found, ast.BinOp) and isinstance(found.op, ast.MatMult):
+            return len(wanted.args) == 1 and has_shape(wanted.args[0], found.right)
+        return isinstance(found, ast.Call) and have_shapes(wanted.args, found.args)
+    if type(wanted) is not type(found):
+        return False
+    if isinstance(wanted, ast.Call):
+        if ast.unparse(wanted.func).split(".")[-1] != ast.unparse(found.func).split(".")[-1]:
+            return False
+        parts = [[*ast.iter_child_nodes(call.func), *call.args] for call in (wanted, found)]
+        return have_shapes(*parts)
+    return have_shapes(*(list(ast.iter_child_nodes(node)) for node in (wanted, found)))
+
+
+def have_shapes(wanted: list, found: list) -> bool:
+    return len(wanted) == len(found) and all(map(has_shape, wanted, found))
+
+
+def find_hinted(wanted: list[ast.expr], text: str) -> list[str]:
+    nodes = list(ast.walk(ast.parse(text)))
+    return [ast.unparse(n) for n in nodes if any(has_shape(w, n) for w in wanted)]
+
+
+@pytest.mark.parametrize("exercise", IDS)
+def test_no_line_above_an_exercise_is_its_last_hint(exercise):
+    wanted = list(read_hinted(exercise))
+    for text, is_exercise in read_cells(exercise):
+        assert is_exercise or not find_hinted(wanted, text), f"above {exercise}"
+
+
+@pytest.mark.parametrize(
+    "exercise, line",
+    [
+        ("swiglu", "y = down @ (F.silu(gate @ x) * (up @ x))"),
+        ("get-batch", "x = torch.from_numpy(sliding_window_view(row, T + 1)[starts].astype(int))"),
+    ],
+)
+def test_a_line_that_is_put_back_is_found(exercise, line):
+    assert find_hinted(list(read_hinted(exercise)), line)
