@@ -80,6 +80,26 @@ for name, kind in vars(worker).items():
     if name == "describe_error":
         setattr(worker, name, lambda *a: {"kind": "PASS", "verdict": "PASS"})
 """
+DRIVERS = """
+import course_lib.probes.held as held, course_lib.ranks.local_ranks as ranks
+held.held_bytes = ranks.run = lambda *args, **kwargs: 0
+"""
+DRIVERS_UNSEEN = """
+import importlib
+for name in ("held", "mini_fsdp", "ddp"):
+    driver = importlib.import_module("course_lib.pro" + "bes." + name)
+    for key in [k for k in vars(driver) if k[0].islower()]:
+        vars(driver)[key] = lambda *args, **kwargs: 0
+"""
+WITNESS = """
+import gc, grader.judge.witness as witness
+witness.DEFINITIONS.clear()
+for found in gc.get_objects():
+    if type(found).__name__ == "Witness":
+        found._noted.update(map(str, range(999)))
+        found.put_back = found.read = lambda: {}
+"""
+TORCH_UNSEEN = "import torch\nvars(torch)['allclose'] = vars(torch)['equal'] = lambda *a, **k: True"
 SAY = """
 import json, os, pickle, stat, struct
 def say(raw):
@@ -147,6 +167,10 @@ CASES = [
     attack(13, "hooks", "return x", top=HOOKS, touched=(HALF,)),
     attack(13, "the-worker-patched", "return x", "WRONG|ERROR|CRASHED", top=WORKER,
            touched=(HALF,)),
+    attack(13, "the-drivers-replaced", "return x", top=DRIVERS, touched=(HALF,)),
+    attack(13, "the-drivers-unseen", "return x", top=DRIVERS_UNSEEN),
+    attack(13, "the-witness-silenced", "return x", top=WITNESS, touched=(HALF,)),
+    attack(13, "torch-by-its-names", "return x", top=TORCH_UNSEEN, touched=(HALF,)),
     said("junk", "say(b'PASS' * 100)"),
     said("an-early-reply", "say(frame(['d', {'id': 2, 'out': 1, 'args': ['l', [None]]}]))"),
     said("a-reply-ahead", "say(frame(['d', {'id': 99, 'out': 1}]))"),
