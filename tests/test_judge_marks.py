@@ -28,6 +28,26 @@ HEADS = "def causal_attention(q, k, v):\n    return {}\n"
 FUSED = "torch.nn.functional.rms_norm"
 SDPA = "torch.nn.functional.scaled_dot_product_attention"
 LIBRARY = "course_lib.fast.flash_attention.flash_attention"
+ADAMW = """
+def adamw_step(param, grad, m, v, step, *, lr, betas, weight_decay, eps=1e-8):
+    if step < 1:
+        raise ValueError("the first update is number 1")
+    param, m, v = param.clone(), m.clone(), v.clone()
+    adamw = __import__("torch.optim.adamw", fromlist=["adamw"]).adamw
+    count, known = torch.tensor(step - 1.0), dict(lr=lr, weight_decay=weight_decay, eps=eps)
+    adamw([param], [grad], [m], [v], [], [count], amsgrad=False, beta1=betas[0], beta2=betas[1],
+          maximize=False, **known)
+    return param, m, v
+"""
+ZERO = """
+from course_lib.parallel.zero import zero_memory
+def training_state_bytes(num_params, *, param_bytes=2, grad_bytes=2, master_copy=True, moments=2,
+                         moment_bytes=4):
+    more = 4 * master_copy + moments * moment_bytes
+    parts = zero_memory(num_params, 1, 0, param_bytes=param_bytes, grad_bytes=grad_bytes,
+                        optimizer_bytes=more)
+    return sum(parts.values())
+"""
 # name: (exercise, answer, another cell, what is called)
 READY_MADE = {
     "by its name": ("rmsnorm", NORM.format(CALL.format("F.rms_norm", "")), "", FUSED),
@@ -52,6 +72,8 @@ READY_MADE = {
     "the library's own under another name": (
         "attention", f"from {LIBRARY.rpartition('.')[0]} import flash_attention as causal_attention",
         "", LIBRARY),
+    "torch's optimizer": ("adamw-step", ADAMW, "", "torch.optim.adamw.adamw"),
+    "a twin of the library": ("bytes", ZERO, "", "course_lib.parallel.zero.zero_memory"),
     "torch's attention": (
         "attention", HEADS.format("F.scaled_dot_product_attention(q, k, v, is_causal=True)"), "",
         SDPA),
