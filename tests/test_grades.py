@@ -59,6 +59,7 @@ def read_csv(results=CLASS) -> pandas.DataFrame:
     ("c/01_rmsnorm/ada_1_2_01_rmsnorm-1.ipynb", ["c"], "ada_1_2"),
     ("c/01_rmsnorm/ada.ipynb", ["c/01_rmsnorm", "c/02_rope"], "ada"),
     ("c/ada/01_rmsnorm.ipynb", [], "ada"),
+    ("c/a.d.a", ["c"], "a.d.a"),
 ])  # fmt: skip
 def test_a_student_is_found_by_the_folder(notebook, folders, name):
     assert student.find_student(notebook, [Path(one) for one in folders]) == name

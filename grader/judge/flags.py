@@ -6,7 +6,8 @@ FLAGS = {
     "READY-MADE": "it passes and calls a function that is an answer by itself, torch's or the "
     "library's own",
     "SAME": "it is nearly the answer of the notebooks that are named, or the published solution",
-    "CLOCK": "a clock took part in the verdict, so another try could end otherwise",
+    "CLOCK": "a clock took part in the verdict, twice, the second time with the machine to itself; "
+    "it is tried again with every run",
     "TAMPERED": "a check or its settings were changed, which had no effect",
     "ALONE": "it passed only with the course's earlier answers in place of the learner's",
     "DUP": "a cell was split or copied, and its parts were joined",

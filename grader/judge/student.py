@@ -19,17 +19,18 @@ COPY = re.compile(r"(?i)(copy)?[-_ ]?\(?\d{0,3}\)?")
 def find_student(notebook: str, folders: Sequence[Path] = ()) -> str:
     """The student whose notebook this is; `folders` are those that were graded."""
     path = Path(notebook)
+    name = path.stem if path.suffix.casefold() == ".ipynb" else path.name  # a folder has a row too
     above = [folder for folder in folders if folder != path and path.is_relative_to(folder)]
     if not above:  # it was named by itself
         own = _leave_out_lessons(path.parts[:-1])
-        return own[-1] if own else _remove_lesson(path.stem) or path.stem
+        return own[-1] if own else _remove_lesson(name) or name
     folder = max(above, key=lambda one: len(one.parts))
     if own := _leave_out_lessons(path.relative_to(folder).parts[:-1]):
         return own[0]
     here = _leave_out_lessons(folder.absolute().parts)[-1:]
     of_a_class = len(folders) == 1 or folder.name in lessons()
-    rest = _remove_lesson(path.stem) if of_a_class else ""
-    return rest or (here[0] if here else path.stem)
+    rest = _remove_lesson(name) if of_a_class else ""
+    return rest or (here[0] if here else name)
 
 
 def find_lesson(notebook: str) -> str:
