@@ -125,6 +125,15 @@ def test_notebooks_link_to_notebooks_and_fold_their_imports(found: LessonSource)
     assert folded == [found.setup]
 
 
+def test_what_cells_write_beside_the_notebooks_is_ignored_by_git():
+    written = [
+        name for found in LESSONS for name in re.findall(r"^%%writefile (\S+)", found.text, re.M)
+    ]
+    assert written and not [name for name in written if "/" in name or name.endswith(".ipynb")]
+    ignored = (ROOT / ".gitignore").read_text(encoding="utf-8").split()
+    assert ignored.index("notebooks/*") < ignored.index("!notebooks/*.ipynb")
+
+
 @pytest.mark.parametrize("found", LESSONS, ids=lambda x: x.name)
 def test_a_lesson_is_complete(found: LessonSource):
     lines = found.text.count("\n")

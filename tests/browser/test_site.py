@@ -116,7 +116,7 @@ def test_the_front_page_leads_on_in_its_first_screen(chrome: harness.Browser, si
         for part in ("a.course-start", "svg.course-model", "text=make lab"):
             box = page.locator(part).first.bounding_box()
             assert box["y"] + box["height"] <= 800, (part, box)
-        hours = page.locator("article table td:last-child").all_inner_texts()
+        hours = page.locator("article table.table td:last-child").all_inner_texts()
         assert len(hours) == 5 and all(int(text) > 1 for text in hours)
         page.locator("a.course-start").click()
         page.wait_for_url("**/00_start.html")

@@ -59,7 +59,7 @@ export function nice(x) {
 
 const CSS = `
 .cf{color-scheme:light dark;--bg:light-dark(#fff,#16191d);--ink:light-dark(#1f2328,#e6e9ed);--mut:light-dark(#57606a,#a8b1bc);--rule:light-dark(#d8dee4,#343a42);--edge:light-dark(#7d8590,#7f8994);--wash:light-dark(#f4f6f8,#1f242a);--acc:light-dark(#0b5fa5,#6cb9ee);
-background:var(--bg);color:var(--ink);border:1px solid var(--rule);border-radius:12px;padding:12px 16px;
+background:var(--bg);color:var(--ink);border:1px solid var(--rule);border-radius:12px;padding:12px clamp(12px,3vw,16px);
 margin:1.5em 0;max-width:50rem;line-height:1.5;text-align:start;font-size:.95rem}
 html.dark .cf,body[data-jp-theme-light=false] .cf{color-scheme:dark}body[data-jp-theme-light=true] .cf{color-scheme:light}
 html[data-theme=dark] .cf{color-scheme:dark}html[data-theme=light] .cf{color-scheme:light}

@@ -66,7 +66,7 @@ export const spec = {
   },
   draw(kit, r, state) {
     const xs = Array.from({ length: 161 }, (_, i) => -4 + i / 20), points = xs.map((x) => unit(x, state));
-    const h = kit.narrow ? 210 : 165, right = kit.narrow ? 12 : 150;
+    const h = kit.narrow ? 210 : 145, right = kit.narrow ? 12 : 150;
     const plot = kit.plot({ x: 40, y: 30, w: kit.w - 40 - right, h, xs: [-4, 4], ys: [LOW, HIGH], xticks: [-4, -2, 0, 2, 4], yticks: [-4, 0, 4, 8], xlabel: "input x" });
     kit.line(plot.X(state.x), 30, plot.X(state.x), 30 + h, "axis d");
     for (const [key, cls] of LINES) for (const run of cutVisible(xs.map((x, i) => [x, points[i][key]]))) plot.curve(run, cls);
