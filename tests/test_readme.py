@@ -39,7 +39,7 @@ EXPECTED = {
     "course check rmsnorm": (1, "[STUB]"),
     "course hint rmsnorm": (0, "hint 1 of 3"),
     "course ledger": (0, "exercises passed"),
-    "course end-session": (0, "rmsnorm"),
+    "course end-session": (0, "RMS normalization 0"),
     "course launch -m course_lib.training.ddp_trainer --ranks 2 --max_steps 5": (
         0,
         "2 ranks done in",
