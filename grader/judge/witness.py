@@ -16,8 +16,9 @@ from collections.abc import Callable, Collection, Iterator
 from types import FunctionType, ModuleType
 from typing import Any
 
-DRIVERS = ("course_lib.probes", "course_lib.ranks", "course_lib.measure", "course_lib.runs",
-           "grader.judge")  # fmt: skip
+DRIVERS = ["course_lib.probes", "course_lib.ranks.local_ranks", "course_lib.ranks.traffic",
+           "course_lib.ranks.collectives", "course_lib.measure.held", "course_lib.measure.memory",
+           "course_lib.measure.sharing", "course_lib.runs.plain"]  # fmt: skip
 """What takes the facts of a check in the worker: put back when an answer has replaced a part of it."""
 LIBRARIES = ("builtins", "math", "time", "gc", "os", "numpy", "torch", "torch.nn",
              "torch.nn.functional", "torch.autograd", "torch.autograd.graph", "torch.distributed",
@@ -54,7 +55,7 @@ class Definitions:
             for key, value in vars(owner).items()
             if not (key.startswith("__") and isinstance(owner, ModuleType))
             and key not in SLOTS
-            and (_is_driver(name) or callable(value))
+            and (_is_driver(name) or (callable(value) and not key.startswith("_")))
         }
         self.held.append((name, owner, plain))
         for key, value in plain.items() if _is_driver(name) else ():
@@ -73,8 +74,11 @@ class Definitions:
                 del plain[key]
         self.bodies = [found for found in self.bodies if id(found[1]) not in functions]
 
-    def find_changes(self, allowed: Callable[[Any], bool]) -> Iterator[tuple[str, Callable]]:
-        """The name of each definition that is another now, with what puts it back."""
+    def find_changes(
+        self, allowed: Callable[[Any], bool], *, drivers: bool
+    ) -> Iterator[tuple[str, Callable]]:
+        """The name of each definition that is another now, with what puts it back; with `drivers` of
+        these alone. Each look copies memory that the worker shares with the zygote."""
         for name, module in self.modules.items():
             if sys.modules.get(name) is not module:
                 yield (
@@ -82,6 +86,8 @@ class Definitions:
                     functools.partial(sys.modules.update, {name: module}),
                 )
         for name, owner, plain in self.held:
+            if drivers and not _is_driver(name):
+                continue
             now = vars(owner)
             for key, value in plain.items():
                 # what is missing was taken out before the answer ran
@@ -137,8 +143,10 @@ def _find(name: str) -> Any:
 DEFINITIONS: list[Definitions] = []
 
 
-def remember_definitions() -> None:
-    """Note what the library and torch hold: once, in the zygote, before any answer."""
+def remember_definitions(own: Collection[str]) -> None:
+    """Note what the library and torch hold: once, in the zygote, before any answer. `own` are the
+    modules of the worker itself."""
+    DRIVERS.extend(own)
     DEFINITIONS[:] = [Definitions()]
 
 
@@ -222,9 +230,9 @@ class Witness:
             frame = frame.f_back
         return nearest in self.callers
 
-    def put_back(self) -> None:
+    def put_back(self, *, drivers: bool = True) -> None:
         """Note what the answer has replaced, and put the drivers back."""
-        for name, restore in self._find_changes():
+        for name, restore in self._find_changes(drivers=drivers):
             self._say("replaced", name)
             if _is_driver(name) or name.startswith("sys.modules["):
                 with contextlib.suppress(Exception):
@@ -235,15 +243,16 @@ class Witness:
 
         def call_and_note(*args):
             value = function(*args)
-            for name, _ in self._find_changes():
+            for name, _ in self._find_changes(drivers=True):
                 self._say("replaced", name)
             return value
 
         return call_and_note
 
-    def _find_changes(self) -> Iterator[tuple[str, Callable]]:
+    def _find_changes(self, *, drivers: bool) -> Iterator[tuple[str, Callable]]:
         for definitions in DEFINITIONS:
-            yield from list(definitions.find_changes(lambda found: id(found) in self._ours))
+            found = definitions.find_changes(lambda new: id(new) in self._ours, drivers=drivers)
+            yield from list(found)
 
     def _say(self, kind: str, name: str) -> None:
         if name not in self._noted and len(self._noted) < 100:
@@ -253,7 +262,7 @@ class Witness:
 
     def read(self) -> dict[str, list[str]]:
         """All notes so far, of the ranks too: {"called": names, "replaced": names}."""
-        self.put_back()
+        self.put_back(drivers=False)
         text = b""
         with contextlib.suppress(OSError):
             text = os.read(self._read, 1 << 16)
@@ -279,6 +288,7 @@ class _Packet:
         return getattr(self._packet, name)
 
 
+@functools.cache
 def _expand(name: str) -> list[str]:
     """The full names that a card's name stands for; torch's own functions are operators too."""
     path, _, key = name.rpartition(".")
@@ -310,6 +320,7 @@ def remember_places(names: list[str]) -> None:
     """Find all names of the ready-made functions once, in the zygote: a worker that looked through
     all modules would copy the memory that it shares with the others."""
     PLACES.clear()
+    _expand.cache_clear()
     wanted = {id(_find(full)) for name in names for full in _expand(name) if "ops.aten" not in full}
     for module in list(sys.modules.values()):
         if isinstance(module, ModuleType):

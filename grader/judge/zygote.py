@@ -72,7 +72,7 @@ def load_library() -> None:
                 importlib.import_module(found.name)
     sys.modules["torch"].compile = leave_as_it_is  # it starts compilers, which no worker may
     erase.remember_modules()
-    witness.remember_definitions()
+    witness.remember_definitions([f"{__package__}.{part}" for part in ("worker", "wire", "cell")])
     witness.remember_places(_ready_made())
     gc.collect()
     gc.freeze()  # or the first collection in each worker would copy every page it shares
