@@ -1,6 +1,7 @@
 """The scripts of lesson 19 for a cluster, run by processes of this machine."""
 
 import ast
+import contextlib
 import os
 import signal
 import subprocess
@@ -8,8 +9,10 @@ import sys
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
+from course_lib.lab.launch.slurm import RehearsedJob
 from tests.course import lessons
 
 LIMIT_S = 900  # on a busy machine; a quiet one needs 15
@@ -59,17 +62,6 @@ def test_the_port_of_a_job_is_not_one_that_linux_gives_out(job):
     assert 1024 <= int(done.stdout) < 32_768, "ephemeral ports begin there"
 
 
-SRUN = """
-while [[ $1 == --* ]]; do echo "$1" >> srun_options; shift; done
-set -m
-"$@" &
-wait $!
-status=$?
-kill -9 -- -$! 2> /dev/null  # when the task has ended, what is left of the step is killed
-exit $status
-"""
-
-
 def find_children(pid: int) -> list[int]:
     found = subprocess.run(["pgrep", "-P", str(pid)], capture_output=True, text=True)
     return [int(word) for word in found.stdout.split()]
@@ -80,51 +72,42 @@ def find_children(pid: int) -> list[int]:
     [(signal.SIGUSR2, False), (signal.SIGTERM, True), (signal.SIGTERM, False)],
     ids=["warning", "scancel", "scancel for the task alone"],
 )
-def test_a_signal_of_slurm_leaves_a_checkpoint(number, to_all, tmp_path):
-    """What stands for Slurm names this machine and starts the one task; torchrun is the real one.
-
-    A warning goes to the task alone and ends in status 0; scancel's SIGTERM may go to all that it
-    has started as well, and torchrun books it as a failure.
-    """
-    asked = script("train.sbatch")
+def test_a_signal_of_slurm_leaves_a_checkpoint(number, to_all, tmp_path, monkeypatch):
+    """A signal that goes to the task alone ends in status 0; scancel's SIGTERM may go to torchrun as
+    well, which books it as a failure."""
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "text").mkdir()
     for name in ("a.py", "b.py"):
         (tmp_path / "text" / name).write_bytes(Path(ast.__file__).read_bytes())
+    (tmp_path / "train.sbatch").write_text(script("train.sbatch"))
     small = (
         "--model_size tiny --device cpu --seq_len 16 --max_steps 100000 --eval_batches 0 "
         "--valid_fraction 0.5 --data text"
     )
     changes = {"--nproc_per_node=8": "--nproc_per_node=2", "--model_size small": small}
-    for old, new in changes.items():
-        assert asked.count(old) == 1
-        asked = asked.replace(old, new)
-    (tmp_path / "train.sbatch").write_text(asked)
-    for name, lines in {"scontrol": "echo localhost", "srun": SRUN}.items():
-        (tmp_path / name).write_text(f"#!/bin/bash\n{lines}\n")
-        (tmp_path / name).chmod(0o755)
-    told = {"SLURM_JOB_NODELIST": "localhost", "SLURM_JOB_ID": str(os.getpid()),
-            "SLURM_NNODES": "1", "SLURM_SUBMIT_DIR": str(tmp_path), "SLURM_JOB_NAME": "gpt",
-            "SLURM_CPUS_PER_TASK": "64", "OMP_NUM_THREADS": "1"}  # fmt: skip
-    path = f"{tmp_path}:{Path(sys.executable).parent}:{os.environ['PATH']}"
-    job = subprocess.Popen(
-        ["bash", "train.sbatch"],
-        cwd=tmp_path,
-        env=os.environ | told | {"PATH": path},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    log, ends = tmp_path / "runs/gpt/log.csv", time.monotonic() + LIMIT_S
-    while not (log.exists() and len(log.read_text().splitlines()) > 2):
-        assert job.poll() is None and time.monotonic() < ends, job.communicate()
-        time.sleep(0.1)
-    (srun,) = find_children(job.pid)
-    (task,) = find_children(srun)
-    for pid in [task, *(find_children(task) if to_all else ())]:
-        os.kill(pid, number)
-    said, errors = job.communicate(timeout=LIMIT_S)
-    assert (job.returncode == 0) == (number == signal.SIGUSR2), errors
-    assert f"by {number.name}; checkpoint" in said, said
+    with RehearsedJob("train.sbatch", changes) as job:
+        job.wait_for_lines("runs/gpt/log.csv", 3, limit_s=LIMIT_S)
+        for pid in find_children(job.task) if to_all else ():
+            os.kill(pid, number)
+        job.warn(number)
+        status = job.wait(LIMIT_S)
+        assert (status != 0) == to_all, job.said()
+        assert "stopped at step" in job.said() and "; checkpoint" in job.said(), job.said()
+        assert "--cpus-per-task=64" in job.options, "srun does not take the cores over from sbatch"
     assert len(list((tmp_path / "runs/gpt/checkpoints").iterdir())) == 1
-    options = (tmp_path / "srun_options").read_text().split()
-    assert "--cpus-per-task=64" in options, "srun does not take the cores over from sbatch"
+
+
+def test_a_rehearsal_names_what_is_wrong_with_it_and_leaves_no_process(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "job").write_text("srun bash -c 'echo begun; sleep 600'\n")
+    with pytest.raises(ValueError, match="has 'eight' 0 times, expected once"):
+        RehearsedJob("job", {"eight": "two"})
+    with RehearsedJob("job", {"600": "601"}) as job:
+        while not job.said():
+            time.sleep(0.05)
+        with pytest.raises(RuntimeError, match="never had 1 lines(?s:.*)begun"):
+            job.wait_for_lines("nothing", 1, limit_s=0.2)
+        task = job.task
+    assert job.process.returncode == -signal.SIGKILL
+    with contextlib.suppress(psutil.NoSuchProcess):
+        assert psutil.Process(task).status() == psutil.STATUS_ZOMBIE, "it sleeps on"
