@@ -89,10 +89,10 @@ def test_a_signal_of_slurm_leaves_a_checkpoint(number, to_all, tmp_path, monkeyp
         job.wait_for_lines("runs/gpt/log.csv", 3, limit_s=LIMIT_S)
         for pid in find_children(job.task) if to_all else ():
             os.kill(pid, number)
-        job.warn(number)
+        job.send_warning(number)
         status = job.wait(LIMIT_S)
-        assert (status != 0) == to_all, job.said()
-        assert "stopped at step" in job.said() and "; checkpoint" in job.said(), job.said()
+        assert (status != 0) == to_all, job.read_output()
+        assert "stopped at step" in job.read_output() and "; checkpoint" in job.said(), job.said()
         assert "--cpus-per-task=64" in job.options, "srun does not take the cores over from sbatch"
     assert len(list((tmp_path / "runs/gpt/checkpoints").iterdir())) == 1
 
@@ -103,7 +103,7 @@ def test_a_rehearsal_names_what_is_wrong_with_it_and_leaves_no_process(tmp_path,
     with pytest.raises(ValueError, match="has 'eight' 0 times, expected once"):
         RehearsedJob("job", {"eight": "two"})
     with RehearsedJob("job", {"600": "601"}) as job:
-        while not job.said():
+        while not job.read_output():
             time.sleep(0.05)
         with pytest.raises(RuntimeError, match="never had 1 lines(?s:.*)begun"):
             job.wait_for_lines("nothing", 1, limit_s=0.2)

@@ -98,14 +98,16 @@ class RehearsedJob:
         ends = time.monotonic() + limit_s
         while not (Path(path).exists() and len(Path(path).read_text().splitlines()) >= count):
             if self.process.poll() is not None or time.monotonic() > ends:
-                raise RuntimeError(f"{path} never had {count} lines; the job said:\n{self.said()}")
+                raise RuntimeError(
+                    f"{path} never had {count} lines; the job said:\n{self.read_output()}"
+                )
             time.sleep(0.1)
 
-    def warn(self, number: int = signal.SIGUSR2) -> None:
+    def send_warning(self, number: int = signal.SIGUSR2) -> None:
         """Send the signal to the task, as Slurm does, and to nobody else."""
         os.kill(self.task, number)
 
-    def said(self) -> str:
+    def read_output(self) -> str:
         """What the job has printed so far."""
         return self._path("said").read_text(errors="replace")
 
