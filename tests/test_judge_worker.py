@@ -208,7 +208,7 @@ def test_a_definition_that_fails_says_why_itself():
 
 AROUND = """
 import grader.judge.worker as worker
-def fail(self, args, request): raise AssertionError("false words")
+def fail(self, args, request): raise AssertionError("false " "words")
 worker.AnswerRunner.do_call = fail
 """
 OUT = """
