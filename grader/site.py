@@ -58,14 +58,15 @@ def count_hours(root: Path) -> list[int]:
     WORDS_PER_MINUTE.
     """
     toc = yaml.safe_load((root / "_toc.yml").read_text(encoding="utf-8"))
-    found = {f"book/{lesson.name}": lesson for lesson in lessons(root)}
+    parts = toc.get("parts", [])
+    found = {f"book/{lesson.name}": lesson for lesson in lessons(root)} if parts else {}
     hours = []
-    for part in toc["parts"]:
+    for part in parts:
         inside = [found[name] for name in toc_files(part["chapters"]) if name in found]
         words = sum(len(CODE.sub("", lesson.text).split()) for lesson in inside)
         cards = [e.card["minutes"] for lesson in inside for e in lesson.exercises.values()]
         hours.append(round((sum(cards) + words / WORDS_PER_MINUTE) / 60))
-    first = toc["parts"][0]["caption"] == "Start"
+    first = bool(parts) and parts[0]["caption"] == "Start"
     return [value for value in hours[first:] if value]
 
 

@@ -29,6 +29,7 @@ minutes: 1
 needs: []
 teaches: [a]
 uses: []
+not: none of torch's own
 hints: [one, two, three]
 ---
 ```

@@ -153,8 +153,8 @@ class TrainConfig:
     """Also log for Weights & Biases, offline unless WANDB_MODE says otherwise (needs wandb)."""
 
     def __post_init__(self):
-        object.__setattr__(self, "out", self.out.replace("{model_size}", self.model_size))
         check_settings(self, self.ranges)
+        object.__setattr__(self, "out", self.out.replace("{model_size}", self.model_size))
         if self.min_lr > self.lr:
             raise ValueError(
                 f"expected 0 <= min_lr <= lr, got {self.min_lr}, {self.lr}: lower min_lr or raise lr"
