@@ -1,6 +1,8 @@
 """What ranks measure together: the slowest counts, and old figures are not read as new ones."""
 
 import os
+import time
+from pathlib import Path
 
 import pytest
 import torch
@@ -26,6 +28,31 @@ def test_each_run_takes_as_long_as_on_its_slowest_rank():
     for rank in local_ranks.run(of_rank, [(fast,), (slow,)]):
         assert rank.value["a"].seconds == (2.0, 5.0, 4.0) and rank.value["a"].median == 4.0
         assert rank.value["b"].median == 7.0
+        assert [own.median for own in rank.value["a"].ranks] == [3.0, 2.0]
+
+
+def see_who_is_late(folder: str) -> list[bool]:
+    """At each run of the second function: whether rank 1 has ended its run of the first."""
+    done, ended = 0, []
+
+    def first() -> None:
+        nonlocal done
+        done += 1
+        if dist.get_rank() == 1:
+            time.sleep(0.2)
+            Path(folder, str(done)).touch()
+
+    def second() -> None:
+        ended.append(Path(folder, str(done)).exists())
+
+    functions = {"first": first, "second": second}
+    measurement.time_over_ranks(functions, World.of_group(), warmup=0, rounds=3)
+    return ended
+
+
+def test_no_rank_begins_a_run_before_all_have_ended_the_one_before(tmp_path):
+    for rank in local_ranks.run(see_who_is_late, [(str(tmp_path),)] * 2, seconds=60):
+        assert rank.value == [True] * 3
 
 
 def count_calls() -> tuple[int, list[int]]:
@@ -61,6 +88,10 @@ def time_sizes() -> tuple[list[int], list[tuple[int, int]], dict[int, int]]:
         return function
 
     found = measurement.time_world_sizes(make, World.of_group(), turns=2, rounds=3)
+    for n, timing in found.items():
+        assert [len(own.seconds) for own in timing.ranks] == [6] * n
+        slowest = torch.tensor([own.seconds for own in timing.ranks], dtype=torch.float64)
+        assert list(timing.seconds) == slowest.amax(0).tolist()
     return calls, [(n, len(timing.seconds)) for n, timing in found.items()], sums
 
 

@@ -44,6 +44,13 @@ def test_several_take_turns():
     }
 
 
+def test_what_comes_before_a_run_comes_before_each_that_counts():
+    order = []
+    functions = {n: lambda n=n: order.append(n) for n in "ab"}
+    side_by_side(functions, warmup=1, rounds=2, before=lambda: order.append("-"))
+    assert "".join(order) == "ab" + "-a-b" * 2
+
+
 def test_median_and_spread():
     found = Timing((0.004, 0.001, 0.002, 0.003, 0.100))
     assert found.median == 0.003 and found.spread == (0.002, 0.004)

@@ -62,10 +62,12 @@ def side_by_side(
     warmup: int = 3,
     rounds: int = 20,
     device: str | torch.device = "cpu",
+    before: Callable[[], object] = lambda: None,
 ) -> dict[Any, Timing]:
     """Time several functions in turn, one run of each a round, as `time_it` does; by name.
 
     Ratios of what was measured in the same round leave out what the machine did meanwhile.
+    `before()` is called before every run that counts, and its time does not.
     """
     if rounds < 1 or warmup < 0:
         raise ValueError(f"expected 1 run or more and no negative warm-up, got {rounds}, {warmup}")
@@ -73,7 +75,7 @@ def side_by_side(
         for function in functions.values():
             function()
     run = _time_events if torch.device(device).type == "cuda" else _on_the_clock
-    return run(functions, rounds)
+    return run(functions, rounds, before)
 
 
 def synchronize(device: torch.device) -> None:
@@ -113,17 +115,22 @@ def stopwatch(
     return statistics.median(seconds), min(seconds), max(seconds)
 
 
-def _on_the_clock(functions: Mapping[str, Callable], rounds: int) -> dict[str, Timing]:
+def _on_the_clock(
+    functions: Mapping[str, Callable], rounds: int, before: Callable[[], object]
+) -> dict[str, Timing]:
     seconds: dict[str, list[float]] = {name: [] for name in functions}
     for _ in range(rounds):
         for name, function in functions.items():
+            before()
             began = time.perf_counter()
             function()
             seconds[name].append(time.perf_counter() - began)
     return {name: Timing(tuple(found)) for name, found in seconds.items()}
 
 
-def _time_events(functions: Mapping[str, Callable], rounds: int) -> dict[str, Timing]:
+def _time_events(
+    functions: Mapping[str, Callable], rounds: int, before: Callable[[], object]
+) -> dict[str, Timing]:
     def mark() -> torch.cuda.Event:
         event = torch.cuda.Event(enable_timing=True)
         event.record()
@@ -133,6 +140,7 @@ def _time_events(functions: Mapping[str, Callable], rounds: int) -> dict[str, Ti
     marks: dict[str, list] = {name: [] for name in functions}
     for _ in range(rounds):
         for name, function in functions.items():
+            before()
             start = mark()
             function()
             marks[name].append((start, mark()))

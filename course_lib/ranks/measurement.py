@@ -14,7 +14,8 @@ one process (measure/timing.py), and where inside a step the time goes (measure/
 
 import dataclasses
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,30 +28,57 @@ from course_lib.ranks.world import World
 from course_lib.runs.atomic import write_whole
 
 
+@dataclass(frozen=True)
+class RankTiming(Timing):
+    """Seconds of each run on the rank that took longest in it, and what each rank saw itself."""
+
+    ranks: tuple[Timing, ...]
+    """Each rank's own seconds, in the order of the ranks."""
+
+    @classmethod
+    def of_ranks(cls, ranks: Sequence[Sequence[float]]) -> "RankTiming":
+        """From the seconds of the runs, as many on each rank; run i of one is run i of all."""
+        slowest = tuple(map(max, zip(*ranks, strict=True)))
+        return cls(slowest, tuple(Timing(tuple(seconds)) for seconds in ranks))
+
+
 def time_over_ranks(
     functions: Mapping[str, Callable[[], object]],
     world: World,
     *,
     warmup: int = 3,
     rounds: int = 20,
-) -> dict[str, Timing]:
+) -> dict[str, RankTiming]:
     """Time each function on all ranks of `world`, in turn; by name, the same on every rank.
 
     All ranks call it with the same names in the same order. After `warmup` calls that do not count
-    there are `rounds` runs of each. On a GPU a run lies between two CUDA events, on a CPU between
-    two readings of the clock. Run number i of the result took as long as it did on the slowest
-    rank, so `.median` is the median of the slowest rank. What a function raises comes through.
-    Collectives: a barrier before the first call, and an all-reduce of 8 bytes per run at the end.
-    ValueError for less than one round.
+    there are `rounds` runs of each. A run begins when all ranks have ended the one before, so that
+    nobody waits inside it for what another rank still owes the last function. On a GPU it lies
+    between two CUDA events, on a CPU between two readings of the clock. Run number i of the result
+    took as long as it did on the slowest rank, so `.median` is the median of the slowest rank of
+    each run; `.ranks` has every rank's own. What a function raises comes through.
+    Collectives: a barrier before the first call, an all-reduce of 4 bytes before each run that
+    counts, and an all-gather of 8 bytes per run at the end. ValueError for less than one round.
     """
     world.barrier()
-    mine = side_by_side(functions, warmup=warmup, rounds=rounds, device=world.device)
+    token = torch.zeros(1, device=world.device)
+
+    def meet() -> None:
+        """On a GPU queued, as the run is: no host waits for its device."""
+        if world.group is not None:
+            dist.all_reduce(token, group=world.group)
+
+    own = side_by_side(functions, warmup=warmup, rounds=rounds, device=world.device, before=meet)
     seconds = torch.tensor(
-        [timing.seconds for timing in mine.values()], dtype=torch.float64, device=world.device
+        [timing.seconds for timing in own.values()], dtype=torch.float64, device=world.device
     )
-    if world.group is not None:
-        dist.all_reduce(seconds, dist.ReduceOp.MAX, group=world.group)
-    return {name: Timing(tuple(row)) for name, row in zip(mine, seconds.tolist(), strict=True)}
+    found = [torch.empty_like(seconds) for _ in range(world.world_size)]
+    if world.group is None:
+        found = [seconds]
+    else:
+        dist.all_gather(found, seconds, group=world.group)
+    by_name = torch.stack(found, dim=1).tolist()
+    return {name: RankTiming.of_ranks(ranks) for name, ranks in zip(own, by_name, strict=True)}
 
 
 def time_world_sizes(
@@ -59,15 +87,16 @@ def time_world_sizes(
     *,
     turns: int = 5,
     rounds: int = 4,
-) -> dict[int, Timing]:
+) -> dict[int, RankTiming]:
     """Time one function on the first rank alone, on the first 2, 4, 8 and so on, and on all of them.
 
     All ranks of `world` call it. For each size, `make(part)` is called on the ranks in it and
     returns the function to time; `part` is their world, with a group of its own. The sizes take
     turns, so that a busy moment of the machine hits each of them: in every turn a size makes one
     call that doesn't count and `rounds` that do, timed as `time_over_ranks` does, while the ranks
-    that are not in it wait. Returns, by number of ranks, the sizes that this rank took part in; on
-    rank 0 these are all. What a function raises comes through. ValueError for less than one round.
+    that are not in it wait. So each size has `turns` times `rounds` runs. Returns, by number of
+    ranks, the sizes that this rank took part in; on rank 0 these are all. What a function raises
+    comes through. ValueError for less than one round.
     """
     sizes = sorted({2**i for i in range(world.world_size.bit_length())} | {world.world_size})
     groups = {n: None if world.group is None else dist.new_group(range(n)) for n in sizes}
@@ -77,13 +106,14 @@ def time_world_sizes(
         if world.rank < n
     }
     functions = {n: make(part) for n, part in parts.items()}
-    seconds: dict[int, tuple[float, ...]] = dict.fromkeys(parts, ())
+    seconds: dict[int, list[list[float]]] = {n: [[] for _ in range(n)] for n in parts}
     for n in turns * sizes:
         world.barrier()
         if n in parts:
             found = time_over_ranks({"": functions[n]}, parts[n], warmup=1, rounds=rounds)
-            seconds[n] += found[""].seconds
-    return {n: Timing(found) for n, found in seconds.items()}
+            for rank, timing in zip(seconds[n], found[""].ranks, strict=True):
+                rank += timing.seconds
+    return {n: RankTiming.of_ranks(found) for n, found in seconds.items()}
 
 
 def silence_mesh(mesh: DeviceMesh) -> DeviceMesh:
