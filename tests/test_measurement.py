@@ -71,6 +71,16 @@ def test_warm_up_runs_do_not_count():
     assert [rank.value for rank in local_ranks.run(count_calls, [()] * 2)] == [(7, [5])] * 2
 
 
+def largest_of(values: list[float]) -> list[float]:
+    return measurement.largest_over_ranks(values, World.of_group())
+
+
+def test_of_each_number_the_fullest_rank_counts_on_every_rank():
+    found = local_ranks.run(largest_of, [([1, 5.5],), ([2, 3],), ([0, 4],)])
+    assert [rank.value for rank in found] == [[2, 5.5]] * 3
+    assert measurement.largest_over_ranks([7, 8], World()) == [7, 8]
+
+
 def test_a_world_of_one_needs_no_group():
     found = measurement.time_over_ranks({"": lambda: None}, World(), warmup=0, rounds=3)
     assert len(found[""].seconds) == 3 and not dist.is_initialized()

@@ -116,6 +116,17 @@ def time_world_sizes(
     return {n: RankTiming.of_ranks(found) for n, found in seconds.items()}
 
 
+def largest_over_ranks(values: Sequence[float], world: World) -> list[float]:
+    """The largest of each number over all ranks, on every rank: the fullest rank decides what fits.
+
+    All pass equally many; they come back as floats. One all-reduce on the CPU, of 8 bytes a number.
+    """
+    largest = torch.tensor(values, dtype=torch.float64, device="cpu")
+    if world.group is not None:
+        dist.all_reduce(largest, dist.ReduceOp.MAX, group=world.group)
+    return largest.tolist()
+
+
 def silence_mesh(mesh: DeviceMesh) -> DeviceMesh:
     """A mesh of the same ranks, shape and names whose collectives end at once and bring nothing.
 
