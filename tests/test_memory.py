@@ -11,7 +11,6 @@ from course_lib.measure.memory import (
     tensor_bytes,
     training_state_bytes,
 )
-from course_lib.measure.step_memory import find_largest
 
 
 def model() -> nn.Module:
@@ -132,11 +131,3 @@ def test_most_held_asks_the_allocator_of_a_gpu(monkeypatch):
     monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda d: marks.append("read") or 5_000)
     assert most_held(lambda: marks.append("call"), "cuda:0") == 5_000
     assert marks == ["reset", "call", "read"]
-
-
-@pytest.mark.parametrize("largest", [0, 1, 3, 4, 5, 15, 16, 31, 100, 1000])
-def test_the_largest_that_fits_to_an_eighth(largest):
-    tried = []
-    found = find_largest(lambda number: tried.append(number) or number <= largest)
-    assert largest - max(0, found // 8 - 1) <= found <= largest
-    assert len(tried) == len(set(tried)) <= 4 + max(1, largest).bit_length()

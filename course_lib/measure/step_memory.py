@@ -1,8 +1,8 @@
 """How much memory one call takes beyond what was there before it, at its highest.
 
 What it is: a high-water mark that is set back before the call: of CUDA's allocator, or of the whole
-process where Linux keeps one; and a search for the largest call that fits. What it leaves out:
-which tensors they are (traffic.py), and systems without such a mark.
+process where Linux keeps one. What it leaves out: which tensors they are (traffic.py), and systems
+without such a mark.
 """
 
 import contextlib
@@ -30,22 +30,6 @@ def peak_bytes(call: Callable[[], object], device: torch.device) -> int | None:
     before = _reset_mark()
     call()
     return None if before is None else max(0, _status("VmHWM") - before)
-
-
-def find_largest(fits: Callable[[int], bool], first: int = 4) -> int:
-    """The largest whole number for which `fits(number)` was seen to be true, 0 where none was.
-
-    From `first` on numbers are doubled until one does not fit, then the gap is halved. The next one
-    that fits may be larger by an eighth of the result, or by 1. `fits` is true up to some number and
-    false beyond it. Among ranks it must say the same on each of them.
-    """
-    good, bad = 0, first
-    while fits(bad):
-        good, bad = bad, 2 * bad
-    while bad - good > max(1, good // 8):
-        middle = (good + bad) // 2
-        good, bad = (middle, bad) if fits(middle) else (good, middle)
-    return good
 
 
 def _reset_mark() -> int | None:
