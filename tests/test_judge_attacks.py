@@ -84,7 +84,7 @@ FORGED = {
     "endless recursion": ("bytes", bytes_("return training_state_bytes(n)"), {"ERROR"}),
     "a result of a gigabyte": ("rmsnorm", norm(
         "return torch.ones(1).expand(1 << 28)"), {"ERROR", "WRONG", "LIMIT"}),
-    "a result in itself": ("bytes", bytes_("x = []; x.append(x); return x"), {"ERROR", "WRONG"}),
+    "a result in itself": ("bytes", bytes_("x = []; x.append(x); return x"), {"LIMIT"}),
     "exceptions that lie": ("bytes", bytes_(
         "raise Lie()", "class Lie(NotImplementedError):\n"
         "    def __str__(self): raise SystemExit\n"), {"ERROR"}),
@@ -388,9 +388,9 @@ def defence(name: str, tier: str, outside: dict) -> tuple[str, dict]:
             "return reference(1000) == 16000",
             {},
         ),
-        "files": (
+        "files": (  # its own are three: the judge's socket, and a pipe for what its children saw
             "import os\nopen_fds = 0\nfor fd in range(3, 99):\n    try: os.fstat(fd)\n"
-            "    except OSError: continue\n    open_fds += 1\nreturn open_fds > 1",
+            "    except OSError: continue\n    open_fds += 1\nreturn open_fds > 3",
             {},
         ),
     }[name]
