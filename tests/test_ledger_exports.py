@@ -134,6 +134,8 @@ def test_the_page_of_someone_who_just_began_is_whole():
 
 
 def test_the_page_replaces_itself_alone(course_home, capsys):
+    (course_home / "notebooks").mkdir()
+    (course_home / "notebooks" / "01_rmsnorm.ipynb").write_text("{}")
     file = course_home / "ledger.html"
     assert main(["ledger", "--html", str(file)]) == main(["ledger", "--html", str(file)]) == 0
     file.write_text("<html>mine</html>")

@@ -92,7 +92,9 @@ def test_a_signal_of_slurm_leaves_a_checkpoint(number, to_all, tmp_path, monkeyp
         job.send_warning(number)
         status = job.wait(LIMIT_S)
         assert (status != 0) == to_all, job.read_output()
-        assert "stopped at step" in job.read_output() and "; checkpoint" in job.said(), job.said()
+        assert "stopped at step" in job.read_output() and "; checkpoint" in job.read_output(), (
+            job.read_output()
+        )
         assert "--cpus-per-task=64" in job.options, "srun does not take the cores over from sbatch"
     assert len(list((tmp_path / "runs/gpt/checkpoints").iterdir())) == 1
 

@@ -141,7 +141,10 @@ def test_review_questions_are_cards(page: harness.Page) -> None:
     question = jupyter.cell(page, 0).locator("summary")
     style = "(e) => [getComputedStyle(e).cursor, getComputedStyle(e).listStyleType]"
     assert question.evaluate(style) == ["pointer", "disclosure-closed"]
-    assert question.evaluate("(e) => getComputedStyle(e.parentElement).borderTopStyle") == "solid"
+    page.wait_for_function(  # the cell may be drawn anew at this moment
+        "() => [...document.querySelectorAll('.jp-Cell summary')].some((e) => "
+        "getComputedStyle(e.parentElement).borderTopStyle == 'solid')"
+    )
     assert question.locator("code").count() and "`" not in question.inner_text()
 
 

@@ -67,7 +67,7 @@ export const spec = {
     "q-only": { label: "Only q turned", state: { n: 43, code: "q-only" } },
   },
   draw(kit, r, state) {
-    const across = kit.narrow ? 2 : 4, cell = kit.w / across, radius = Math.min(52, cell / 2 - 22), margin = radius * 0.45;
+    const across = kit.narrow ? 2 : 4, cell = kit.w / across, radius = Math.min(kit.narrow ? 52 : 36, cell / 2 - 22), margin = radius * 0.45;
     const tall = 24 + 2 * radius + 2 * margin + 36, turned = state.code === "q-only" ? 0 : state.n;
     for (const i of [0, 1]) {
       const left = kit.narrow ? 0 : i * 2 * cell, top = kit.narrow ? i * tall : 0, y = top + 24 + margin + radius;
