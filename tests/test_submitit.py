@@ -67,6 +67,30 @@ def find_children(pid: int) -> list[int]:
     return [int(word) for word in found.stdout.split()]
 
 
+def write_small_job(name: str) -> dict[str, str]:
+    """The script of that name and a text, into the working folder; what a rehearsal changes."""
+    Path("text").mkdir()
+    for file in ("a.py", "b.py"):
+        Path("text", file).write_bytes(Path(ast.__file__).read_bytes())
+    Path(name).write_text(script(name))
+    small = (
+        "--model_size tiny --device cpu --seq_len 16 --max_steps 100000 --eval_batches 0 "
+        "--valid_fraction 0.5 --data text"
+    )
+    return {"--nproc_per_node=8": "--nproc_per_node=2", "--model_size small": small}
+
+
+def test_a_torchrun_without_the_shell_before_it_dies_of_the_warning(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    changes = write_small_job("plain.sbatch")
+    changes["--model_size small"] += " --save_every 0"
+    with RehearsedJob("plain.sbatch", changes) as job:
+        job.wait_for_lines("runs/gpt/log.csv", 3, limit_s=LIMIT_S)
+        job.send_warning()
+        assert job.wait(LIMIT_S) == 128 + signal.SIGUSR2, job.read_output()
+    assert not list(Path("runs/gpt").glob("checkpoints/*"))
+
+
 @pytest.mark.parametrize(
     "number, to_all",
     [(signal.SIGUSR2, False), (signal.SIGTERM, True), (signal.SIGTERM, False)],
@@ -76,15 +100,7 @@ def test_a_signal_of_slurm_leaves_a_checkpoint(number, to_all, tmp_path, monkeyp
     """A signal that goes to the task alone ends in status 0; scancel's SIGTERM may go to torchrun as
     well, which books it as a failure."""
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "text").mkdir()
-    for name in ("a.py", "b.py"):
-        (tmp_path / "text" / name).write_bytes(Path(ast.__file__).read_bytes())
-    (tmp_path / "train.sbatch").write_text(script("train.sbatch"))
-    small = (
-        "--model_size tiny --device cpu --seq_len 16 --max_steps 100000 --eval_batches 0 "
-        "--valid_fraction 0.5 --data text"
-    )
-    changes = {"--nproc_per_node=8": "--nproc_per_node=2", "--model_size small": small}
+    changes = write_small_job("train.sbatch")
     with RehearsedJob("train.sbatch", changes) as job:
         job.wait_for_lines("runs/gpt/log.csv", 3, limit_s=LIMIT_S)
         for pid in find_children(job.task) if to_all else ():
