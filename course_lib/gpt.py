@@ -178,7 +178,7 @@ def causal_attention(q_BHTK: Tensor, k_BHTK: Tensor, v_BHTK: Tensor) -> Tensor:
     """Scaled dot-product attention in which token t reads tokens 0..t (Vaswani et al. 2017, eq. 1).
 
     q, k, v: (B, H, T, K), one dtype. Returns (B, H, T, K) in that dtype.
-    Holds the whole (B, H, T, T) score matrix; lesson 14 does without it.
+    Holds the whole (B, H, T, T) score matrix; lesson 16 does without it.
     """
     T, K = q_BHTK.shape[-2:]
     scores_BHTT = q_BHTK @ k_BHTK.transpose(-2, -1) / math.sqrt(K)

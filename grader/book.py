@@ -129,7 +129,7 @@ def run_jupyter_book(root: Path, *, strict: bool, options: Sequence[str] = ()) -
     extra = {
         "COURSE_HOME": str(home),
         "COURSE_FIGURES": "static",
-        "COURSE_MINUTE": os.environ.get("COURSE_MINUTE", "20"),  # seconds that lesson 05 trains
+        "COURSE_MINUTE": os.environ.get("COURSE_MINUTE", "20"),  # seconds that lesson 06 trains
         "PYTHONUNBUFFERED": "1",
     }
     for _ in range(3):

@@ -32,7 +32,7 @@ c = get_config()  # noqa: F821  provided by traitlets when it reads this file
 c.CourseDirectory.course_id = "course"
 c.ClearSolutions.code_stub = {"python": 'raise NotImplementedError("your code here")'}
 c.ExportApp.plugin_class = "grader.judge.export.ClassExport"  # the columns of Canvas and Moodle
-c.Execute.timeout = 180  # seconds a cell; lesson 05 trains for a minute
+c.Execute.timeout = 180  # seconds a cell; lesson 06 trains for a minute
 c.ExecutePreprocessor.timeout = 180
 if JUDGE:
     c.Autograde.exporter_class = "grader.judge.preprocessor.SubmissionReader"

@@ -1,4 +1,4 @@
-"""`adamw_step` against torch.optim.AdamW, and the properties that lesson 07 speaks of."""
+"""`adamw_step` against torch.optim.AdamW, and the properties that lesson 09 speaks of."""
 
 import math
 

@@ -132,7 +132,7 @@ def test_hours_are_those_of_the_lessons(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "book", tmp_path / "book")
     before = site.count_hours(tmp_path)
     assert len(before) == 5 and min(before) > 1
-    lesson = tmp_path / "book" / "05_gpt.md"
+    lesson = tmp_path / "book" / "06_gpt.md"
     lesson.write_text(lesson.read_text(encoding="utf-8") + "word " * 2 * 60 * site.WORDS_PER_MINUTE)
     assert site.count_hours(tmp_path) == [before[0] + 2, *before[1:]]
     index = (ROOT / "book" / "index.md").read_text(encoding="utf-8")

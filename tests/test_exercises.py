@@ -123,7 +123,7 @@ def test_two_mistakes_with_one_result_are_both_named(judge):
 
 def test_checks_compute_in_one_thread():
     """Their inputs are small, and where others use the machine each operation would wait for the
-    threads of the others: a check of lesson 10 took a minute on the wall for 7 seconds of work."""
+    threads of the others: a check of lesson 12 took a minute on the wall for 7 seconds of work."""
 
     def check(subject, draw):
         seen.append(torch.get_num_threads())

@@ -22,7 +22,7 @@ from course_lib.lab.journal.sums import amount
 ROOT = Path(__file__).resolve().parents[1]
 TODAY, NOW = date(2026, 11, 20), datetime(2026, 11, 20, 12, tzinfo=UTC)
 ANSWERS = {
-    "context": "I read lesson 20 and met optimizer states.",
+    "context": "I read lesson 22 and met optimizer states.",
     "question": "*Why does the optimizer need more memory than the weights?*",
     "problem": "A model of 7 billion weights needs 112 GB to train, and the card has 80.",
     "intuition": "Every weight has two shadows that follow it. They are kept on the same shelf.",
@@ -374,7 +374,7 @@ def test_a_shape_given_further_up_counts_and_one_further_down_does_not():
     assert findings(path) == []
     edit(path, "A gradient is a tensor of shape (D, 4 D), as is its weight.", "Sizes (2 GB, more).")
     assert only(path, "DIMS").got.startswith("The tensor of above")
-    assert findings(edit(path, "I read lesson 20", "With x of (B, T, 8)")) == []
+    assert findings(edit(path, "I read lesson 22", "With x of (B, T, 8)")) == []
 
 
 def test_titles_of_the_learners_template_name_sections(journal):

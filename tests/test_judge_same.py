@@ -94,7 +94,7 @@ def test_the_published_solution_is_known_in_disguise():
 
 def result(notebook: str, text: str) -> Result:
     row = ExerciseResult("PASS", 3, 3, "PASS", "", prints=prints(LONG, text))
-    return Result(notebook, GRADED, "14_flash_attention", exercises={LONG: row})
+    return Result(notebook, GRADED, "16_flash_attention", exercises={LONG: row})
 
 
 def test_partners_are_named_and_no_point_is_taken():
@@ -136,7 +136,7 @@ def test_all_pairs_are_found_that_looking_at_each_would_find():
 
 
 def write(path, view: str, source: str | None = None) -> None:
-    nb = json.loads((ROOT / view / "14_flash_attention.ipynb").read_text(encoding="utf-8"))
+    nb = json.loads((ROOT / view / "16_flash_attention.ipynb").read_text(encoding="utf-8"))
     if source is not None:
         next(c for c in nb["cells"] if c.get("id") == LONG)["source"] = source
     path.parent.mkdir(parents=True)
@@ -150,7 +150,7 @@ def handed_in(tmp_path, monkeypatch):
     texts = {"ada": one, "ben": disguised(one), "cleo": other, "dan": one, "solver": None}
     paths = []
     for student, text in texts.items():
-        paths.append(tmp_path / student / "14_flash_attention.ipynb")
+        paths.append(tmp_path / student / "16_flash_attention.ipynb")
         write(paths[-1], "solutions", text)
     return paths
 

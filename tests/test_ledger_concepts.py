@@ -70,7 +70,7 @@ def test_a_graph_that_clashes_with_the_lessons_fails_the_build(change, message, 
 def test_use_before_teaching_fails_the_build(source, tmp_path, monkeypatch):
     first = LESSONS[0].exercises["bytes"]
     monkeypatch.setitem(first.card, "uses", ["adamw"])
-    with pytest.raises(LessonError, match="adamw is used in 00_start before 07_optimizer"):
+    with pytest.raises(LessonError, match="adamw is used in 00_start before 09_optimizer"):
         graph(source, tmp_path)
 
 

@@ -14,24 +14,24 @@ from tests import course
 from tests.course_copy import BESIDE, copy_course
 
 LESSONS = list(course.lessons())
-LINES = [  # file, the line of lesson 16 that is taken out, what is said of it
-    ("_toc.yml", "      - file: book/16_ladder", "the contents lack 16_ladder"),
-    ("book/concepts.yaml", ", 16_ladder", "no milestone has 16_ladder"),
-    ("book/reference/study_plan.md", ", [16 The speed ladder](../16_ladder.md)", "'One week'"),
+LINES = [  # file, the line of lesson 18 that is taken out, what is said of it
+    ("_toc.yml", "      - file: book/18_ladder", "the contents lack 18_ladder"),
+    ("book/concepts.yaml", ", 18_ladder", "no milestone has 18_ladder"),
+    ("book/reference/study_plan.md", ", [18 The speed ladder](../18_ladder.md)", "'One week'"),
     (
         "book/reference/study_plan.md",
-        ", [16 The speed ladder](../16_ladder.md), [17 Collectives](../17_collectives.md)",
+        ", [18 The speed ladder](../18_ladder.md), [19 Collectives](../19_collectives.md)",
         "'One week'",
     ),
     ("book/reference/study_plan.md", "16 The speed ladder", "'Two weeks'"),
     ("book/reference/study_plan.md", "| 970 |", "its minutes differ"),
     ("course_lib/checks/__init__.py", '    "ladder": ("ladder-rung",),', "lacks ladder-rung"),
-    ("book/reference/glossary.md", " [15](../15_activation_memory.md)", "has no link to 15_"),
+    ("book/reference/glossary.md", " [17](../17_activation_memory.md)", "has no link to 15_"),
 ]
 FILES = [
     ("course_lib/checks/ladder.py", "no suite for ladder-rung"),
     ("tests/answers/ladder_rung.py", "no right and wrong answers to ladder-rung"),
-    ("tests/reviews/16_ladder.py", "no proofs of the review items of 16_ladder"),
+    ("tests/reviews/18_ladder.py", "no proofs of the review items of 18_ladder"),
 ]
 
 
@@ -151,8 +151,8 @@ def test_concepts_terms_rows_and_proofs_are_asked_for(tmp_path):
     for path, line in (
         ("book/concepts.yaml", r"^  manifest: .*\n"),
         ("book/reference/glossary.md", r"^manifest\n  .*\n\n"),
-        ("book/reference/cheat_sheet.md", r"^.*\(\.\./16_ladder\.md\) \|\n"),
-        ("tests/reviews/16_ladder.py", r"^def ladder_rung_2\(n\):\n    .*\n"),
+        ("book/reference/cheat_sheet.md", r"^.*\(\.\./18_ladder\.md\) \|\n"),
+        ("tests/reviews/18_ladder.py", r"^def ladder_rung_2\(n\):\n    .*\n"),
     ):
         text = (tmp_path / path).read_text(encoding="utf-8")
         (tmp_path / path).write_text(re.sub(line, "", text, flags=re.M), encoding="utf-8")
@@ -162,7 +162,7 @@ def test_concepts_terms_rows_and_proofs_are_asked_for(tmp_path):
         "concepts.yaml",
         "glossary.md",
         "cheat_sheet.md",
-        "16_ladder.py",
+        "18_ladder.py",
     ], said
     assert "teaches ['manifest']" in said and "def ladder_rung_2(n):" in said
     places.add_missing(tmp_path, LESSONS)
@@ -178,7 +178,7 @@ def test_concepts_terms_rows_and_proofs_are_asked_for(tmp_path):
         (dict(exercise="rmsnorm"), "'rmsnorm' is in 01_rmsnorm"),
         (dict(module="course_lib.nowhere.toy"), "the rooms are checkpoints, checks, data"),
         (dict(module="course_lib.training.adamw"), "exists: name a new module"),
-        (dict(after="05_gpt"), "number 06 is that of 06_data"),
+        (dict(after="06_gpt"), "number 06 is that of 08_data"),
         (dict(after="99_x"), "no lesson '99_x'"),
     ],
 )

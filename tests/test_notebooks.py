@@ -38,7 +38,7 @@ def processor_seconds() -> float:
 @pytest.mark.parametrize("name", times(NAMES[1::8], NAMES))
 def test_the_solved_notebook_runs(name, tmp_path, monkeypatch, record_property):
     monkeypatch.setenv("COURSE_HOME", str(tmp_path))
-    monkeypatch.setenv("COURSE_MINUTE", "1")  # lesson 05 trains for one second instead of sixty
+    monkeypatch.setenv("COURSE_MINUTE", "1")  # lesson 06 trains for one second instead of sixty
     notebook = nbformat.read(ROOT / f"solutions/{name}.ipynb", 4)
     seconds = run(notebook, tmp_path)
     record_property("seconds", seconds)

@@ -135,7 +135,7 @@ def test_linear_and_dropout_change_nothing_under_it():
 
 def test_the_page_says_what_was_recorded():
     record = json.loads((ROOT / "benchmarks/results/compile.json").read_text(encoding="utf-8"))
-    page = (ROOT / "book/13_compile.md").read_text(encoding="utf-8")
+    page = (ROOT / "book/15_compile.md").read_text(encoding="utf-8")
     for kind in ("products", "attention", "others"):
         row = rf"^\| [^|]*{kind}[^|]*\| (\d+) \| (\d+) \|$"
         (said,) = re.findall(row, page, re.M)

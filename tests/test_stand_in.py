@@ -86,7 +86,7 @@ def test_every_check_on_ranks_passes_a_right_answer(device):
 
 
 @campaign
-@pytest.mark.parametrize("name", times(["18_ddp", "21_fsdp"], NAMES))
+@pytest.mark.parametrize("name", times(["20_ddp", "23_fsdp"], NAMES))
 def test_a_solved_lesson_on_many_ranks_runs(name, device, tmp_path, monkeypatch):
     for variable in ("PYTHONPATH",):
         monkeypatch.setenv(variable, device[variable])
@@ -98,7 +98,7 @@ def test_a_solved_lesson_on_many_ranks_runs(name, device, tmp_path, monkeypatch)
 
 
 def test_the_judge_passes_right_answers_on_ranks(device, tmp_path):
-    paths = [str(ROOT / f"solutions/{name}.ipynb") for name in ("18_ddp", "21_fsdp")]
+    paths = [str(ROOT / f"solutions/{name}.ipynb") for name in ("20_ddp", "23_fsdp")]
     command = [sys.executable, "-m", "grader.cli", "grade", *paths]
     command += ["--out", str(tmp_path / "grades.jsonl"), "--workers", "1"]
     done = subprocess.run(command, env=device, capture_output=True, text=True, cwd=tmp_path)

@@ -1,4 +1,4 @@
-"""The scripts of lesson 19 for a cluster, run by processes of this machine."""
+"""The scripts of lesson 21 for a cluster, run by processes of this machine."""
 
 import ast
 import contextlib
@@ -20,7 +20,7 @@ LIMIT_S = 900  # on a busy machine; a quiet one needs 15
 
 def script(name: str) -> str:
     """What the cell of the lesson writes into that file."""
-    (lesson,) = (x for x in lessons() if x.name == "19_launch")
+    (lesson,) = (x for x in lessons() if x.name == "21_launch")
     first = f"%%writefile {name}\n"
     (cell,) = (c.source for c in lesson.source.cells if c.source.startswith(first))
     return cell.removeprefix(first)

@@ -1,4 +1,4 @@
-"""The counts of the figure `number-line`: weight gradients of lesson 12's model, by power of two.
+"""The counts of the figure `number-line`: weight gradients of lesson 14's model, by power of two.
 
 They are those of the first update, with the whole loss.
 """

@@ -17,12 +17,12 @@ from grader.course import ROOT
 from grader.lesson import LessonSource
 
 SCRIPTS = {
-    "ladder_ranks": ("16_ladder", "ladder_ranks.py"),
-    "collectives": ("17_collectives", "collective_speed.py"),
-    "ddp": ("18_ddp", "ddp_speed.py"),
-    "zero": ("20_zero", "zero_stages.py"),
-    "fsdp": ("21_fsdp", "fsdp_speed.py"),
-    "milestone": ("22_fsdp_checkpoint", "milestone.py"),
+    "ladder_ranks": ("18_ladder", "ladder_ranks.py"),
+    "collectives": ("19_collectives", "collective_speed.py"),
+    "ddp": ("20_ddp", "ddp_speed.py"),
+    "zero": ("22_zero", "zero_stages.py"),
+    "fsdp": ("23_fsdp", "fsdp_speed.py"),
+    "milestone": ("24_fsdp_checkpoint", "milestone.py"),
 }
 """By name of the part: the lesson and its script. "milestone" takes 8 GB of disk while it runs."""
 

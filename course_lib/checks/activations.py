@@ -1,4 +1,4 @@
-"""Checks of lesson 15: activation_bytes.
+"""Checks of lesson 17: activation_bytes.
 
 Oracle: each part by arithmetic, for sizes of which no two are equal; then the bytes that autograd
 really saves in a small model, by `saved_bytes`.

@@ -1,4 +1,4 @@
-"""Checks of lesson 17, second part: ring_all_gather.
+"""Checks of lesson 19, second part: ring_all_gather.
 
 Oracle: the shards in order, in one process. The tens of a number say whose shard it is.
 """

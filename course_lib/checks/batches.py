@@ -1,4 +1,4 @@
-"""Checks of lesson 06, second part: get_batch and rows_of_rank.
+"""Checks of lesson 08, second part: get_batch and rows_of_rank.
 
 Oracles: plain loops over a few tokens. Most rows of tokens count upwards, so that a wrong window
 can be read off its numbers.

@@ -1,4 +1,4 @@
-"""Checks of lesson 15: ChunkedHead.loss_and_gradients.
+"""Checks of lesson 17: ChunkedHead.loss_and_gradients.
 
 Oracle: torch's cross-entropy over the whole matrix of logits, in float64, and its gradients.
 """

@@ -1,4 +1,4 @@
-"""Checks of lesson 17, third part: collective_cost.
+"""Checks of lesson 19, third part: collective_cost.
 
 Oracle: `_ring`, which counts the messages of a ring one by one and uses no formula.
 """

@@ -1,4 +1,4 @@
-"""Checks of lesson 06, first part: encode_documents.
+"""Checks of lesson 08, first part: encode_documents.
 
 Oracle: plain lists, and a tokenizer of one id a character.
 """

@@ -1,4 +1,4 @@
-"""Checks of lesson 18: DataParallel, its buckets and what leaves when.
+"""Checks of lesson 20: DataParallel, its buckets and what leaves when.
 
 Oracle: the update of one process that sees the rows of all ranks (ddp_twin.train_alone). Each rank tells
 what it sent, how many gradients were there by then, where it waited, and what is alive afterwards.

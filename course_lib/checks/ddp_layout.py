@@ -1,4 +1,4 @@
-"""Checks of lesson 18: which parameters share a bucket of DataParallel, and in which order.
+"""Checks of lesson 20: which parameters share a bucket of DataParallel, and in which order.
 
 Oracle: `expected_layout`, the buckets of the contract, by numbers.
 """

@@ -1,4 +1,4 @@
-"""Checks of lesson 18: Replica.no_sync, with the library's DataParallel around it.
+"""Checks of lesson 20: Replica.no_sync, with the library's DataParallel around it.
 
 Oracle: the update of one process that sees every micro-batch of all ranks (ddp_twin.train_alone).
 """

@@ -1,4 +1,4 @@
-"""Checks of lesson 18: sync_gradients.
+"""Checks of lesson 20: sync_gradients.
 
 Oracle: the mean over all ranks' gradients, computed here; small whole numbers, so that a sum is the
 same in every order. What each rank sends comes back beside what it returns.

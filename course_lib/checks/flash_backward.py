@@ -1,4 +1,4 @@
-"""Checks of lesson 14: flash_backward.
+"""Checks of lesson 16: flash_backward.
 
 Oracle: the formulas with the whole matrices, in float64; `out` and `lse` come from the formula of
 the forward pass, so the answer is asked alone.

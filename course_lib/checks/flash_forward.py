@@ -1,4 +1,4 @@
-"""Checks of lesson 14: flash_forward.
+"""Checks of lesson 16: flash_forward.
 
 Oracle: the formula with the whole matrix, in float64. What is computed shows in values: a weight of
 0 times infinity is nan, so an answer that computes a tile above the diagonal shows an infinity in v

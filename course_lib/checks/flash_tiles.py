@@ -1,4 +1,4 @@
-"""Checks of lesson 14 that both passes share: what they hold, and float64 from end to end."""
+"""Checks of lesson 16 that both passes share: what they hold, and float64 from end to end."""
 
 from collections.abc import Sequence
 

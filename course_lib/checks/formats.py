@@ -1,4 +1,4 @@
-"""Checks of lesson 12: weight_bytes.
+"""Checks of lesson 14: weight_bytes.
 
 Oracle: `bytes_of`, whose options bend one thing each, as wrong answers do.
 """

@@ -1,4 +1,4 @@
-"""Checks of lesson 22: FSDPTrainer.load_checkpoint.
+"""Checks of lesson 24: FSDPTrainer.load_checkpoint.
 
 Oracle: a checkpoint that two ranks have written, of a state whose every number follows from a seed.
 It has to be in a trainer of another state on 1, 2, 3 and 4 ranks, and nothing else may be.
@@ -321,7 +321,7 @@ SUITES = (
         proved="what two ranks saved is bit for bit in one, two, three and four, each rank\n"
         "has read its rows alone, and half a save was passed by.",
         remember="the files say which rows they hold; a reader asks for its own.",
-        next_step="save on two ranks, and load with the plain trainer of lesson 10.",
+        next_step="save on two ranks, and load with the plain trainer of lesson 12.",
         ranks=4,
         sends_much=True,
         limit_s=12.0,

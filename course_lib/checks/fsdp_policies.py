@@ -1,4 +1,4 @@
-"""Checks of lesson 21: FSDPTrainer._get_mixed_precision_policy and _get_fsdp_policy.
+"""Checks of lesson 23: FSDPTrainer._get_mixed_precision_policy and _get_fsdp_policy.
 
 Two ranks train with the answer's decision; bytes of collectives, dtypes inside a block and the memory
 of a forward pass say what it does.

@@ -1,4 +1,4 @@
-"""What the suites of lesson 21 ask of ranks: decisions, runs, and one process beside them.
+"""What the suites of lesson 23 ask of ranks: decisions, runs, and one process beside them.
 
 The probes on the ranks are those of course_lib/probes/fsdp.py.
 """

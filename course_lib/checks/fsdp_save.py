@@ -1,4 +1,4 @@
-"""Checks of lesson 22: FSDPTrainer.save_checkpoint.
+"""Checks of lesson 24: FSDPTrainer.save_checkpoint.
 
 Oracle: a state whose every number follows from a seed (`probes/known_state.py` puts it
 into a trainer on each rank), which has to be in the files, whole, by name, and nowhere on the way.

@@ -1,4 +1,4 @@
-"""Checks of lesson 21: FSDPTrainer._get_sharding_strategy.
+"""Checks of lesson 23: FSDPTrainer._get_sharding_strategy.
 
 A mesh says its axes, so decisions are compared as values; then the trainer runs with them on four
 ranks, and bytes, collectives and the gradient must be those of the strategy.

@@ -1,4 +1,4 @@
-"""Checks of lesson 13, second part: rmsnorm_kernel.
+"""Checks of lesson 15, second part: rmsnorm_kernel.
 
 Oracle: the formula in float64. The kernel runs in the course's interpreter (tiles.py), which counts
 each load and store and refuses those outside of a tensor, so cost and masks are values too.

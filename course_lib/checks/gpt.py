@@ -1,4 +1,4 @@
-"""Checks of lesson 05: GPT.forward.
+"""Checks of lesson 06: GPT.forward.
 
 Oracle: `logits_of`, the same architecture written once more in plain functions of the answer's own
 weights.

@@ -1,4 +1,4 @@
-"""Checks of lesson 05: GPT._init_weights.
+"""Checks of lesson 06: GPT._init_weights.
 
 Oracle: the standard deviation of each matrix, known to a few percent from its own numbers.
 """

@@ -1,4 +1,4 @@
-"""Checks of lesson 19, second part: find_the_hang.
+"""Checks of lesson 21, second part: find_the_hang.
 
 Oracle: `find_right`, rank by rank instead of place by place. Mistakes are functions too: an answer that
 gives what one of them gives is named after it.

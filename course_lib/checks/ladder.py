@@ -1,4 +1,4 @@
-"""Checks of lesson 16: rung_gains.
+"""Checks of lesson 18: rung_gains.
 
 Oracle: ratios and differences of the times, written out. Times are drawn as whole milliseconds that
 differ by more than a hundredth, so no two mistakes give the same numbers by chance.

@@ -1,4 +1,4 @@
-"""Checks of lesson 19, first part: read_world.
+"""Checks of lesson 21, first part: read_world.
 
 Oracle: arithmetic on rank numbers. Environments are dicts as torchrun would set them, for machines
 with any number of GPUs; the last check asks four real ranks.

@@ -1,4 +1,4 @@
-"""Checks of lesson 12: LossScaler.step and LossScaler.update.
+"""Checks of lesson 14: LossScaler.step and LossScaler.update.
 
 Oracle: `model`, the same updates in float64, whose options bend one thing each, as wrong answers do.
 These checks go through `rehearse`: given gradients, one list per update, SGD with a rate of 1; those

@@ -1,4 +1,4 @@
-"""Checks of lesson 12: LossScaler with an optimizer of several groups, and as it is made.
+"""Checks of lesson 14: LossScaler with an optimizer of several groups, and as it is made.
 
 Oracle: SGD with a decay, by hand, of gradients that are divided, looked at and clipped together.
 """

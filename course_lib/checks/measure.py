@@ -1,4 +1,4 @@
-"""Checks of lesson 11, first part: stopwatch.
+"""Checks of lesson 13, first part: stopwatch.
 
 Time is a number that moves only when a made-up function works (probes/clock.py), so every
 answer has exact values, on any machine, in no time.

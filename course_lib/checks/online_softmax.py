@@ -1,4 +1,4 @@
-"""Checks of lesson 14: add_tile.
+"""Checks of lesson 16: add_tile.
 
 Oracle: the sums over all scores at once, in float64. A row begins at (-inf, 0, 0).
 """

@@ -1,4 +1,4 @@
-"""Checks of lesson 13, first part: Operations.
+"""Checks of lesson 15, first part: Operations.
 
 The programs are those of probes/operations.py, run in a process of their own. What each must
 note follows from the sizes of its tensors: no clock, no tolerance.
@@ -536,7 +536,7 @@ SUITES = (
         proved="what writes numbers is counted, forward and backward, with the bytes of both sides.",
         remember="a view is free; every other operation reads its inputs and writes its results.",
         ranks=1,
-        next_step="count the block of lesson 05 with `fast_attention=False`.",
+        next_step="count the block of lesson 06 with `fast_attention=False`.",
         loads=(DYNAMO,),  # the first operation under a dispatch mode loads it
     ),
 )

@@ -1,4 +1,4 @@
-"""Checks of lesson 07: adamw_step.
+"""Checks of lesson 09: adamw_step.
 
 Oracles: the textbook formulas in float64 for single updates, torch.optim.AdamW for a run of them.
 Steps are compared in units of lr: a weight moves by 1 of them in its first update.

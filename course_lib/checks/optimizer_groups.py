@@ -1,4 +1,4 @@
-"""Checks of lesson 07: DistributedTrainer._setup_optimizer.
+"""Checks of lesson 09: DistributedTrainer._setup_optimizer.
 
 Oracle: the parameters of the model by name and shape, and one update: AdamW moves a weight by lr
 and by lr * weight_decay of itself, side by side.

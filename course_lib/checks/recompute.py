@@ -1,4 +1,4 @@
-"""Checks of lesson 15: recompute_plan.
+"""Checks of lesson 17: recompute_plan.
 
 Oracle: all subsets of a few parts. The last check applies the answer's plan to a real model and
 counts what it keeps. A list of positions is judged by what it costs, so any best plan passes.

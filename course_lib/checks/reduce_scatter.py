@@ -1,4 +1,4 @@
-"""Checks of lesson 17, first part: ring_reduce_scatter.
+"""Checks of lesson 19, first part: ring_reduce_scatter.
 
 Oracle: the sum in one process. In the first check each decimal digit of a sum is one rank's part, so
 that a wrong sum says who is missing.
@@ -56,7 +56,7 @@ def _refuse_whole(done: Done, whole: Tensor, rank: int, tried: str) -> None:
         tried=tried,
         expected=f"rank {rank}: {ROWS} numbers, its chunk",
         got=f"rank {rank}: {what}, {vector(done.value)}",
-        hides="a chunk on each rank is the point: lesson 20 keeps no more than that.",
+        hides="a chunk on each rank is the point: lesson 22 keeps no more than that.",
         look="the shape that the docstring promises.",
     )
 

@@ -1,4 +1,4 @@
-"""Checks of lesson 10: DistributedTrainer.save_checkpoint and load_checkpoint.
+"""Checks of lesson 12: DistributedTrainer.save_checkpoint and load_checkpoint.
 
 Oracle: a state put together here, part by part, which has to come through unchanged; and the losses
 of a run that nobody interrupts. Folders are "memory:..." ones, so nothing is written to a disk.

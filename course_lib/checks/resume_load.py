@@ -1,4 +1,4 @@
-"""Checks of lesson 10: DistributedTrainer.load_checkpoint.
+"""Checks of lesson 12: DistributedTrainer.load_checkpoint.
 
 Oracle: a state put together in `resume.py`, which has to be in the trainer after a load; and the
 losses of a run that went on.

@@ -1,4 +1,4 @@
-"""Checks of lesson 10 on two ranks: save_checkpoint and load_checkpoint of a trainer on each.
+"""Checks of lesson 12 on two ranks: save_checkpoint and load_checkpoint of a trainer on each.
 
 Files are left out: what a rank hands to `write_checkpoint`, and gets from `read_checkpoint`, is
 looked at in its place, so that a rank that stays away is named and nobody waits for it.

@@ -1,4 +1,4 @@
-"""Checks of lesson 11, second part: matmul_roof.
+"""Checks of lesson 13, second part: matmul_roof.
 
 Oracle: FLOPs and bytes counted with loops over small shapes, and the two times of a product, of
 which the longer one wins.

@@ -1,4 +1,4 @@
-"""Checks of lesson 08: DistributedTrainer.get_lr.
+"""Checks of lesson 10: DistributedTrainer.get_lr.
 
 Oracle: `rate`, the schedule written once more with a squared cosine, which bends where told to.
 """

@@ -1,4 +1,4 @@
-"""Checks of lesson 21: ShardedModule, by hand.
+"""Checks of lesson 23: ShardedModule, by hand.
 
 Oracle: one process with the rows of all ranks. What is held is compared between freeing and
 keeping, so that no absolute size of activations is needed.

@@ -1,4 +1,4 @@
-"""Checks of lesson 21: what each method of ShardedModule does by itself, in groups of the ranks.
+"""Checks of lesson 23: what each method of ShardedModule does by itself, in groups of the ranks.
 
 Oracle: the same few numbers padded, cut and averaged here. Three of four ranks make a group, so that
 its size, its ranks and a third are told from those of the world.

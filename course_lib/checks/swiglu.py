@@ -405,7 +405,7 @@ def _patterns(x: Tensor, gate: Tensor, up: Tensor, down: Tensor) -> list[Pattern
             value=x + right @ down,
             finding="x itself was added",
             fits="x + down(...): a residual inside the MLP.",
-            hides="the block adds x already (lesson 05); here it would count twice.",
+            hides="the block adds x already (lesson 06); here it would count twice.",
             look="the last line: only down(...) leaves.",
         ),
     ]

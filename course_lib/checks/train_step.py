@@ -1,4 +1,4 @@
-"""Checks of lesson 09: DistributedTrainer.train_step.
+"""Checks of lesson 11: DistributedTrainer.train_step.
 
 Oracle: `Plain`, the same update by plain torch: one big batch, torch's AdamW, clip_grad_norm_.
 It stands in train_step_mistakes.py, with the numbers that wrong answers give.

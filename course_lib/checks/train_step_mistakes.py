@@ -1,4 +1,4 @@
-"""The update of lesson 09 by plain torch, and the numbers that wrong answers give.
+"""The update of lesson 11 by plain torch, and the numbers that wrong answers give.
 
 What it is: the oracle of train_step.py, and how its checks recognize a mistake. The numbers of a
 mistake are computed only when an answer differs, so a right answer does not pay for them.

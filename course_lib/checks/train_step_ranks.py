@@ -1,4 +1,4 @@
-"""Checks of lesson 09 on two ranks: DistributedTrainer.train_step with batches of its own on each.
+"""Checks of lesson 11 on two ranks: DistributedTrainer.train_step with batches of its own on each.
 
 Oracle: `Plain` of train_step_mistakes.py, which has the micro-batches of both ranks as one batch.
 """

@@ -1,4 +1,4 @@
-"""Checks of lesson 11, third part: mfu.
+"""Checks of lesson 13, third part: mfu.
 
 Oracle: FLOPs of one token added up matrix by matrix, and the shares they are of a peak.
 """

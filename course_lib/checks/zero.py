@@ -1,4 +1,4 @@
-"""Checks of lesson 20: zero_memory.
+"""Checks of lesson 22: zero_memory.
 
 Oracle: `bytes_of`, whose options bend one thing each, as wrong answers do.
 """

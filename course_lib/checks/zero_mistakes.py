@@ -1,4 +1,4 @@
-"""The sharded update of lesson 20: where it starts, what it must give, and what wrong ones give.
+"""The sharded update of lesson 22: where it starts, what it must give, and what wrong ones give.
 
 Oracle: AdamW's formulas in float64 on all N weights in one process; every rank's part is cut from it.
 Gradients are quarters from 1/4 to 2, so that sums over ranks are exact in any order and in 16 bits.

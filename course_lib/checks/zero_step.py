@@ -1,4 +1,4 @@
-"""Checks of lesson 20: zero1_step, on 1 to 4 ranks.
+"""Checks of lesson 22: zero1_step, on 1 to 4 ranks.
 
 Oracle: one process with all weights (zero_mistakes.py). Beside the values they look at what each rank
 holds and sends: an update that shards nothing has the right values.

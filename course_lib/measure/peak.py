@@ -1,7 +1,7 @@
 """How many FLOPs a second a device could do at best: what utilization is a share of.
 
 What it is: the makers' figures for dense matrix products of a few GPUs, and a measured matrix
-product for everything else. What it leaves out: memory bandwidth (lesson 11).
+product for everything else. What it leaves out: memory bandwidth (lesson 13).
 """
 
 import time

@@ -2,7 +2,7 @@
 
 What it is: a clock that runs while a model is trained, and the part of an update in which a rank waits
 for no other. What it leaves out: validation, saving, and everything else that is not training; what
-takes the time inside a step (lesson 11).
+takes the time inside a step (lesson 13).
 """
 
 import contextlib

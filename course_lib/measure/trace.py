@@ -2,7 +2,7 @@
 
 What it is: `mark_range`, a range that torch's profiler and Nsight Systems both show; `chrome_trace`,
 one call for a profile to be opened in ui.perfetto.dev; `StepTrace`, the same for some updates of a
-run. What it leaves out: the tables of a profile, which `torch.profiler` prints itself (lesson 11).
+run. What it leaves out: the tables of a profile, which `torch.profiler` prints itself (lesson 13).
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""Ranks that take their seats as torchrun's environment says: what drives the checks of lesson 19.
+"""Ranks that take their seats as torchrun's environment says: what drives the checks of lesson 21.
 
 What it is: `environment`, the texts that torchrun sets for one rank, and `meet`, which hands them
 to an answer on real ranks and lets these form the group that it names. What it leaves out:

@@ -2,7 +2,7 @@
 
 What it is: what a notebook cell or a check needs to try distributed code in milliseconds, with the
 collectives each rank issued and the bytes it holds afterwards. What it leaves out: GPUs, and
-programs of their own, which torchrun starts (world.py, lesson 19).
+programs of their own, which torchrun starts (world.py, lesson 21).
 
 Ranks are not forked from the process that asks for them. Where torch sees an accelerator, autograd
 starts threads at the first backward pass of a process, and every process forked after that refuses

@@ -1,7 +1,7 @@
 """When a training is over because its numbers no longer are any.
 
 What it is: what `fit` asks of the numbers of an update whenever it reads them. What it leaves out: what
-to do against it (lessons 08, 09 and 12).
+to do against it (lessons 10, 11 and 14).
 """
 
 import math

@@ -1,7 +1,7 @@
 """Which number format a run computes in, and what that takes.
 
 What it is: the choice between float32, bfloat16 and float16 by device, and autocast for it. What it
-leaves out: how the formats differ and why scaling helps (lesson 12).
+leaves out: how the formats differ and why scaling helps (lesson 14).
 """
 
 import contextlib

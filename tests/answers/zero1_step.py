@@ -23,7 +23,7 @@ def zero1_step(grad, master, m, v, step, *, lr, betas, weight_decay, eps=1e-8, g
         parts = [new.to(grad.dtype)]
     return torch.cat(parts)[: grad.numel()], new, m, v
 
-# %% right the rings of lesson 17, state in one stack
+# %% right the rings of lesson 19, state in one stack
 def zero1_step(grad, master, m, v, step, *, lr, betas, weight_decay, eps=1e-8, group=None):
     from course_lib.ranks.collectives import ring_all_gather, ring_reduce_scatter
 

@@ -16,7 +16,7 @@ from grader.judge.grade import ExerciseResult, Result
 from grader.judge.report import collect_results, render_page
 from grader.judge.submission import Text
 
-LESSONS = ["01_rmsnorm", "02_rope", "03_swiglu", "04_attention", "05_gpt", "06_data"]
+LESSONS = ["01_rmsnorm", "02_rope", "03_swiglu", "04_attention", "06_gpt", "08_data"]
 LONG = "Maximiliane-Friederike von der Leyenbrücke_12345678_assignsubmission_file"
 OUTCOMES = [
     ("PASS", "PASS", "all 7 checks passed"),

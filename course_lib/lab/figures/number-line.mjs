@@ -1,6 +1,6 @@
 import { figure, fmt } from "./engine.mjs";
 
-// Weight gradients of lesson 12's model at its first update, by power of two from 2 ** LOWEST on; written by
+// Weight gradients of lesson 14's model at its first update, by power of two from 2 ** LOWEST on; written by
 // `python -m benchmarks.figures.number_line`. A bin holds one power; the highest of a format counts as inside.
 const LOWEST = -30;
 const COUNTS = [1, 0, 3, 3, 13, 11, 23, 45, 90, 180, 394, 749, 1454, 2864, 5270, 7371, 7223, 8803, 13864, 14736, 9484, 6078, 4475, 2163, 813, 204, 22];

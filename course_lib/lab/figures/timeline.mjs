@@ -5,7 +5,7 @@ const MODES = [["ddp", "DDP"], ["front", "DDP, from the front"], ["free", "FSDP,
 const KINDS = { F: ["Forward", "s1"], B: ["Backward", "s3"], G: ["Gather", "s2"], S: ["Reduce-scatter", "s4 d"], A: ["All-reduce", "s4"] };
 
 // Two ranks stand for all, since all but rank 1 are alike. Each has a lane that computes and one that communicates; a lane
-// does one thing at a time, and a collective starts when the last rank is ready for it. Lesson 18: DDP; lesson 21: FSDP.
+// does one thing at a time, and a collective starts when the last rank is ready for it. Lesson 20: DDP; lesson 23: FSDP.
 export function compute({ mode, size, overlap, slow }) {
   const boxes = [], ends = [[0, 0], [0, 0]], last = LAYERS / size - 1, fsdp = mode === "free" || mode === "keep";
   // Boxes of ranks 0 and 1. One starts after those of its lane and those in `after`; with `mb` it is a collective.

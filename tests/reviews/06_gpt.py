@@ -1,0 +1,36 @@
+"""Proofs of the review items of 06_gpt."""
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+from course_lib.data.batches import get_batch
+from course_lib.gpt import GPT, GPTConfig
+from course_lib.measure.flops import flops_per_token
+from tests.reviews import SMALL, yes
+
+ARGUED = {
+    "gpt-forward-2": "what checkpointing does is measured in test_gpt",
+    "count-flops-1": "the convention's own words",
+}
+
+
+def init_weights_1(n):
+    return yes(n.loss > F.cross_entropy(torch.zeros(1, n.V), torch.tensor([0])).item() + 1)
+
+
+def init_weights_2(n):
+    torch.manual_seed(0)
+    model = GPT(GPTConfig(num_layers=n.L, **SMALL))
+    rows = [b.attention.o_proj.weight.flatten() for b in model.blocks]
+    return torch.cat(rows).std().item()
+
+
+def gpt_forward_1(n):
+    _, targets = get_batch(np.arange(200, dtype=np.uint16), np.array([n.s]), n.T)
+    return [targets[0, 0].item(), targets[0, -1].item() + 1]
+
+
+def count_flops_2(n):
+    config = GPTConfig(**{**SMALL, "d_model": n.D, "num_layers": n.L})
+    return flops_per_token(config, n.T) - flops_per_token(config, 0)
