@@ -204,10 +204,9 @@ def test_no_answer_that_is_kept_here_changes_anything():
     for card in exercises().values():
         kept = [(a.name, a.text) for a in answers(card.id)]
         first = FIRST / "mine" / f"{card.id.replace('-', '_')}.py"
-        kept += [
-            ("first edition", first.read_text(encoding="utf-8")),
-            ("solution", solved(card.id)),
-        ]
+        if first.exists():  # an exercise that came later has none
+            kept.append(("first edition", first.read_text(encoding="utf-8")))
+        kept.append(("solution", solved(card.id)))
         for name, text in kept:
             count += 1
             found += [f"{card.id}: {name}: {what}" for what in find_touches(text, card.setup)]
