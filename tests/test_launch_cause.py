@@ -225,10 +225,15 @@ def test_a_flood_is_skipped_not_read(tmp_path):
 
 
 def beats(folder: Path, code: str, **environment: str) -> None:
-    """Run lines of a rank, which imports nothing but the heartbeat."""
-    code = f"import sys\nfrom course_lib.runs.heartbeat import beat\n{code}\nassert 'torch' not in sys.modules"
+    """Run lines of a rank, which imports nothing but the heartbeat.
+
+    It sets the variables itself: a launch in another test would end a process that was started with
+    COURSE_RUN as what an earlier run has left.
+    """
     variables = {"COURSE_RUN": str(folder), "RANK": "1"} | environment
-    subprocess.run([sys.executable, "-c", code], env=os.environ | variables, check=True)
+    begin = f"import os, sys\nos.environ |= {variables}\nfrom course_lib.runs.heartbeat import beat"
+    code = f"{begin}\n{code}\nassert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_heartbeats_are_rare_and_the_last_one_is_there(tmp_path):
