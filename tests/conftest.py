@@ -57,7 +57,7 @@ ONE_BY_ONE = ("test_notebooks", "test_readme")  # each test starts all that it n
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """A worker for each core that this process may use and one more, up to MOST_WORKERS.
+    """A worker for each core that this process may use and two more, up to MOST_WORKERS.
 
     For a third of the time a worker waits: for a browser, a kernel, a limit that must pass.
     """
@@ -65,7 +65,7 @@ def pytest_xdist_auto_num_workers() -> int:
         cores = len(os.sched_getaffinity(0))
     except AttributeError:  # not on Linux
         cores = os.cpu_count() or 1
-    return min(cores + 1, MOST_WORKERS)
+    return min(cores + 2, MOST_WORKERS)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

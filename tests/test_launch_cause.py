@@ -1,7 +1,6 @@
 """What ranks have written, understood: logs, heartbeats, stacks, and who failed first."""
 
 import json
-import os
 import subprocess
 import sys
 import time
