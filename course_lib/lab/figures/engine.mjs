@@ -59,26 +59,26 @@ export function nice(x) {
 
 const CSS = `
 .cf{color-scheme:light dark;--bg:light-dark(#fff,#16191d);--ink:light-dark(#1f2328,#e6e9ed);--mut:light-dark(#57606a,#a8b1bc);--rule:light-dark(#d8dee4,#343a42);--edge:light-dark(#7d8590,#7f8994);--wash:light-dark(#f4f6f8,#1f242a);--acc:light-dark(#0b5fa5,#6cb9ee);
-background:var(--bg);color:var(--ink);border:1px solid var(--rule);border-radius:12px;padding:12px clamp(12px,3vw,16px);
-margin:1.5em 0;max-width:50rem;line-height:1.5;text-align:start;font-size:.95rem}
+background:var(--bg);color:var(--ink);border:1px solid var(--rule);border-radius:12px;padding:8px clamp(12px,3vw,16px);
+margin:1.5em 0;max-width:50rem;line-height:1.5;text-align:start;font-size:.9rem}
 html.dark .cf,body[data-jp-theme-light=false] .cf{color-scheme:dark}body[data-jp-theme-light=true] .cf{color-scheme:light}
 html[data-theme=dark] .cf{color-scheme:dark}html[data-theme=light] .cf{color-scheme:light}
 .cf *{box-sizing:border-box}
 .cf .cf-t{font-size:1.15em;font-weight:650;line-height:1.3;margin:0;padding:0;border:0;color:inherit}
 .cf p{margin:.2em 0 0;color:inherit;line-height:1.4}
 .cf .cf-i,.cf small,.cf caption,.cf thead th{color:var(--mut)}
-.cf-p{background:var(--wash);border-inline-start:3px solid var(--acc);padding:8px 16px 10px;margin-top:10px}
+.cf-p{background:var(--wash);border-inline-start:3px solid var(--acc);padding:6px 14px 8px;margin-top:8px}
 .cf-p strong{display:block}
-.cf label{display:inline-flex;margin:0 1.6em 0 0;gap:.6em;align-items:center;min-height:32px;font-weight:400}
+.cf label{display:inline-flex;margin:0 1.6em 0 0;gap:.6em;align-items:center;min-height:26px;font-weight:400}
 .cf input{accent-color:var(--acc);margin:0;flex:none}
 .cf label input{width:18px;height:18px}
-.cf-r{display:flex;flex-wrap:wrap;gap:8px;margin-top:8px;align-items:center}
-.cf-c{border:0;margin:8px 0 0;padding:0;min-width:0}.cf-c:disabled{display:none}@media screen{.cf:has(.cf-c:enabled) .cf-i{display:none}}
+.cf-r{display:flex;flex-wrap:wrap;gap:6px;margin-top:6px;align-items:center}
+.cf-c{border:0;margin:6px 0 0;padding:0;min-width:0}.cf-c:disabled{display:none}@media screen{.cf:has(.cf-c:enabled) .cf-i{display:none}}
 .cf-k{display:grid;grid-template-columns:repeat(auto-fit,minmax(11rem,1fr));gap:2px 28px}
 .cf-k label{display:flex;margin:0}.cf-k label :nth-child(2){margin-inline-start:auto}
 .cf output{font-weight:600}
 .cf input[type=range]{display:block;width:100%;height:24px}
-.cf :is(select,button){font:inherit;font-size:.92em;color:inherit;background:var(--bg);border:1px solid var(--edge);border-radius:7px;min-height:32px;padding:3px 11px;margin:0}
+.cf :is(select,button){font:inherit;font-size:.92em;color:inherit;background:var(--bg);border:1px solid var(--edge);border-radius:7px;min-height:28px;padding:2px 10px;margin:0}
 .cf :is(.cf-go,[aria-pressed=true]):is(button){background:var(--acc);border-color:var(--acc);color:var(--bg)}
 .cf :disabled{opacity:.6}
 .cf :focus-visible{outline:3px solid var(--acc);outline-offset:2px}
@@ -91,10 +91,10 @@ html[data-theme=dark] .cf{color-scheme:dark}html[data-theme=light] .cf{color-sch
 .cf :is(line,path){fill:none;stroke-width:2}.cf .f{fill:var(--c)}
 .cf .soft{fill-opacity:.16}.cf .o{fill:none}.cf .d{stroke-dasharray:4 3}
 .cf .axis{stroke:var(--edge);stroke-width:1}.cf .grid{stroke:var(--rule);stroke-width:1}
-.cf-d{position:relative;margin-top:10px}.cf .cf-h:focus-visible{outline-offset:-3px}
+.cf-d{position:relative;margin-top:6px}.cf .cf-h:focus-visible{outline-offset:-3px}
 .cf .cf-d .cf-h{position:absolute;appearance:none;min-height:0;padding:0;border:0;background:none}
 .cf-h::-webkit-slider-thumb{appearance:none;width:20px;height:28px}.cf-h::-moz-range-thumb{width:20px;border:0;background:none}
-.cf .cf-s{margin-top:8px;min-height:2.8em}
+.cf .cf-s{margin-top:6px;min-height:2.8em}
 .cf-w{overflow-x:auto;margin-top:10px}
 .cf table{border-collapse:collapse;width:100%;margin:0;font-size:clamp(12px,3.6vw,.88em);color:inherit}
 .cf caption{caption-side:top;text-align:start;padding:0 0 6px}
