@@ -6,6 +6,8 @@ what is kept there.
 
 import json
 import sys
+from collections.abc import Iterable
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
@@ -68,11 +70,23 @@ def update(source: Path | None = None) -> tuple[dict[str, CarryCounts], list[str
             raise ValueError(f"{source} is this course itself: update without --from")
         olds += _read_notebooks(folder, problems, own=False)[0]
         _bring_own_notebooks(folder, here)
+    renumbered = [old.lesson for old in olds if old.own and _new_name(old.lesson, release)]
+    olds = [_with_new_name(old, release, here) for old in olds]
     done = carry.carry(release, olds, loose)
     if LOOSE in broken and LOOSE in done.books:
         raise ValueError(f"notebooks/{LOOSE}.ipynb cannot be read: rename it, then update again")
     before = {old.lesson: old.book for old in olds if old.own} | {LOOSE: loose}
-    _replace_notebooks({n: book for n, book in done.books.items() if before.get(n) != book}, here)
+    gone = [here / f"{name}.ipynb" for name in renumbered]
+    changed = {
+        name: book
+        for name, book in done.books.items()
+        if before.get(name) != book or not (here / f"{name}.ipynb").exists()
+    }
+    for path in gone:
+        keep_copy(path)
+    _replace_notebooks(changed, here)
+    for path in gone:
+        path.unlink()
     return done.rows, problems
 
 
@@ -168,6 +182,21 @@ def _read_notebooks(
                 origin = f"notebooks/{path.name}" if own else str(path)
                 olds.append(OldNotebook(path.stem, origin, book, own))
     return olds, broken
+
+
+def _new_name(lesson: str, release: Iterable[str]) -> str | None:
+    """Today's name of a lesson that has another number now; None for any other."""
+    if lesson in release or not LESSON.fullmatch(lesson):
+        return None
+    return next((name for name in release if name[3:] == lesson[3:]), None)
+
+
+def _with_new_name(old: OldNotebook, release: Iterable[str], here: Path) -> OldNotebook:
+    """The notebook as one of today's lesson; a copy where the learner has today's file as well."""
+    name = _new_name(old.lesson, release)
+    if name is None:
+        return old
+    return replace(old, lesson=name, own=old.own and not (here / f"{name}.ipynb").exists())
 
 
 def _add_ids(book: NotebookNode) -> NotebookNode:

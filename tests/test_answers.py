@@ -353,6 +353,24 @@ def test_update_writes_keeps_a_copy_and_does_nothing_the_second_time(course, cap
     assert snapshot(course / "notebooks") == after and len(kept(course)) == 1
 
 
+@pytest.mark.parametrize("with_todays", [False, True])
+def test_work_follows_a_lesson_that_has_another_number(course, with_todays):
+    """The old file is kept in mine/ and gone from the notebooks, where its answer would grow old."""
+    notebooks = course / "notebooks"
+    (notebooks / "01_one.ipynb").rename(notebooks / "00_one.ipynb")
+    if with_todays:
+        nbformat.write(lesson(), notebooks / "01_one.ipynb")
+    before = set(snapshot(notebooks).values())
+    assert answers.run_update(Namespace(source=None)) == 0
+    new = answers.read_notebook(notebooks / "01_one.ipynb")
+    assert cell(new, "area").source == SOLVED and "Newer." in sources(new)
+    after = snapshot(notebooks)
+    assert set(after) == {"01_one.ipynb", "02_two.ipynb"}
+    assert before <= set(snapshot(course / "mine/kept").values())
+    assert answers.run_update(Namespace(source=None)) == 0
+    assert snapshot(notebooks) == after
+
+
 DAMAGE = {
     "no JSON": b"{ not json",
     "empty": b"",
