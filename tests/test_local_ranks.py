@@ -4,6 +4,7 @@ import multiprocessing
 import os
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 
@@ -14,7 +15,9 @@ import torch.distributed as dist
 
 from course_lib.ranks import local_ranks
 from course_lib.ranks.local_ranks import RankFailed, RanksStuck
+from course_lib.ranks.rank_server import RankServer
 from course_lib.runs import replaced
+from course_lib.runs.own_folder import own_folder
 
 
 def total(x):
@@ -218,3 +221,17 @@ def test_an_interrupted_order_does_not_answer_the_next_one(monkeypatch):
     )
     assert [r.value for r in local_ranks.run(lambda: dist.get_rank(), [()] * 2)] == [0, 1]
     assert ended == [2]  # the answer to the order before was an empty list
+
+
+def temporary_folder() -> str:
+    return tempfile.gettempdir()
+
+
+def test_ranks_after_a_check_no_longer_use_its_folder(monkeypatch):
+    """Their server has been started in a check, and knows the folder of that from its own start."""
+    monkeypatch.setattr(local_ranks, "SERVER", RankServer())
+    with own_folder() as folder:
+        (inside,) = local_ranks.run(temporary_folder, [()])
+        assert inside.value == folder
+    (after,) = local_ranks.run(temporary_folder, [()])
+    assert after.value == tempfile.gettempdir() != folder

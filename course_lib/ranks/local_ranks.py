@@ -289,6 +289,7 @@ def live_as_rank(job: RankJob, rank: int, pipe: Connection) -> None:
     except BaseException as error:
         pipe.send_bytes(pickle.dumps((False, *_failure(error))))
         os._exit(0)
+    tempfile.tempdir = None  # the server's may be a check's that has ended: TMPDIR says today's
     if own_folder.VARIABLE in os.environ:  # the ranks of a check
         own_folder.guard_folder(os.environ[own_folder.VARIABLE])
     os.environ["CUDA_VISIBLE_DEVICES"] = ""  # a rank here is on the CPU; the GPUs are not its own

@@ -139,11 +139,11 @@ def test_imports_are_folded(page: harness.Page, book: dict) -> None:
 
 def test_review_questions_are_cards(page: harness.Page) -> None:
     question = jupyter.cell(page, 0).locator("summary")
-    style = "(e) => [getComputedStyle(e).cursor, getComputedStyle(e).listStyleType]"
-    assert question.evaluate(style) == ["pointer", "disclosure-closed"]
     page.wait_for_function(  # the cell may be drawn anew at this moment
-        "() => [...document.querySelectorAll('.jp-Cell summary')].some((e) => "
-        "getComputedStyle(e.parentElement).borderTopStyle == 'solid')"
+        """() => [...document.querySelectorAll('.jp-Cell summary')].some((e) =>
+            getComputedStyle(e).cursor == 'pointer'
+            && getComputedStyle(e).listStyleType == 'disclosure-closed'
+            && getComputedStyle(e.parentElement).borderTopStyle == 'solid')"""
     )
     assert question.locator("code").count() and "`" not in question.inner_text()
 
