@@ -115,6 +115,54 @@ def test_a_signal_of_slurm_leaves_a_checkpoint(number, to_all, tmp_path, monkeyp
     assert len(list((tmp_path / "runs/gpt/checkpoints").iterdir())) == 1
 
 
+RANK = """
+import pathlib, signal, time
+
+heard = pathlib.Path("heard")
+signal.signal(signal.SIGUSR2, lambda *_: heard.open("a").write("a signal\\n"))
+pathlib.Path("begun").write_text("a line\\n")
+while not pathlib.Path(UNTIL).exists():
+    time.sleep(0.01)
+"""
+TORCHRUN = "import subprocess, sys; subprocess.run([sys.executable, 'rank.py']); sys.exit(STATUS)"
+
+
+def change_torchrun(status: int, until: str) -> dict[str, str]:
+    """For the script, a torchrun with one rank, which runs until that file is there."""
+    Path("rank.py").write_text(RANK.replace("UNTIL", repr(until)))
+    Path("fake.py").write_text(TORCHRUN.replace("STATUS", str(status)))
+    Path("train.sbatch").write_text(script("train.sbatch"))
+    return {"exec torchrun": "exec python fake.py"}
+
+
+def test_the_signal_at_the_limit_does_not_end_a_save(tmp_path, monkeypatch):
+    """A rank ends at its second signal, and torchrun would start it again."""
+    monkeypatch.chdir(tmp_path)
+    changes = change_torchrun(0, until="saved")
+    ignore = "trap '' USR2 TERM"
+    with RehearsedJob("train.sbatch", changes | {ignore: f"{ignore}; echo > deaf"}) as job:
+        job.wait_for_lines("begun", 1)
+        job.send_warning()
+        job.wait_for_lines("deaf", 1)
+        job.send_warning(signal.SIGTERM)
+        time.sleep(0.3)  # for a second signal, if there were one
+        Path("saved").touch()
+        assert job.wait(LIMIT_S) == 0, job.read_output()
+    assert Path("heard").read_text().splitlines() == ["a signal"]
+
+
+@pytest.mark.parametrize("status", [0, 3])
+def test_a_job_ends_with_the_status_of_torchrun(status, tmp_path, monkeypatch):
+    """Also when torchrun ends while the shell still passes the warning on."""
+    monkeypatch.chdir(tmp_path)
+    pkill = 'pkill -USR2 -P "$torchrun"'
+    changes = change_torchrun(status, until="heard") | {pkill: f"{pkill}; sleep 1"}
+    with RehearsedJob("train.sbatch", changes) as job:
+        job.wait_for_lines("begun", 1)
+        job.send_warning()
+        assert job.wait(LIMIT_S) == status, job.read_output()
+
+
 def test_a_rehearsal_names_what_is_wrong_with_it_and_leaves_no_process(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "job").write_text("srun bash -c 'echo begun; sleep 600'\n")
