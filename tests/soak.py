@@ -4,18 +4,15 @@ import os
 
 import pytest
 
-from course_lib import checks
-
 
 def times(short: int, long: int) -> int:
     """`long` under `make soak`, else `short`. Mark the test with `campaign`, or soak passes it by."""
     return long if os.environ.get("COURSE_SOAK") else short
 
 
-def fewer(exercise: str, answers: list) -> list:
-    """`answers`; in `make test` of an exercise on ranks, where each costs seconds, a right one and
-    every third wrong one."""
-    if checks.suite(exercise).ranks <= 1 or times(0, 1):
+def fewer(answers: list) -> list:
+    """`answers`; in `make test`, where some cost seconds each, a right one and every third wrong one."""
+    if times(0, 1):
         return answers
     right, wrong = ([a for a in answers if (a.code is None) == kind] for kind in (True, False))
     return right[:1] + wrong[::3]

@@ -20,6 +20,8 @@ from tests.soak import campaign, times
 LIMIT = 300_000  # bytes, packed, without the fonts of formulas
 MATHS_FONTS = "/mathjax/output/chtml/fonts/"
 RUNS = ROUNDS = times(1, 3)
+EACH = times(3, 1)
+"""Of what costs a second per page, every third page in `make test`, and each under `make soak`."""
 FAST = times(0, 95)
 """Performance is a timing: noted in `make test`, held to on a quiet machine, by `make soak`."""
 
@@ -143,12 +145,13 @@ def test_lighthouse(chrome: harness.Browser, site: Site, packed: str, record_pro
     assert not bad, "\n".join(bad)
 
 
+@campaign
 def test_tab_reaches_everything_shows_it_and_is_never_caught(
     chrome: harness.Browser, site: Site
 ) -> None:
     problems, walked = [], 0
     with opened(chrome) as page:
-        for name in site.pages:
+        for name in site.pages[::EACH]:
             visit(page, site, name, whole=False)
             count = page.evaluate(WALK)
             for _ in range(count + 5):  # a few more: what scrolls may become reachable on the way
@@ -158,7 +161,7 @@ def test_tab_reaches_everything_shows_it_and_is_never_caught(
             problems += [f"{name}: focus is not seen on {one}" for one in found["unseen"]]
             walked += count
     assert not problems, "\n".join(problems[:20])
-    assert walked > 20 * len(site.pages)
+    assert walked > 20 * len(site.pages[::EACH])
 
 
 def test_shift_tab_leads_back(chrome: harness.Browser, site: Site) -> None:
@@ -181,12 +184,13 @@ def test_boxes_are_ticked_by_keyboard_and_kept(chrome: harness.Browser, site: Si
         assert [page.locator(box).nth(i).is_checked() for i in (0, 1)] == [False, True]
 
 
+@campaign
 def test_every_page_prints_with_text_tags_and_bookmarks(
     chrome: harness.Browser, site: Site
 ) -> None:
     problems = []
     with opened(chrome) as page:
-        for name in site.pages:
+        for name in site.pages[::EACH]:
             visit(page, site, name, whole=False)
             paper = page.pdf(tagged=True, outline=True, format="A4")
             for part in (b"/StructTreeRoot", b"/ToUnicode"):
@@ -216,10 +220,11 @@ def sheets(paper: bytes) -> int:
     return len(re.findall(rb"/Type /Page\b", paper))
 
 
+@campaign
 def test_every_page_fits_320_pixels(chrome: harness.Browser, site: Site) -> None:
     problems, phone = [], {"width": 320, "height": 640}
     with opened(chrome, viewport=phone, device_scale_factor=2, has_touch=True) as page:
-        for name in site.pages:
+        for name in site.pages[::EACH]:
             visit(page, site, name)
             problems += [f"{name}: {line}" for line in harness.sideways(page)]
     assert not problems, "\n".join(problems)
