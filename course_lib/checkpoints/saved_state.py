@@ -133,6 +133,19 @@ def copy_parts(whole: dict[str, Tensor], targets: dict[str, Tensor]) -> None:
         target.copy_(source)
 
 
+def refuse_other_optimizer(saved_config: dict[str, Any], optimizer: str) -> None:
+    """ValueError unless a run of these settings, as a dict, was trained with that optimizer.
+
+    Settings of before there was a choice say nothing, and stand for "adamw".
+    """
+    saved = saved_config.get("optimizer", "adamw")
+    if saved != optimizer:
+        raise ValueError(
+            f"the checkpoint was written with --optimizer {saved}, whose state {optimizer} cannot "
+            f"use: pass --optimizer {saved} to go on with it, or another --out to start again"
+        )
+
+
 def number_parameters(optimizer: dict[str, Any]) -> dict[str, Any]:
     """An optimizer's state by name of parameter, as `Optimizer.state_dict` writes it: by number."""
     names = [name for group in optimizer["param_groups"] for name in group["params"]]

@@ -25,7 +25,11 @@ from torch.nn.parallel import DistributedDataParallel
 
 from course_lib.checkpoints import single_file, whole
 from course_lib.checkpoints.files import CheckpointError
-from course_lib.checkpoints.saved_state import plain_names, refuse_other_shapes
+from course_lib.checkpoints.saved_state import (
+    plain_names,
+    refuse_other_optimizer,
+    refuse_other_shapes,
+)
 from course_lib.checkpoints.sharded import ONE_FOLDER, SAVING, list_records
 from course_lib.data.batches import BatchLoader
 from course_lib.data.prefetch import CopyStream, Prefetched
@@ -44,6 +48,7 @@ from course_lib.runs.run_lock import RunLock
 from course_lib.runs.run_log import RunLog
 from course_lib.runs.stop_request import SIGNALS, StopRequest
 from course_lib.training.divergence import TrainingDiverged, refuse_divergence
+from course_lib.training.muon import Muon
 from course_lib.training.precision import autocast, compute_dtype, float32_products, takes_tf32
 from course_lib.training.run_tokens import run_tokens
 from course_lib.training.train_config import TrainConfig
@@ -83,7 +88,7 @@ class DistributedTrainer:
         self.model: Any = (
             self._wrap_model()
         )  # before the optimizer: sharding puts new parameters in place
-        self.optimizer = self._setup_optimizer()
+        self.optimizer = self._setup_optimizer() if config.optimizer == "adamw" else self._muon()
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.dtype == torch.float16)
         self.loader: BatchLoader | Prefetched = self._loader(tokens, config.seed)
         if config.prefetch:
@@ -112,6 +117,13 @@ class DistributedTrainer:
         betas = (self.config.beta1, self.config.beta2)
         # fused: all tensors of a group in one kernel, one pass over weights, gradients and state
         return torch.optim.AdamW(groups, lr=self.config.lr, betas=betas, fused=True)
+
+    def _muon(self) -> Muon:
+        """Muon and AdamW over `self.plain_model`, with the settings that AdamW alone would get."""
+        c = self.config
+        return Muon(
+            self.plain_model, lr=c.lr, betas=(c.beta1, c.beta2), weight_decay=c.weight_decay
+        )
 
     def get_lr(self, step: int) -> float:
         """The learning rate of update `step`, counted from 0, as `self.config` asks for it.
@@ -353,7 +365,8 @@ class DistributedTrainer:
         must call it.
 
         CheckpointError on every rank for a file that is not good, or that lacks a part. ValueError
-        on every rank when one does not see the checkpoints of the run that rank 0 sees.
+        on every rank when it was written with another optimizer, and when one rank does not see the
+        checkpoints of the run that rank 0 sees.
         """
         folder, state = Path(self.config.out) / "checkpoints", None
         if path is None:
@@ -370,6 +383,7 @@ class DistributedTrainer:
                     f"expected a training checkpoint, this one lacks {', '.join(sorted(missing))}: "
                     f"for weights alone use trainer.plain_model.load_state_dict(plain_names(state))"
                 )
+            refuse_other_optimizer(found[1].get("config", {}), self.config.optimizer)
             state = found[1]
 
         self.patient.do_on_first(read)
@@ -394,11 +408,14 @@ class DistributedTrainer:
 
     def describe(self) -> str:
         """One line: model, device, precision, tokens per update, optimizer groups."""
-        decayed, plain = (sum(p.numel() for p in g["params"]) for g in self.optimizer.param_groups)
+        groups = self.optimizer.param_groups
+        first, *others, plain = (sum(p.numel() for p in g["params"]) for g in groups)
+        decayed = first + sum(others)
+        by_muon = f", {first:,} by Muon" * bool(others)
         c, ranks = self.config, self.world.world_size
         batch = c.batch_size * self.accumulation * ranks
         return (
-            f"{c.model_size}: {decayed + plain:,} parameters, {decayed:,} of them decayed; {ranks} "
+            f"{c.model_size}: {decayed + plain:,} parameters, {decayed:,} of them decayed{by_muon}; {ranks} "
             f"{self.device.type} rank{'s' * (ranks > 1)}, {str(self.dtype)[6:]}"
             f"{' with TF32 products' * self.tf32}; "
             f"{batch} x {c.tokens_per_sequence} = {batch * c.tokens_per_sequence:,} tokens per step"

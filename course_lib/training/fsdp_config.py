@@ -17,6 +17,7 @@ STRATEGIES = ("FULL_SHARD", "SHARD_GRAD_OP", "NO_SHARD", "HYBRID_SHARD")
 KINDS = ("sharded", "full")
 
 FSDP_RANGES = RANGES | {
+    "optimizer": ("adamw",),
     "sharding": STRATEGIES,
     "shard_size": COUNT,
     "prefetch_units": ZERO_OR_MORE,
@@ -40,6 +41,8 @@ class FSDPConfig(TrainConfig):
     """Sequences in a micro-batch, per rank; none takes 8 on a GPU, 2 on a CPU."""
     seq_len: int | None = None
     """Tokens in a sequence; none takes the longest that the preset allows, on a CPU at most 128."""
+    optimizer: str = "adamw"
+    """adamw; muon needs whole matrices, so ddp_trainer has it and this trainer does not."""
     out: str = "runs/fsdp/{model_size}"
     """Folder of this run, as in TrainConfig."""
     sharding: str = "FULL_SHARD"
@@ -58,6 +61,11 @@ class FSDPConfig(TrainConfig):
     """Go on training while a sharded checkpoint is written, from a copy in host memory."""
 
     def __post_init__(self):
+        if self.optimizer == "muon":
+            raise ValueError(
+                "optimizer muon works on whole matrices, and this trainer cuts them into shards: train "
+                "with course_lib.training.ddp_trainer, or pass --optimizer adamw"
+            )
         super().__post_init__()
         if self.shard_size is not None and self.sharding != "HYBRID_SHARD":
             raise ValueError(

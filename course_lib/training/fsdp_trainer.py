@@ -38,7 +38,11 @@ from torch.distributed.fsdp import (
 from torch.distributed.tensor import DTensor
 
 from course_lib.checkpoints.files import CheckpointError
-from course_lib.checkpoints.saved_state import SavedState, number_parameters
+from course_lib.checkpoints.saved_state import (
+    SavedState,
+    number_parameters,
+    refuse_other_optimizer,
+)
 from course_lib.checkpoints.sharded import ShardedCheckpoints
 from course_lib.fast.rungs import apply_rungs
 from course_lib.gpt import GPT, TransformerBlock
@@ -232,12 +236,14 @@ class FSDPTrainer(DistributedTrainer):
         return saved
 
     def refuse_unfit(self, saved: SavedState) -> None:
-        """CheckpointError unless it is a training checkpoint of a model of these shapes."""
+        """CheckpointError unless it is a training checkpoint of a model of these shapes; ValueError
+        for one of another optimizer."""
         wanted = {"step", "tokens_seen", "model", "optimizer", "scaler", "loader", "ranks"}
         if missing := wanted - saved.plain.keys():
             raise CheckpointError(
                 f"expected a training checkpoint, {saved.path} lacks {', '.join(sorted(missing))}"
             )
+        refuse_other_optimizer(saved.plain.get("config", {}), self.config.optimizer)
         saved.refuse_other(self.plain_model.state_dict())
 
     def fit(self) -> dict[str, float]:

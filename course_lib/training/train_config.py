@@ -25,6 +25,7 @@ from course_lib.training.precision import DTYPES
 
 PRECISIONS = ("auto", *DTYPES)
 DEVICES = ("auto", "cpu", "cuda")
+OPTIMIZERS = ("adamw", "muon")
 OFF = "0 switches it off"
 
 RANGES = {
@@ -34,6 +35,7 @@ RANGES = {
     "grad_accumulation": COUNT,
     "global_batch": COUNT,
     "seq_len": COUNT,
+    "optimizer": OPTIMIZERS,
     "lr": Range(0, 100, open=True),
     "min_lr": Range(0, 100),
     "warmup_steps": ZERO_OR_MORE,
@@ -84,6 +86,8 @@ class TrainConfig:
     """Sequences per update over all ranks; when given, grad_accumulation follows from it."""
     seq_len: int | None = None
     """Tokens in a sequence; none takes the longest that the preset allows."""
+    optimizer: str = "adamw"
+    """adamw, or muon: Muon for the matrices inside the blocks, AdamW for all else, at one rate."""
     lr: float = 1e-3
     """Highest learning rate."""
     min_lr: float = 1e-4
@@ -91,7 +95,7 @@ class TrainConfig:
     warmup_steps: int = 10
     """Updates in which the rate climbs from lr / warmup_steps to lr."""
     weight_decay: float = 0.1
-    """AdamW's decay of the matrices; gains and biases are not decayed."""
+    """Decay of the matrices; gains and biases are not decayed."""
     beta1: float = 0.9
     """AdamW's memory of gradients."""
     beta2: float = 0.95

@@ -1,0 +1,302 @@
+# Answers to the exercise muon-step.
+
+# %% right as torch writes it, rounds in bfloat16
+@torch.no_grad()
+def muon_step(param, grad, m, *, lr, weight_decay, beta=0.95, coefficients=(3.4445, -4.7750, 2.0315), rounds=5, eps=1e-7):
+    if param.ndim != 2:
+        raise ValueError("a matrix, please")
+    param, m = param.clone(), m.clone()
+    m.lerp_(grad, 1 - beta)
+    x = grad.lerp(m, beta).bfloat16()
+    if param.size(0) > param.size(1):
+        x = x.T
+    x = x.div(x.norm().clamp(min=eps))
+    a, b, c = coefficients
+    for _ in range(rounds):
+        gram = x @ x.T
+        update = torch.addmm(gram, gram, gram, beta=b, alpha=c)
+        x = torch.addmm(x, update, x, beta=a)
+    if param.size(0) > param.size(1):
+        x = x.T
+    param.mul_(1 - lr * weight_decay)
+    param.add_(x.to(param.dtype), alpha=-0.2 * math.sqrt(max(param.shape)) * lr)
+    return param, m
+
+# %% right in float64, from the right
+def muon_step(param, grad, m, *, lr, weight_decay, beta=0.95, coefficients=(3.4445, -4.7750, 2.0315), rounds=5, eps=1e-7):
+    if len(param.shape) != 2:
+        raise ValueError(f"{tuple(param.shape)} is no matrix")
+    dtype = param.dtype
+    new_m = m.double() * beta + grad.double() * (1 - beta)
+    x = new_m * beta + grad.double() * (1 - beta)
+    x = x / max(x.square().sum().sqrt().item(), eps)
+    a, b, c = coefficients
+    for _ in range(rounds):
+        inner = x.T @ x
+        x = a * x + b * x @ inner + c * x @ inner @ inner
+    rows, columns = param.shape
+    step = 0.2 * max(rows, columns) ** 0.5 * lr * x
+    return (param.double() * (1 - lr * weight_decay) - step).to(dtype), new_m.to(dtype)
+
+# %% right a function of its own inside, and eps added
+def muon_step(param, grad, m, *, lr, weight_decay, beta=0.95, coefficients=(3.4445, -4.7750, 2.0315), rounds=5, eps=1e-7):
+    def turn(x):
+        x = x / (torch.linalg.matrix_norm(x) + eps)
+        for _ in range(rounds):
+            gram = torch.mm(x, x.mT)
+            x = coefficients[0] * x + coefficients[1] * (gram @ x) + coefficients[2] * (gram @ (gram @ x))
+        return x
+
+    if param.dim() != 2:
+        raise ValueError("Muon takes matrices")
+    m = torch.lerp(grad, m, beta)
+    direction = torch.lerp(grad, m, beta)
+    x = turn(direction.mT).mT if len(param) > param.shape[1] else turn(direction)
+    param = param - lr * weight_decay * param
+    return param - lr * 0.2 * math.sqrt(max(param.size())) * x, m
+
+# %% right in plain steps
+def muon_step(param, grad, m, *, lr, weight_decay, beta=0.95, coefficients=(3.4445, -4.7750, 2.0315), rounds=5, eps=1e-7):
+    if param.dim() != 2:
+        raise ValueError("not a matrix")
+    m = beta * m + (1 - beta) * grad
+    direction = beta * m + (1 - beta) * grad
+    x = direction / direction.norm().clamp(min=eps)
+    a, b, c = coefficients
+    for _ in range(rounds):
+        gram = x @ x.T
+        x = a * x + b * gram @ x + c * gram @ gram @ x
+    old = (1 - lr * weight_decay) * param
+    length = 0.2 * math.sqrt(max(param.shape)) * lr
+    return old - length * x, m
+
+# %% wrong STUB untouched
+def muon_step(param, grad, m, *, lr, weight_decay, beta=0.95, coefficients=(3.4445, -4.7750, 2.0315), rounds=5, eps=1e-7):
+    raise NotImplementedError("your code here")
+
+# %% wrong NONE no return
+- return old - length * x, m
++ new = old - length * x, m
+
+# %% wrong MUON-PAIR the matrix alone
+- return old - length * x, m
++ return old - length * x
+
+# %% wrong MUON-PAIR a third result
+- return old - length * x, m
++ return old - length * x, m, x
+
+# %% wrong MUON-ORDER state first
+- return old - length * x, m
++ return m, old - length * x
+
+# %% wrong INPLACE m in place
+- m = beta * m + (1 - beta) * grad
++ m.mul_(beta).add_(grad, alpha=1 - beta)
+
+# %% wrong INPLACE param in place
+- old = (1 - lr * weight_decay) * param
++ old = param.mul_(0.999)
+
+# %% wrong DTYPE results in float32
+- return old - length * x, m
++ return (old - length * x).float(), m.float()
+
+# %% wrong SHAPE a tall matrix stays on its side
+- x = direction / direction.norm().clamp(min=eps)
++ param, m, direction = (t.T if t.size(0) > t.size(1) else t for t in (param, m, direction))
++ x = direction / direction.norm().clamp(min=eps)
+
+# %% wrong MUON-SUM heavy ball, as torch's page has it
+- m = beta * m + (1 - beta) * grad
+- direction = beta * m + (1 - beta) * grad
++ m = beta * m + grad
++ direction = grad + beta * m
+
+# %% wrong MUON-MIRRORED keeps a twentieth
+- m = beta * m + (1 - beta) * grad
+- direction = beta * m + (1 - beta) * grad
++ m = (1 - beta) * m + beta * grad
++ direction = (1 - beta) * m + beta * grad
+
+# %% wrong MUON-STATE-OLD returns the old state
+- m = beta * m + (1 - beta) * grad
+- direction = beta * m + (1 - beta) * grad
++ new = beta * m + (1 - beta) * grad
++ direction = beta * new + (1 - beta) * grad
+
+# %% wrong MUON-STATE-DIRECTION returns the direction
+- direction = beta * m + (1 - beta) * grad
++ direction = m = beta * m + (1 - beta) * grad
+
+# %% wrong MUON-STATE-TURNED returns the step
+- return old - length * x, m
++ return old - length * x, x
+
+# %% wrong MUON-BETA a beta of its own
+- if param.dim() != 2:
++ beta = 0.95
++ if param.dim() != 2:
+
+# %% wrong MUON-NO-NESTEROV the mean once
+- direction = beta * m + (1 - beta) * grad
++ direction = m
+
+# %% wrong MUON-NO-MOMENTUM the gradient alone
+- direction = beta * m + (1 - beta) * grad
++ direction = grad
+
+# %% wrong MUON-NOT-A-MEAN the sum's Nesterov on a mean
+- direction = beta * m + (1 - beta) * grad
++ direction = grad + beta * m
+
+# %% wrong MUON-NOT-TURNED momentum, of norm 1
+- x = a * x + b * gram @ x + c * gram @ gram @ x
++ y = a * x + b * gram @ x + c * gram @ gram @ x
+
+# %% wrong MUON-RUNAWAY straight into the rounds
+- x = direction / direction.norm().clamp(min=eps)
++ x = direction
+
+# %% wrong MUON-OTHER-NORM the largest singular value
+- x = direction / direction.norm().clamp(min=eps)
++ x = direction / torch.linalg.matrix_norm(direction.float(), 2).to(param.dtype).clamp(min=eps)
+
+# %% wrong MUON-EXACT an SVD
+- for _ in range(rounds):
+-     gram = x @ x.T
+-     x = a * x + b * gram @ x + c * gram @ gram @ x
++ left, sizes, right = torch.linalg.svd(x.float(), full_matrices=False)
++ x = ((left * (sizes > 1e-6)) @ right).to(param.dtype)
+
+# %% wrong MUON-UPHILL plus
+- return old - length * x, m
++ return old + length * x, m
+
+# %% wrong MUON-LENGTH lr alone
+- length = 0.2 * math.sqrt(max(param.shape)) * lr
++ length = lr
+
+# %% wrong MUON-LENGTH the first Muon's
+- length = 0.2 * math.sqrt(max(param.shape)) * lr
++ length = math.sqrt(max(1, param.size(0) / param.size(1))) * lr
+
+# %% wrong MUON-LENGTH the shorter side
+- length = 0.2 * math.sqrt(max(param.shape)) * lr
++ length = 0.2 * math.sqrt(min(param.shape)) * lr
+
+# %% wrong MUON-LENGTH no root
+- length = 0.2 * math.sqrt(max(param.shape)) * lr
++ length = 0.2 * max(param.shape) * lr
+
+# %% wrong MUON-LENGTH a rate of its own
+- length = 0.2 * math.sqrt(max(param.shape)) * lr
++ length = 0.2 * math.sqrt(max(param.shape)) * 0.01
+
+# %% wrong MUON-LENGTH without lr
+- length = 0.2 * math.sqrt(max(param.shape)) * lr
++ length = 0.2 * math.sqrt(max(param.shape))
+
+# %% wrong MUON-LENGTH rows for the longer side
+- length = 0.2 * math.sqrt(max(param.shape)) * lr
++ length = 0.2 * math.sqrt(param.size(0)) * lr
+
+# %% wrong MUON-NO-DECAY nothing decays
+- old = (1 - lr * weight_decay) * param
++ old = param
+
+# %% wrong MUON-L2 decay in the gradient
+- m = beta * m + (1 - beta) * grad
++ grad = grad + weight_decay * param
++ m = beta * m + (1 - beta) * grad
+
+- old = (1 - lr * weight_decay) * param
++ old = param
+
+# %% wrong MUON-DECAY-NO-LR decay without the rate
+- old = (1 - lr * weight_decay) * param
++ old = (1 - weight_decay) * param
+
+# %% wrong MUON-DECAY-LENGTH decay as long as the step
+- old = (1 - lr * weight_decay) * param
+- length = 0.2 * math.sqrt(max(param.shape)) * lr
++ length = 0.2 * math.sqrt(max(param.shape)) * lr
++ old = (1 - length * weight_decay) * param
+
+# %% wrong MUON-DECAY-UP grows
+- old = (1 - lr * weight_decay) * param
++ old = (1 + lr * weight_decay) * param
+
+# %% wrong MUON-DECAY-LATE decay after the step
+- return old - length * x, m
++ return (param - length * x) * (1 - lr * weight_decay), m
+
+# %% wrong MUON-NO-EPS no eps
+- x = direction / direction.norm().clamp(min=eps)
++ x = direction / direction.norm()
+
+# %% wrong MUON-EPS-FIXED its own eps
+- x = direction / direction.norm().clamp(min=eps)
++ x = direction / direction.norm().clamp(min=1e-7)
+
+# %% wrong MUON-SKIPPED no gradient, no update
+- if param.dim() != 2:
++ if param.dim() == 2 and not grad.any():
++     return param.clone(), m.clone()
++ if param.dim() != 2:
+
+# %% wrong MUON-ROUNDS one round more
+- for _ in range(rounds):
++ for _ in range(rounds + 1):
+
+# %% wrong MUON-ROUNDS one round less
+- for _ in range(rounds):
++ for _ in range(1, rounds):
+
+# %% wrong MUON-FIXED-ROUNDS five
+- for _ in range(rounds):
++ for _ in range(5):
+
+# %% wrong MUON-COEFFICIENTS numbers by hand
+- a, b, c = coefficients
++ a, b, c = 3.4445, -4.7750, 2.0315
+
+# %% wrong MUON-UNEQUAL powers of each number
+- gram = x @ x.T
+- x = a * x + b * gram @ x + c * gram @ gram @ x
++ x = a * x + b * x**3 + c * x**5
+
+# %% wrong MUON-NO-MATRIX a gain is turned too
+- if param.dim() != 2:
+-     raise ValueError("not a matrix")
+
+# %% wrong MUON-NO-MATRIX stacks pass
+- if param.dim() != 2:
++ if param.dim() < 2:
+
+# %% wrong MUON-NO-MATRIX an assertion
+- if param.dim() != 2:
+-     raise ValueError("not a matrix")
++ assert param.dim() == 2
+
+# %% wrong MUON-UNEQUAL c times one product
+- x = a * x + b * gram @ x + c * gram @ gram @ x
++ x = a * x + b * gram @ x + c * gram @ x
+
+# %% wrong MUON-RUNAWAY b and c exchanged
+- x = a * x + b * gram @ x + c * gram @ gram @ x
++ x = a * x + c * gram @ x + b * gram @ gram @ x
+
+# %% wrong RAISED a guard that counts on memory in order
+- if param.dim() != 2:
++ if param.dim() == 2 and not torch.isfinite(grad.view(-1)).all():
++     raise RuntimeError("gradients are not finite")
++ if param.dim() != 2:
+
+# %% wrong MUON-RUNAWAY every row by its own length
+- x = direction / direction.norm().clamp(min=eps)
++ x = direction / direction.norm(dim=1, keepdim=True).clamp(min=eps)
+
+# %% wrong MUON-SKIPPED a matrix without a gradient stays
+- return old - length * x, m
++ return old - length * x * bool(grad.any()), m
