@@ -23,6 +23,7 @@ EXERCISES = {
     "batches": ("get-batch", "shard-batch"),
     "optimizer": ("adamw-step",),
     "optimizer_groups": ("param-groups",),
+    "muon": ("muon-step",),
     "schedule": ("get-lr",),
     "train_step": ("train-step",),
     "resume": ("save-checkpoint",),

@@ -217,7 +217,7 @@ def _compare(
     found: Tensor, wanted: Tensor, named: Sequence[tuple[str, Tensor]], tried: str
 ) -> None:
     """`found` is `wanted`; else the code of the nearest of `named`, or OTHER."""
-    if _near(found, wanted):
+    if _is_near(found, wanted):
         return
     facts = dict(tried=tried, expected=f"in lengths of a step: {_row(wanted)}", got=_row(found))
     distances = [(found - value).abs().max().item() for _, value in named]
@@ -285,7 +285,7 @@ def lengths(subject: Subject, draw: Draw) -> None:
             (right / lr, "a step without lr."),
             (right * LR / lr, "a fixed lr."),
         ):
-            if abs(right / value - 1) > 0.05 and _near(moved / lr / value, wanted):
+            if abs(right / value - 1) > 0.05 and _is_near(moved / lr / value, wanted):
                 raise Wrong(
                     "MUON-LENGTH",
                     "the step has another length",
@@ -315,7 +315,7 @@ def _first_steps(subject: Subject, draw: Draw, *flat: tuple[int, int]) -> Iterat
             yield shape, lr, tried, (param - new).double(), _turn(grad)
 
 
-def _near(found: Tensor, wanted: Tensor) -> bool:
+def _is_near(found: Tensor, wanted: Tensor) -> bool:
     return bool((found - wanted).abs().max() < CLOSE)
 
 
@@ -366,7 +366,7 @@ def decay(subject: Subject, draw: Draw) -> None:
         raise Wrong("OTHER", "the new matrix differs", look="the line that makes param.", **facts)
 
 
-def late_decay(subject: Subject, draw: Draw) -> None:
+def decay_beside_step(subject: Subject, draw: Draw) -> None:
     """The step does not depend on `weight_decay`, nor the decay on the step."""
     lr, wd, shape = 0.5, 1.0, (3, 5)
     param, zero, grad = 0.01 * draw.randn(*shape), torch.zeros(shape), _matrix(draw, *shape).float()
@@ -498,7 +498,7 @@ def as_torch(subject: Subject, draw: Draw) -> None:
             )
 
 
-def strided(subject: Subject, draw: Draw) -> None:
+def memory_layouts(subject: Subject, draw: Draw) -> None:
     """Transposed and strided matrices are updated as their copies are."""
     base = _matrix(draw, 3, 5).float()
     layouts = [base.T.contiguous().T, torch.stack([base, base], dim=-1)[..., 0]]
@@ -526,10 +526,10 @@ SUITES = (
             shapes,
             silence,
             decay,
-            late_decay,
+            decay_beside_step,
             settings,
             matrices_only,
-            strided,
+            memory_layouts,
             as_torch,
         ),
         proved="every singular value of a step is near 1 in its length, whatever the gradient's;\n"
