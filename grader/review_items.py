@@ -12,6 +12,7 @@ The name is `review-`, the exercise, and a number that is never used again for a
 The comment lines, in any order:
 
     concepts  slugs from the exercise's `teaches` and `uses`; needed
+    exercise  the one it asks about, for an item that has moved there and keeps its name
     vary      names, and what they stand for: rows with | between them, fields with ;
               A line `%   | row` goes on where the one before ended. Several `vary` combine.
     let       a name for an expression
@@ -53,7 +54,7 @@ BLOCK = re.compile(
     re.M,
 )
 OPENING = re.compile(r"^:::\{dropdown\} *Review\b.*$|^:name: *review-.*$", re.M)
-KEYS = ("concepts", "vary", "let", "answer", "within", "fixed")
+KEYS = ("concepts", "exercise", "vary", "let", "answer", "within", "fixed")
 FEWEST = 3
 
 
@@ -179,7 +180,7 @@ def _read_block(lesson: str, block: re.Match) -> Written:
         if not exercise or not number.isdigit():
             raise ValueError("its name must be review-EXERCISE-N, N a number")
         keys, tell = _split_body(block["body"])
-        for key in ("concepts", "answer", "within", "fixed"):
+        for key in ("concepts", "exercise", "answer", "within", "fixed"):
             if len(keys[key]) > 1:
                 raise ValueError(f"has {len(keys[key])} lines `% {key}: ...`, one is enough")
         if not keys["concepts"]:
@@ -190,7 +191,7 @@ def _read_block(lesson: str, block: re.Match) -> Written:
         texts = (block["ask"].strip(), tell, "".join(keys["answer"]))
         item = Item(
             id=block["id"],
-            exercise=exercise,
+            exercise="".join(keys["exercise"]) or exercise,
             lesson=lesson,
             concepts=tuple(slug.strip() for slug in keys["concepts"][0].split(",")),
             rows=tuple(tuple(render(text, values) for text in texts) for values in names),

@@ -44,6 +44,14 @@ def test_an_item_is_read_and_computed():
     assert item.variant_at(5).accept.right == "4,000 bytes"
 
 
+def test_an_item_that_has_moved_keeps_its_name():
+    moved = ITEM.replace("review-x-1", "review-y-1").replace(
+        "% concepts: a", "% concepts: a\n% exercise: x"
+    )
+    (item,) = lesson(moved).reviews.values()
+    assert (item.id, item.exercise) == ("y-1", "x")
+
+
 def test_the_page_shows_the_first_variant_and_keeps_its_lines():
     shown = lesson().page_text
     assert "{n}" not in shown and "How many bytes do 3 numbers of 2 bytes take?" in shown
@@ -66,6 +74,7 @@ def test_braces_outside_of_items_are_left_alone():
         ("% concepts: a", "% concepts: b", "neither teaches nor uses b; it has a"),
         ("% concepts: a", "% concepts: a\n% concepts: a", "has 2 lines `% concepts"),
         ("review-x-1", "review-y-1", "review-y-1: 'y' is no exercise of this lesson; it has x"),
+        ("% concepts: a", "% concepts: a\n% exercise: y", "'y' is no exercise of this lesson"),
         ("review-x-1", "review-x", "must be review-EXERCISE-N"),
         ("% vary: n = 3 | 5 | 1000\n", "% vary: n = 3\n", "2 different questions, expected 3"),
         ("% vary: n = 3", "% varies: n = 3", "is none of"),

@@ -1,4 +1,4 @@
-"""Checks of lesson 06: flops_per_token.
+"""Checks of lesson 13, work in a token: flops_per_token.
 
 Oracle: arithmetic for small shapes, and for a large one the number torch's FlopCounterMode gave.
 """

@@ -2,7 +2,7 @@
 
 What it is: parameter and FLOP formulas for `course_lib.gpt`, and the same counts from a model that
 is built and run, on the meta device if it is large: that computes shapes and no numbers. What it
-leaves out: time. FLOPs per second of a device come in lesson 13.
+leaves out: time, and with it the FLOPs per second of a device (`utilization.py`).
 
 A multiply-add is 2 FLOPs. The formulas count matrix products; norms, activations, rotary embedding
 and softmax are left out, as everyone leaves them out.

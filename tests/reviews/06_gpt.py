@@ -6,13 +6,7 @@ import torch.nn.functional as F
 
 from course_lib.data.batches import get_batch
 from course_lib.gpt import GPT, GPTConfig
-from course_lib.measure.flops import flops_per_token
 from tests.reviews import SMALL, yes
-
-ARGUED = {
-    "gpt-forward-2": "what checkpointing does is measured in test_gpt",
-    "count-flops-1": "the convention's own words",
-}
 
 
 def init_weights_1(n):
@@ -31,6 +25,8 @@ def gpt_forward_1(n):
     return [targets[0, 0].item(), targets[0, -1].item() + 1]
 
 
-def count_flops_2(n):
-    config = GPTConfig(**{**SMALL, "d_model": n.D, "num_layers": n.L})
-    return flops_per_token(config, n.T) - flops_per_token(config, 0)
+def gpt_forward_3(n):
+    text = torch.arange(40)
+    targets = text[1:] if "shifted by one" in n.given else text
+    targets = targets[1:] if n.does.startswith("shifts") else targets
+    return targets[n.t].item()

@@ -8,6 +8,10 @@ from course_lib.measure.utilization import mfu
 from course_lib.probes.clock import FakeDevice
 from tests.reviews import SMALL
 
+ARGUED = {
+    "count-flops-1": "the convention's own words",
+}
+
 
 def time_it_1(n):
     bench = FakeDevice([n.W / 1e3], launch=n.a / 1e3)
@@ -16,6 +20,11 @@ def time_it_1(n):
 
 def time_it_2(n):
     return [Timing(r := (n.a, n.b, n.c, n.d, n.e)).median, sum(r) / 5]
+
+
+def count_flops_2(n):
+    config = GPTConfig(**{**SMALL, "d_model": n.D, "num_layers": n.L})
+    return flops_per_token(config, n.T) - flops_per_token(config, 0)
 
 
 def arithmetic_intensity_1(n):

@@ -13,6 +13,7 @@ from course_lib.fast.recompute import recompute_plan
 from course_lib.measure.memory import saved_bytes
 
 ARGUED = {
+    "gpt-forward-2": "what checkpointing does is measured in test_gpt",
     "checkpoint-policy-3": "what a plan keeps and frees is measured in test_recompute",
 }
 
