@@ -55,7 +55,7 @@ def write_text(model: GPT, tokenizer: Tokenizer, prompt: str = "def ", tokens: i
 def main() -> None:
     """Train, and write benchmarks/results/minutes.json anew after each sample."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--minutes", type=float, nargs="+", default=[1, 5, 30])
+    parser.add_argument("--minutes", type=float, nargs="+", default=[1, 5])
     ends = sorted(parser.parse_args().minutes)
     torch.set_num_threads(1)
     tokenizer = Tokenizer.course()

@@ -7,6 +7,7 @@ import pytest
 
 from benchmarks import record as record_module
 from benchmarks.record import record
+from grader.course import ROOT
 
 
 @pytest.fixture
@@ -30,6 +31,17 @@ def test_command_has_no_folder(results, monkeypatch):
     monkeypatch.setattr("sys.argv", [str(results / "bench.py"), "--size", "3"])
     monkeypatch.setattr("__main__.__spec__", None)
     assert record_module.command() == "python bench.py --size 3"
+
+
+def test_lesson_06_shows_what_its_program_wrote():
+    page = (ROOT / "book/06_gpt.md").read_text(encoding="utf-8")
+    stored = json.loads((ROOT / "benchmarks/results/minutes.json").read_text(encoding="utf-8"))
+    for sample in stored["figures"]["samples"]:
+        text = "\n".join(line.rstrip() for line in sample["text"].splitlines())
+        assert f"```text\n{text}\n```" in page
+        assert f"{sample['updates']:,} updates and a training loss of {sample['loss']:.2f}" in page
+    assert f"torch {stored['versions']['torch'].partition('+')[0]}" in page
+    assert stored["machine"]["cpu"] in page
 
 
 def test_what_is_not_json_leaves_the_old_record(results):
