@@ -42,6 +42,8 @@ def test_lesson_06_shows_what_its_program_wrote():
         assert f"{sample['updates']:,} updates and a training loss of {sample['loss']:.2f}" in page
     assert f"torch {stored['versions']['torch'].partition('+')[0]}" in page
     assert stored["machine"]["cpu"] in page
+    bad = json.loads((ROOT / "benchmarks/results/first_weights.json").read_text(encoding="utf-8"))
+    assert f"the first {bad['figures']['updates']} updates" in page and bad["figures"]["reached"]
 
 
 def test_what_is_not_json_leaves_the_old_record(results):
