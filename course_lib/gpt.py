@@ -15,7 +15,6 @@ A suffix names the logical dimensions of a tensor: q_BHTK is (batch, heads, sequ
 
 import functools
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -218,14 +217,21 @@ def fused_attention(q_BHTK: Tensor, k_BGTK: Tensor, v_BGTK: Tensor) -> Tensor:
     return attend(q_BHTK, k_BGTK, v_BGTK)
 
 
+def attend_heads(q_BHTK: Tensor, k_BGTK: Tensor, v_BGTK: Tensor, *, fast: bool) -> Tensor:
+    """`fused_attention` if `fast`; else `causal_attention`, or `grouped_attention` where k and v have
+    fewer heads than q.
+    """
+    explicit = causal_attention if k_BGTK.shape == q_BHTK.shape else grouped_attention
+    return (fused_attention if fast else explicit)(q_BHTK, k_BGTK, v_BGTK)
+
+
 class CausalSelfAttention(nn.Module):
     """Multi-head causal self-attention with rotary positions on q and k, never on v."""
 
     def __init__(self, config: GPTConfig):
         super().__init__()
         self.head_dim = config.head_dim
-        self.fast = config.fast_attention
-        self.attend: Callable[[Tensor, Tensor, Tensor], Tensor] | None = None  # in place of both
+        self.attend = functools.partial(attend_heads, fast=config.fast_attention)
         self.q_proj = nn.Linear(config.d_model, config.d_model, bias=False)
         self.k_proj = nn.Linear(config.d_model, config.d_kv, bias=False)
         self.v_proj = nn.Linear(config.d_model, config.d_kv, bias=False)
@@ -233,16 +239,18 @@ class CausalSelfAttention(nn.Module):
         self.o_proj.writes_residual = True  # read by GPT._init_weights
 
     def forward(self, x_BTD: Tensor, cos_TK: Tensor, sin_TK: Tensor) -> Tensor:
-        """(B, T, D) to (B, T, D); cos and sin are (T, K)."""
+        """Project to q, k, v; split into heads; turn q and k; `self.attend`; join; project by o_proj.
+
+        x (B, T, D) to (B, T, D), in its dtype; cos and sin are (T, K). Head h is the numbers from
+        h * K to (h + 1) * K of a projection. k and v have d_kv / K heads, which may be fewer than q's.
+        """
         B, T, D = x_BTD.shape
         q, k, v = (
             project(x_BTD).view(B, T, -1, self.head_dim).transpose(1, 2)
             for project in (self.q_proj, self.k_proj, self.v_proj)
         )  # (B, H, T, K); k and v may have fewer heads, (B, G, T, K)
         q, k = apply_rotary_pos_emb(q, k, cos_TK, sin_TK)
-        explicit = causal_attention if k.shape == q.shape else grouped_attention
-        attend = self.attend or (fused_attention if self.fast else explicit)
-        out = attend(q, k, v)
+        out = self.attend(q, k, v)
         return self.o_proj(out.transpose(1, 2).reshape(B, T, D))
 
 
@@ -257,7 +265,7 @@ class TransformerBlock(nn.Module):
         self.mlp = MLP(config.d_model, config.d_hidden)
 
     def forward(self, x_BTD: Tensor, cos_TK: Tensor, sin_TK: Tensor) -> Tensor:
-        """(B, T, D) to (B, T, D)."""
+        """The stream (B, T, D) with what both branches add to it; cos and sin are (T, K)."""
         x_BTD = x_BTD + self.attention(self.attention_norm(x_BTD), cos_TK, sin_TK)
         return x_BTD + self.mlp(self.mlp_norm(x_BTD))
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import importlib.util
+import json
 import math
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from course_lib.measure.flops import (
     num_params,
     num_params_counted,
 )
+from grader.course import ROOT
 
 TINY = GPTConfig(
     vocab_size=61,
@@ -379,3 +381,18 @@ def test_the_module_prints_shape_and_loss():
     assert "logits (2, 64, 8192)" in run.stdout
     loss = float(run.stdout.split("loss ")[1].split()[0])
     assert abs(loss - math.log(8192)) < 0.2
+
+
+def test_the_table_of_lesson_05_is_its_record():
+    record = json.loads((ROOT / "benchmarks/results/norms.json").read_text(encoding="utf-8"))
+    page, figures = (ROOT / "book/05_block.md").read_text(encoding="utf-8"), record["figures"]
+    for place, words in {"front": "in front", "stream": "on the stream", "behind": "behind"}.items():
+        for warmup, said in ((0, "none"), (50, "50 updates")):
+            losses = figures[f"{place}_warmup_{warmup}_nats"]
+            best = min(losses)
+            cells = [f"**{x:.3f}**" if x == best else f"{x:.3f}" for x in losses]
+            assert f"| {words} | {said} | {' | '.join(cells)} |" in page
+    assert f"would get {figures['characters_alone_nats']} nats" in page
+    stuck = [x for w in (0, 50) for x in figures[f"stream_warmup_{w}_nats"]]
+    learns = [x for w in (0, 50) for x in figures[f"front_warmup_{w}_nats"]]
+    assert max(learns) < figures["characters_alone_nats"] < min(stuck), "what the page concludes"

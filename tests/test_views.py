@@ -1,10 +1,12 @@
 """The views: current, repeatable, and derived from the library alone."""
 
 import ast
+import base64
 import re
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
+from xml.etree import ElementTree
 
 import nbformat
 import pytest
@@ -215,6 +217,24 @@ def test_directives_become_plain_markdown():
         and "gone" not in shown
     )
     assert "> **Title**" in shown and "*words*" in shown and "after" in shown
+
+
+def test_a_drawing_becomes_an_image_that_says_what_it_shows():
+    """JupyterLab takes `svg` out of Markdown, and leaves the words of it behind."""
+    svg = (
+        '<svg viewBox="0 0 40 20"><title>A box</title><desc>It is "red".</desc>'
+        '<a href="01_rmsnorm.html"><rect width="9" height="9"/></a></svg>'
+    )
+    shown = plain_markdown(f"before\n\n```{{raw}} html\n{svg}\n```\n\nafter")
+    before, image, after = shown.split("\n\n")
+    assert (before, after) == ("before", "after")
+    alt, data = re.fullmatch(
+        r'<img width="40" alt="([^"]*)" src="data:image/svg\+xml;base64,([^"]*)">', image
+    ).groups()
+    assert alt == "A box. It is &quot;red&quot;."
+    drawing = ElementTree.fromstring(base64.b64decode(data))
+    assert drawing.tag == "{http://www.w3.org/2000/svg}svg"
+    assert not [part for part in drawing.iter() if part.tag.endswith("}a")], "a link to a page"
 
 
 def test_generated_notebooks_are_valid():

@@ -16,6 +16,8 @@ EXERCISES = {
     "swiglu": ("swiglu",),
     "attention": ("attention",),
     "grouped": ("gqa",),
+    "heads": ("attention-module",),
+    "block": ("block-forward",),
     "gpt_init": ("init-weights",),
     "gpt": ("gpt-forward",),
     "gpt_flops": ("count-flops",),

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from course_lib.checks import expect
+from course_lib.checks.block import run_block, tables
 from course_lib.checks.expect import Pattern
 from course_lib.checks.report import Wrong, number
 from course_lib.checks.subject import AnswerError, Subject
@@ -44,45 +45,17 @@ def logits_of(
 ) -> Tensor:
     """Logits by the plain formulas; the options leave something out, as wrong answers do."""
     x = F.embedding(idx, state["embedding.weight"])
-    start, cis = x, _turns(config, idx.shape[1])
+    start, turns = x, tables(idx.shape[1], config, config.rope_theta)
     for i in range(config.num_layers) if blocks is None else blocks:
         w = {
             n.removeprefix(f"blocks.{i}."): v
             for n, v in state.items()
             if n.startswith(f"blocks.{i}.")
         }
-        x = _block(w, config, start if restart else x, cis)
+        x = run_block(w, config, start if restart else x, *turns)
     if final_norm:
         x = F.rms_norm(x, (config.d_model,), state["norm.weight"], config.norm_eps)
     return x @ state["head.weight"].T
-
-
-def _turns(config: GPTConfig, T: int) -> Tensor:
-    """Unit complex numbers (T, K/2): the rotation of each position and pair."""
-    K = config.head_dim
-    freq = config.rope_theta ** (-torch.arange(0, K, 2) / K)
-    angle = torch.outer(torch.arange(T).float(), freq)
-    return torch.polar(torch.ones_like(angle), angle)
-
-
-def _block(w: dict[str, Tensor], config: GPTConfig, x: Tensor, cis: Tensor) -> Tensor:
-    def heads(letter: str) -> Tensor:
-        projected = y @ w[f"attention.{letter}_proj.weight"].T
-        return projected.unflatten(-1, (config.num_heads, config.head_dim)).transpose(1, 2)
-
-    def turn_pairs(z: Tensor) -> Tensor:
-        first, second = z.chunk(2, -1)
-        z = torch.complex(first.contiguous(), second.contiguous()) * cis
-        return torch.cat((z.real, z.imag), -1)
-
-    y = F.rms_norm(x, (config.d_model,), w["attention_norm.weight"], config.norm_eps)
-    out = F.scaled_dot_product_attention(
-        turn_pairs(heads("q")), turn_pairs(heads("k")), heads("v"), is_causal=True
-    )
-    x = x + out.transpose(1, 2).flatten(2) @ w["attention.o_proj.weight"].T
-    y = F.rms_norm(x, (config.d_model,), w["mlp_norm.weight"], config.norm_eps)
-    hidden = F.silu(y @ w["mlp.gate_proj.weight"].T) * (y @ w["mlp.up_proj.weight"].T)
-    return x + hidden @ w["mlp.down_proj.weight"].T
 
 
 def pair(subject: Subject, draw: Draw) -> None:

@@ -37,3 +37,18 @@ def group_odd_model(
     trainer.config = dataclasses.replace(trainer.config, weight_decay=weight_decay)
     trainer.optimizer = trainer._setup_optimizer()
     return trainer.optimizer_groups()
+
+
+def look_at_heads(module: Any, x: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, list[Tensor]]:
+    """What an attention module makes of x when every head hands on its values, and what it asked
+    `self.attend` for: q, k and v of each call, one after the other.
+    """
+    seen = []
+
+    def hand_on(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        seen.extend(t.detach().clone() for t in (q, k, v))
+        return v
+
+    module.attend = hand_on
+    with torch.no_grad():
+        return module(x, cos, sin), seen

@@ -1,0 +1,218 @@
+# Answers to the exercise block-forward. `# %% wrong CODE name` must be refused with exactly that
+# code, `# %% right name` must pass. Each cell is a whole answer under the lesson's imports.
+
+# %% right two lines
+class TransformerBlock(nn.Module):
+    def __init__(self, config):
+        super().__init__()
+        self.attention_norm = RMSNorm(config.d_model, config.norm_eps)
+        self.attention = CausalSelfAttention(config)
+        self.mlp_norm = RMSNorm(config.d_model, config.norm_eps)
+        self.mlp = MLP(config.d_model, config.d_hidden)
+
+    def forward(self, x, cos, sin):
+        x = x + self.attention(self.attention_norm(x), cos, sin)
+        return x + self.mlp(self.mlp_norm(x))
+
+# %% right step by step
+class TransformerBlock(TransformerBlock):
+    def forward(self, x, cos, sin):
+        seen = self.attention_norm(x)
+        h = self.attention(seen, cos, sin) + x
+        added = self.mlp(self.mlp_norm(h))
+        return torch.add(h, added)
+
+# %% right a loop over the two branches
+class TransformerBlock(TransformerBlock):
+    def forward(self, x, cos, sin):
+        for norm, branch in (
+            (self.attention_norm, lambda y: self.attention(y, cos, sin)),
+            (self.mlp_norm, self.mlp),
+        ):
+            x = x + branch(norm(x))
+        return x
+
+# %% right in place on a copy
+class TransformerBlock(TransformerBlock):
+    def forward(self, x, cos, sin):
+        stream = x.clone()
+        stream += self.attention(self.attention_norm(x), cos, sin)
+        return stream + self.mlp(self.mlp_norm(stream))
+
+# %% right the norms written out
+class TransformerBlock(TransformerBlock):
+    def forward(self, x, cos, sin):
+        def norm(x, by):
+            wide = x.double()
+            return (wide * (wide.pow(2).mean(-1, keepdim=True) + by.eps).rsqrt() * by.weight).to(x.dtype)
+
+        a = self.attention(norm(x, self.attention_norm), cos, sin)
+        m = self.mlp(norm(x + a, self.mlp_norm))
+        return x + a + m
+
+# %% wrong STUB untouched
+class TransformerBlock(TransformerBlock):
+    def forward(self, x_BTD, cos_TK, sin_TK):
+        raise NotImplementedError("your code here")
+
+# %% wrong NONE no return | of: two lines
+- return x + self.mlp(self.mlp_norm(x))
++ x = x + self.mlp(self.mlp_norm(x))
+
+# %% wrong TYPE both branches, not added up | of: two lines
+- return x + self.mlp(self.mlp_norm(x))
++ return x, self.mlp(self.mlp_norm(x))
+
+# %% wrong BLOCK-STATE a third norm | of: two lines
+  self.mlp = MLP(config.d_model, config.d_hidden)
++ self.last_norm = RMSNorm(config.d_model)
+
+# %% wrong BLOCK-STREAM post-norm | of: two lines
+- x = x + self.attention(self.attention_norm(x), cos, sin)
+- return x + self.mlp(self.mlp_norm(x))
++ x = self.attention_norm(x + self.attention(x, cos, sin))
++ return self.mlp_norm(x + self.mlp(x))
+
+# %% wrong BLOCK-STREAM nothing is added | of: two lines
+- x = x + self.attention(self.attention_norm(x), cos, sin)
+- return x + self.mlp(self.mlp_norm(x))
++ x = self.attention(self.attention_norm(x), cos, sin)
++ return self.mlp(self.mlp_norm(x))
+
+# %% wrong BLOCK-STREAM the MLP replaces the stream | of: two lines
+- return x + self.mlp(self.mlp_norm(x))
++ return self.mlp(self.mlp_norm(x))
+
+# %% wrong BLOCK-STREAM the norm takes the name of the stream
+class TransformerBlock(TransformerBlock):
+    def forward(self, x, cos, sin):
+        x = self.attention_norm(x)
+        x = x + self.attention(x, cos, sin)
+        x = self.mlp_norm(x)
+        return x + self.mlp(x)
+
+# %% wrong BLOCK-STREAM only the second norm does
+class TransformerBlock(TransformerBlock):
+    def forward(self, x, cos, sin):
+        x = x + self.attention(self.attention_norm(x), cos, sin)
+        x = self.mlp_norm(x)
+        return x + self.mlp(x)
+
+# %% wrong BLOCK-STREAM both branches bring the stream along
+class TransformerBlock(TransformerBlock):
+    def forward(self, x, cos, sin):
+        h = x + self.attention(self.attention_norm(x), cos, sin)
+        return x + h + self.mlp(self.mlp_norm(h))
+
+# %% wrong BLOCK-STREAM a mean in place of a sum | of: two lines
+- return x + self.mlp(self.mlp_norm(x))
++ return (x + self.mlp(self.mlp_norm(x))) / 2
+
+# %% wrong BLOCK-STREAM variances kept equal | of: two lines
+- return x + self.mlp(self.mlp_norm(x))
++ return (x + self.mlp(self.mlp_norm(x))) / 2**0.5
+
+# %% wrong OTHER the stream outside the graph | of: two lines
+- x = x + self.attention(self.attention_norm(x), cos, sin)
++ x = x.detach() + self.attention(self.attention_norm(x), cos, sin)
+
+# %% wrong BLOCK-PARALLEL both branches read what came in
+class TransformerBlock(TransformerBlock):
+    def forward(self, x, cos, sin):
+        attended = self.attention(self.attention_norm(x), cos, sin)
+        return x + attended + self.mlp(self.mlp_norm(x))
+
+# %% wrong BLOCK-LOST the MLP is added to what came in
+class TransformerBlock(TransformerBlock):
+    def forward(self, x, cos, sin):
+        h = x + self.attention(self.attention_norm(x), cos, sin)
+        return x + self.mlp(self.mlp_norm(h))
+
+# %% wrong BLOCK-ORDER the MLP first
+class TransformerBlock(TransformerBlock):
+    def forward(self, x, cos, sin):
+        x = x + self.mlp(self.mlp_norm(x))
+        return x + self.attention(self.attention_norm(x), cos, sin)
+
+# %% wrong BLOCK-NO-NORM no norm at all
+class TransformerBlock(TransformerBlock):
+    def forward(self, x, cos, sin):
+        x = x + self.attention(x, cos, sin)
+        return x + self.mlp(x)
+
+# %% wrong BLOCK-NO-NORM none for attention | of: two lines
+- x = x + self.attention(self.attention_norm(x), cos, sin)
++ x = x + self.attention(x, cos, sin)
+
+# %% wrong BLOCK-NO-NORM none for the MLP | of: two lines
+- return x + self.mlp(self.mlp_norm(x))
++ return x + self.mlp(x)
+
+# %% wrong BLOCK-NORMS swapped | of: two lines
+- x = x + self.attention(self.attention_norm(x), cos, sin)
+- return x + self.mlp(self.mlp_norm(x))
++ x = x + self.attention(self.mlp_norm(x), cos, sin)
++ return x + self.mlp(self.attention_norm(x))
+
+# %% wrong BLOCK-NORMS the first for both | of: two lines
+- return x + self.mlp(self.mlp_norm(x))
++ return x + self.mlp(self.attention_norm(x))
+
+# %% wrong BLOCK-NORMS the second for both | of: two lines
+- x = x + self.attention(self.attention_norm(x), cos, sin)
++ x = x + self.attention(self.mlp_norm(x), cos, sin)
+
+# %% wrong BLOCK-BEHIND as OLMo 2 has it
+class TransformerBlock(TransformerBlock):
+    def forward(self, x, cos, sin):
+        x = x + self.attention_norm(self.attention(x, cos, sin))
+        return x + self.mlp_norm(self.mlp(x))
+
+# %% wrong BLOCK-ONE-BRANCH attention alone
+class TransformerBlock(TransformerBlock):
+    def forward(self, x, cos, sin):
+        return x + self.attention(self.attention_norm(x), cos, sin)
+
+# %% wrong BLOCK-ONE-BRANCH the MLP alone
+class TransformerBlock(TransformerBlock):
+    def forward(self, x, cos, sin):
+        return x + self.mlp(self.mlp_norm(x))
+
+# %% wrong BLOCK-TABLES sin before cos | of: two lines
+- x = x + self.attention(self.attention_norm(x), cos, sin)
++ x = x + self.attention(self.attention_norm(x), sin, cos)
+
+# %% wrong OTHER attention twice
+class TransformerBlock(TransformerBlock):
+    def forward(self, x, cos, sin):
+        for _ in range(2):
+            x = x + self.attention(self.attention_norm(x), cos, sin)
+        return x + self.mlp(self.mlp_norm(x))
+
+# %% wrong INPLACE the sum written into the stream | of: two lines
+- x = x + self.attention(self.attention_norm(x), cos, sin)
++ x += self.attention(self.attention_norm(x), cos, sin)
+
+# %% wrong RAISED the tables forgotten | of: two lines
+- x = x + self.attention(self.attention_norm(x), cos, sin)
++ x = x + self.attention(self.attention_norm(x))
+
+# %% wrong DTYPE a stream in float32 | of: two lines
+- return x + self.mlp(self.mlp_norm(x))
++ return x.float() + self.mlp(self.mlp_norm(x))
+
+# %% wrong SHAPE one sequence is enough | of: two lines
+- return x + self.mlp(self.mlp_norm(x))
++ return (x + self.mlp(self.mlp_norm(x))).squeeze()
+
+# %% wrong BLOCK-RANDOM dropout | of: two lines
+- return x + self.mlp(self.mlp_norm(x))
++ return x + F.dropout(self.mlp(self.mlp_norm(x)), 0.1)
+
+# %% wrong BLOCK-DETACHED a branch outside the graph | of: two lines
+- return x + self.mlp(self.mlp_norm(x))
++ return x + self.mlp(self.mlp_norm(x)).detach()
+
+# %% wrong STRIDED rows by view | of: two lines
+- return x + self.mlp(self.mlp_norm(x))
++ return x + self.mlp(self.mlp_norm(x.view(-1, x.shape[-1]))).view(x.shape)
