@@ -5,8 +5,8 @@
 
 Loss of a small model on characters of Python source, by place of the norms and learning rate, with and
 without warmup. Each place gets the same first weights, the same batches and the same
-rates. The weights of a Linear begin with std 1/sqrt(fan in), so that a branch is as large as its
-input; that is about what std 0.02 makes of one in a model of width 2,500.
+rates. The weights of a Linear begin with std 1/sqrt(fan in), so that a branch is more than half as
+large as its input; that is about what std 0.02 makes of one in a model of width 2,500.
 """
 
 import argparse
@@ -94,7 +94,13 @@ def main() -> None:
             ]
             figures[f"{place}_warmup_{warmup}_nats"] = losses
             print(place, warmup, losses, flush=True)
-    figures |= {"rates": RATES, "blocks": BLOCKS, "steps": args.steps, "batch": BATCH, "seq_len": SEQ_LEN}
+    figures |= {
+        "rates": RATES,
+        "blocks": BLOCKS,
+        "steps": args.steps,
+        "batch": BATCH,
+        "seq_len": SEQ_LEN,
+    }
     if not args.dry_run:
         print(f"wrote {record('norms', figures)}")
     else:

@@ -386,7 +386,11 @@ def test_the_module_prints_shape_and_loss():
 def test_the_table_of_lesson_05_is_its_record():
     record = json.loads((ROOT / "benchmarks/results/norms.json").read_text(encoding="utf-8"))
     page, figures = (ROOT / "book/05_block.md").read_text(encoding="utf-8"), record["figures"]
-    for place, words in {"front": "in front", "stream": "on the stream", "behind": "behind"}.items():
+    for place, words in {
+        "front": "in front",
+        "stream": "on the stream",
+        "behind": "behind",
+    }.items():
         for warmup, said in ((0, "none"), (50, "50 updates")):
             losses = figures[f"{place}_warmup_{warmup}_nats"]
             best = min(losses)

@@ -273,18 +273,18 @@ def gradient(subject: Subject, draw: Draw) -> None:
     leaves = {n: w.clone().requires_grad_() for n, w in {"x": x, **state}.items()}
     w = {n: leaf for n, leaf in leaves.items() if n != "x"}
     (run_block(w, config, leaves["x"], *given) * upstream).sum().backward()
+    got = {"x": grad, **of_params}
+    if missing := [name for name in leaves if got.get(name) is None]:
+        raise Wrong(
+            "BLOCK-DETACHED",
+            "the gradient does not reach everything",
+            expected="gradients for x and every parameter",
+            got=f"none for {', '.join(missing)}"[:76],
+            look="`.detach()`, `.data` or `no_grad` in forward.",
+        )
     for name, leaf in leaves.items():
-        got = grad if name == "x" else of_params.get(name)
-        if got is None:
-            raise Wrong(
-                "BLOCK-DETACHED",
-                "the gradient does not reach everything",
-                expected=f"a gradient for {name}",
-                got="none",
-                look="`.detach()`, `.data` or `no_grad` in forward.",
-            )
         expect.values(
-            got, leaf.grad, rtol=1e-3, atol=1e-3, tried="a random upstream gradient",
+            got[name], leaf.grad, rtol=1e-3, atol=1e-3, tried="a random upstream gradient",
             finding=f"the gradient of {name} differs", look="steps that leave the graph.",
         )  # fmt: skip
 

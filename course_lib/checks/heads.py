@@ -8,7 +8,14 @@ import torch
 from torch import Tensor
 
 from course_lib.checks import expect
-from course_lib.checks.block import draw_weights, run_attention, small_config, split_heads, tables, turn
+from course_lib.checks.block import (
+    draw_weights,
+    run_attention,
+    small_config,
+    split_heads,
+    tables,
+    turn,
+)
 from course_lib.checks.expect import Pattern
 from course_lib.checks.layouts import expect_any_layout
 from course_lib.checks.report import Wrong, vector
@@ -54,7 +61,8 @@ def right_split(subject: Subject, draw: Draw) -> None:
     state = {name: i * torch.eye(D) for i, name in enumerate(NAMES, 1)}
     x = (torch.arange(T)[:, None] * 100.0 + torch.arange(D)).expand(2, T, D).contiguous()
     tried = "number d of token t is 100 t + d; projections that hand on 1x (q), 2x (k), 3x (v)"
-    seen = _look(subject, state, x, (torch.ones(T, K), torch.zeros(T, K)), tried)[1]
+    turns = (torch.ones(T, K), torch.zeros(T, K))
+    seen = _look(subject, state, x, turns, tried)[1]
     for name, scale, got in zip("qkv", (1, 2, 3), seen, strict=True):
         right = scale * split_heads(x, K)
         if torch.equal(got.float(), right):
@@ -69,7 +77,12 @@ def right_split(subject: Subject, draw: Draw) -> None:
             look = "the order in memory: a token has all its heads side by side."
         elif torch.equal(got.float(), scale * strewn):
             code, fits = "HEADS-STREWN", "view(B, T, K, H): head h takes every H-th number."
-        elif other := [n for n, s in factor.items() if torch.equal(got.float(), s * split_heads(x, K))]:
+        elif torch.equal(got.float(), turn(right, *turns[::-1])):
+            code, fits = "HEADS-TURN", "cos and sin in each other's place: a quarter turn."
+            look = "`apply_rotary_pos_emb`: what goes in, and in which order."
+        elif other := [
+            n for n, s in factor.items() if torch.equal(got.float(), s * split_heads(x, K))
+        ]:
             code, fits = "HEADS-SWAPPED", f"the projection of {other[0]} in the place of {name}."
             look = "the order of the three arguments of `self.attend`, and what each was made by."
         raise Wrong(
@@ -143,7 +156,9 @@ def right_turns(subject: Subject, draw: Draw) -> None:
         plain = split_heads(x @ state[f"{name}_proj.weight"].T, K)
         turned, back = turn(plain, *turns), turn(plain, turns[0], -turns[1])
         right = plain if name == "v" else turned
-        facts = dict(code="HEADS-TURN", look="`apply_rotary_pos_emb`: what goes in, what comes out.")
+        facts = dict(
+            code="HEADS-TURN", look="`apply_rotary_pos_emb`: what goes in, what comes out."
+        )
         patterns = [
             Pattern(
                 value=plain, finding=f"{name} is not turned",
@@ -207,12 +222,15 @@ def right_join(subject: Subject, draw: Draw) -> None:
 
 
 def right_values(subject: Subject, draw: Draw) -> None:
-    """Random weights, with torch's fused attention and with the explicit one."""
-    for fast in (True, False):
-        config = small_config(fast_attention=fast)
+    """Random weights, with torch's fused attention and with the explicit one, and another size."""
+    other = dict(num_heads=2, d_model=16)
+    for changes in (dict(fast_attention=True), dict(fast_attention=False), other):
+        config = small_config(**changes)
         module, T = subject.module(config), draw.size(6, 4, 7)
-        state, x, turns = draw_weights(module, draw), draw.randn(2, T, D), tables(T, config)
-        tried = f"random weights, fast_attention = {fast}"
+        state, x = draw_weights(module, draw), draw.randn(2, T, config.d_model)
+        turns = tables(T, config)
+        said = ", ".join(f"{name} = {value}" for name, value in changes.items())
+        tried = f"random weights, {said}; x of shape {tuple(x.shape)}"
         out = expect.tensor(module.forward(x, *turns), shape=x.shape, dtype=x.dtype, tried=tried)
         expect.values(
             out, run_attention(state, config, x, *turns), rtol=1e-4, atol=1e-4, tried=tried,
@@ -303,18 +321,18 @@ def gradient(subject: Subject, draw: Draw) -> None:
     leaves = {n: w.clone().requires_grad_() for n, w in {"x": x, **state}.items()}
     w = {n: leaf for n, leaf in leaves.items() if n != "x"}
     (run_attention(w, config, leaves["x"], *turns) * upstream).sum().backward()
+    got = {"x": grad, **of_params}
+    if missing := [name for name in leaves if got.get(name) is None]:
+        raise Wrong(
+            "HEADS-DETACHED",
+            "the gradient does not reach everything",
+            expected="gradients for x and every parameter",
+            got=f"none for {', '.join(missing)}"[:76],
+            look="`.detach()`, `.data` or `no_grad` in forward.",
+        )
     for name, leaf in leaves.items():
-        got = grad if name == "x" else of_params.get(name)
-        if got is None:
-            raise Wrong(
-                "HEADS-DETACHED",
-                "the gradient does not reach everything",
-                expected=f"a gradient for {name}",
-                got="none",
-                look="`.detach()`, `.data` or `no_grad` in forward.",
-            )
         expect.values(
-            got, leaf.grad, rtol=1e-3, atol=1e-3, tried="a random upstream gradient",
+            got[name], leaf.grad, rtol=1e-3, atol=1e-3, tried="a random upstream gradient",
             finding=f"the gradient of {name} differs", look="steps that leave the graph.",
         )  # fmt: skip
 
@@ -322,7 +340,16 @@ def gradient(subject: Subject, draw: Draw) -> None:
 SUITES = (
     Suite(
         "attention-module",
-        (runs, right_split, right_turns, right_join, right_values, shared_heads, any_input, gradient),
+        (
+            runs,
+            right_split,
+            right_turns,
+            right_join,
+            right_values,
+            shared_heads,
+            any_input,
+            gradient,
+        ),
         proved="heads are cut, turned, attended and joined as in an independent implementation, with\n"
         "shared keys and values too, in float32 and bfloat16, with gradients.",
         remember="view(B, T, H, K) before the transpose, and a transpose before the way back.",
