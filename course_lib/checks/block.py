@@ -188,31 +188,31 @@ def right_values(subject: Subject, draw: Draw) -> None:
         out,
         run_block(state, config, x, *given),
         [
-            _wrong("PARALLEL", "the MLP doesn't see what attention added", reads, h + m(n2(x)),
+            _pattern("PARALLEL", "the MLP doesn't see what attention added", reads, h + m(n2(x)),
                    "both branches reading the x that came in, and both added."),
-            _wrong("LOST", "what attention added is lost", "which x the MLP's output is added to.",
+            _pattern("LOST", "what attention added is lost", "which x the MLP's output is added to.",
                    x + m(n2(h)), "the MLP's output added to the x that came in."),
-            _wrong("ORDER", "the branches are in the other order", "which branch comes first.",
+            _pattern("ORDER", "the branches are in the other order", "which branch comes first.",
                    _then(x, (n2, m), (n1, a)), "the MLP first, then attention."),
-            _wrong("NO-NORM", "no branch goes through its norm", attends,
+            _pattern("NO-NORM", "no branch goes through its norm", attends,
                    _then(x, (None, a), (None, m)), "x + attention(x), then x + mlp(x)."),
-            _wrong("NO-NORM", "attention reads the stream without its norm", attends,
+            _pattern("NO-NORM", "attention reads the stream without its norm", attends,
                    _then(x, (None, a), (n2, m)), "x + attention(x)."),
-            _wrong("NO-NORM", "the MLP reads the stream without its norm", reads,
+            _pattern("NO-NORM", "the MLP reads the stream without its norm", reads,
                    _then(x, (n1, a), (None, m)), "x + mlp(x)."),
-            _wrong("NORMS", "the two norms have changed places", "which norm belongs to which branch.",
+            _pattern("NORMS", "the two norms have changed places", "which norm belongs to which branch.",
                    _then(x, (n2, a), (n1, m)), "mlp_norm in front of attention."),
-            _wrong("NORMS", "both branches read through one norm", "which norm belongs to which branch.",
+            _pattern("NORMS", "both branches read through one norm", "which norm belongs to which branch.",
                    _then(x, (n1, a), (n1, m)), "attention_norm in front of both."),
-            _wrong("NORMS", "both branches read through one norm", "which norm belongs to which branch.",
+            _pattern("NORMS", "both branches read through one norm", "which norm belongs to which branch.",
                    _then(x, (n2, a), (n2, m)), "mlp_norm in front of both."),
-            _wrong("BEHIND", "the norms are behind the branches", "where each norm is.",
+            _pattern("BEHIND", "the norms are behind the branches", "where each norm is.",
                    behind + n2(m(behind)),
                    "x + norm(branch(x)), as OLMo 2 has it."),
-            _wrong("ONE-BRANCH", "the MLP has no effect", reads, h, "attention alone."),
-            _wrong("ONE-BRANCH", "attention has no effect", attends, _then(x, (n2, m)),
+            _pattern("ONE-BRANCH", "the MLP has no effect", reads, h, "attention alone."),
+            _pattern("ONE-BRANCH", "attention has no effect", attends, _then(x, (n2, m)),
                    "the MLP alone."),
-            _wrong("TABLES", "cos and sin have changed places", "the order of the tables.",
+            _pattern("TABLES", "cos and sin have changed places", "the order of the tables.",
                    _then(x, (n1, swapped), (n2, m)), "sin handed on as cos."),
         ],
         # float32, sums of a few dozen products: measured 2e-6 on outputs up to 10
@@ -231,7 +231,7 @@ def _then(x: Tensor, *branches: tuple[Branch | None, Branch]) -> Tensor:
     return x
 
 
-def _wrong(code: str, finding: str, look: str, value: Tensor, fits: str) -> Pattern:
+def _pattern(code: str, finding: str, look: str, value: Tensor, fits: str) -> Pattern:
     return Pattern(code=f"BLOCK-{code}", value=value, finding=finding, fits=fits, look=look)
 
 

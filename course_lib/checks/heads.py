@@ -264,13 +264,13 @@ def shared_heads(subject: Subject, draw: Draw) -> None:
             ) from None  # fmt: skip
         out = expect.tensor(out, shape=x.shape, dtype=x.dtype, tried=tried)
         expect.values(
-            out, run_attention(state, config, x, *turns), [_tiled(state, config, x, turns)],
+            out, run_attention(state, config, x, *turns), [_tile_heads(state, config, x, turns)],
             rtol=1e-4, atol=1e-3, tried=tried,
             look="the heads of k and v: `self.attend` wants them as they are.",
         )  # fmt: skip
 
 
-def _tiled(state: dict[str, Tensor], config, x: Tensor, turns: tuple) -> Pattern:
+def _tile_heads(state: dict[str, Tensor], config, x: Tensor, turns: tuple) -> Pattern:
     """Shared heads copied in the order 0 1 0 1."""
     copies = config.num_heads // config.num_kv_heads
     wide = {n: w.repeat(copies, 1) if n[0] in "kv" else w for n, w in state.items()}
