@@ -31,8 +31,16 @@ Branch = Callable[[Tensor], Tensor]
 
 
 def small_config(**changes) -> GPTConfig:
-    """3 heads of 4 numbers."""
-    shape = dict(vocab_size=23, max_seq_len=16, num_layers=1, num_heads=3, d_model=12, d_hidden=20)
+    """3 heads of 4 numbers; an eps so large that a norm with another one shows."""
+    shape = dict(
+        norm_eps=0.1,
+        vocab_size=23,
+        max_seq_len=16,
+        num_layers=1,
+        num_heads=3,
+        d_model=12,
+        d_hidden=20,
+    )
     return GPTConfig(**(shape | changes))
 
 
