@@ -29,7 +29,12 @@ IMPORTS = {
 }
 FIRST_LESSON = {"count-flops": "gpt"}
 """Exercises that were in another lesson."""
-CARDS = {id: card for id, card in registry.exercises().items() if id != "gqa"}  # it came later
+CARDS = {
+    id: card
+    for id, card in registry.exercises().items()
+    if (FIRST / "mine" / f"{id.replace('-', '_')}.py").exists()
+}
+"""Those that the first edition had."""
 LEANING = (  # answers that lean on what was renamed or taken apart, and one that was renamed itself
     "shard-batch train-step save-checkpoint load-checkpoint fsdp-save-checkpoint "
     "fsdp-load-resharded fused-rmsnorm"

@@ -26,7 +26,7 @@ LINES = [  # file, the line of lesson 18 that is taken out, what is said of it
     ("book/reference/study_plan.md", "18 The speed ladder", "'Two weeks'"),
     ("book/reference/study_plan.md", "| sum |", "its minutes differ"),
     ("course_lib/checks/__init__.py", '    "ladder": ("ladder-rung",),', "lacks ladder-rung"),
-    ("book/reference/glossary.md", " [17](../17_activation_memory.md)", "has no link to 17_"),
+    ("book/reference/glossary.md", " [18](../18_ladder.md)", "has no link to 18_"),
 ]
 FILES = [
     ("course_lib/checks/ladder.py", "no suite for ladder-rung"),
