@@ -2,7 +2,7 @@
 
 What it is: token embedding, blocks of (RMSNorm, rotary attention, RMSNorm, SwiGLU), a final norm
 and a linear head; query heads may share keys and values. What it leaves out: dropout, biases, a
-key-value cache.
+key-value cache (generation.py).
 
 Sources: Vaswani et al. 2017 (attention), Zhang and Sennrich 2019 (RMSNorm), Su et al. 2021 (rotary
 embedding), Shazeer 2020 (SwiGLU), Radford et al. 2019 (residual initialization), Touvron et al.
@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from course_lib.runs.ranges import COUNT, Range, check_settings
+from course_lib.sampling import next_token_probs
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -344,26 +345,21 @@ class GPT(nn.Module):
         max_new_tokens: int,
         temperature: float = 1.0,
         top_k: int | None = None,
+        top_p: float | None = None,
         generator: torch.Generator | None = None,
     ) -> Tensor:
         """Append `max_new_tokens` sampled tokens to idx (B, T): (B, T + max_new_tokens) int64.
 
-        `temperature` 0 takes the likeliest token. A context beyond `max_seq_len` loses its left.
+        `next_token_probs` says what the settings do. A context beyond `max_seq_len` loses its left.
+        Reads the whole context for every token; `course_lib.generation` keeps what it has read.
         """
         for _ in range(max_new_tokens):
-            logits_BV = self(idx[:, -self.config.max_seq_len :])[0][:, -1].float()
-            idx = torch.cat((idx, _sample(logits_BV, temperature, top_k, generator)), dim=1)
+            logits_BV = self(idx[:, -self.config.max_seq_len :])[0][:, -1]
+            probs_BV = next_token_probs(
+                logits_BV, temperature=temperature, top_k=top_k, top_p=top_p
+            )
+            idx = torch.cat((idx, torch.multinomial(probs_BV, 1, generator=generator)), dim=1)
         return idx
-
-
-def _sample(logits_BV: Tensor, temperature: float, top_k: int | None, generator) -> Tensor:
-    """(B, V) logits to (B, 1) token ids."""
-    if temperature == 0:
-        return logits_BV.argmax(-1, keepdim=True)
-    if top_k is not None:
-        kth = logits_BV.topk(min(top_k, logits_BV.shape[-1])).values[:, -1:]
-        logits_BV = logits_BV.masked_fill(logits_BV < kth, float("-inf"))
-    return torch.multinomial(torch.softmax(logits_BV / temperature, -1), 1, generator=generator)
 
 
 def main() -> None:

@@ -21,6 +21,8 @@ EXERCISES = {
     "gpt_init": ("init-weights",),
     "gpt": ("gpt-forward",),
     "gpt_flops": ("count-flops",),
+    "sampling": ("sample",),
+    "kv_cache": ("kv-cache",),
     "data": ("pretokenize",),
     "batches": ("get-batch", "shard-batch"),
     "optimizer": ("adamw-step",),

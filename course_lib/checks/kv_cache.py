@@ -1,0 +1,501 @@
+"""Checks of lesson 07: KVCache.attend.
+
+Oracle: `reply`, causal attention over the whole text at once, in float64, whose options bend one
+thing each, as wrong answers do. An answer reads the same text in pieces.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from course_lib.checks import expect
+from course_lib.checks.expect import Pattern
+from course_lib.checks.report import Wrong, number
+from course_lib.checks.subject import AnswerError, Module, Subject
+from course_lib.checks.suite import Draw, Suite
+from course_lib.gpt import GPTConfig
+
+K = 8
+"""Head size of all checks."""
+ROOM = 24
+CLOSE = dict(rtol=1e-4, atol=1e-5)  # float32: sums of a few products, each rounded at 6e-8
+PROBES = "course_lib.probes.kv_cache"
+
+
+class Text(NamedTuple):
+    """What the layer is given for N tokens, not turned yet, and a row of cos and sin per position."""
+
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    cos: Tensor
+    sin: Tensor
+
+    def piece(self, start: int, end: int) -> tuple[Tensor, ...]:
+        """The arguments of `attend` for the tokens from `start` to before `end`."""
+        return *(x[:, :, start:end] for x in self[:3]), self.cos, self.sin
+
+
+def angles(rows: int) -> Tensor:
+    """(rows, K/2), float64: how far each pair is turned at each position."""
+    return torch.outer(torch.arange(rows).double(), 100.0 ** -torch.linspace(0, 1, K // 2).double())
+
+
+def write_text(draw: Draw, B: int, H: int, G: int, N: int, *, dtype=torch.float32) -> Text:
+    """Random q, k and v, so small that no weight is near 0."""
+    twice = angles(ROOM).repeat(1, 2).float()
+    q, k, v = ((0.7 * draw.randn(B, n, N, K)).to(dtype) for n in (H, G, G))
+    return Text(q, k, v, twice.cos(), twice.sin())
+
+
+def turn(x: Tensor, at: Tensor) -> Tensor:
+    """(..., N, K) with token n turned to position at[n], in float64."""
+    first, second = x.double().chunk(2, -1)
+    cis = torch.polar(torch.ones(len(at), K // 2).double(), angles(ROOM)[at])
+    z = torch.complex(first.contiguous(), second.contiguous()) * cis
+    return torch.cat((z.real, z.imag), -1)
+
+
+def reply(
+    text: Text,
+    pieces: Sequence[int],
+    *,
+    at: str = "absolute",
+    sees: str = "the past",
+    turned: str = "qk",
+    tiled: bool = False,
+) -> Tensor:
+    """(B, H, N, K) of a text that is read in `pieces`. By default the pieces make no difference."""
+    N, H, G = sum(pieces), text.q.shape[1], text.k.shape[1]
+    begin = torch.tensor([sum(pieces[:i]) for i, n in enumerate(pieces) for _ in range(n)])
+    end = torch.tensor([sum(pieces[: i + 1]) for i, n in enumerate(pieces) for _ in range(n)])
+    here = torch.arange(N)
+    position = {"absolute": here, "from 0": here - begin, "late": here + 1}[at]
+    row, column = here[:, None], here[None]
+    seen = {
+        "the past": column <= row,
+        "as many of the first": column <= row - begin[:, None],
+        "its piece": (column <= row) & (column >= begin[:, None]),
+        "the end of its piece": column < end[:, None],
+        "the kept": (column < begin[:, None]) | (column == row),
+        "before itself": (column < row) | (row == 0),
+    }[sees]
+    q = turn(text.q[:, :, :N], position) if "q" in turned else text.q[:, :, :N].double()
+    k = turn(text.k[:, :, :N], position) if "k" in turned else text.k[:, :, :N].double()
+    v = turn(text.v[:, :, :N], position) if "v" in turned else text.v[:, :, :N].double()
+    readers = torch.arange(H)
+    owner = readers % G if tiled else readers // (H // G)
+    scores = q @ k[:, owner].mT / math.sqrt(K)
+    weights = scores.masked_fill(~seen, -math.inf).softmax(-1)
+    return (weights @ v[:, owner]).to(text.q.dtype)
+
+
+def patterns(text: Text, pieces: Sequence[int]) -> Iterator[Pattern]:
+    """What the usual mistakes give for this text in these pieces."""
+    yield from [
+        Pattern(
+            code="CACHE-POSITION",
+            value=reply(text, pieces, at="from 0"),
+            finding="every piece is turned as if the text began with it",
+            fits="the first T rows of the tables, whatever is kept.",
+            look="which rows of cos and sin belong to the new tokens.",
+            hides="the first piece is right, so a short test of it passes.",
+        ),
+        Pattern(
+            code="CACHE-UNTURNED",
+            value=reply(text, pieces, turned=""),
+            finding="nothing is turned",
+            fits="q and k as they came in.",
+            look="`apply_rotary_pos_emb`, and its order: q, k, cos, sin.",
+        ),
+        *(
+            Pattern(
+                code="CACHE-UNTURNED",
+                value=reply(text, pieces, turned=only),
+                finding=f"only {only} is turned",
+                fits=f"{only} turned, the other one as it came in.",
+                look="both results of `apply_rotary_pos_emb`.",
+            )
+            for only in "qk"
+        ),
+        Pattern(
+            code="CACHE-VALUES",
+            value=reply(text, pieces, turned="qkv"),
+            finding="the values are turned too",
+            fits="v turned like k.",
+            look="what is kept as values: what came in.",
+        ),
+        Pattern(
+            code="CACHE-TOP-LEFT",
+            value=reply(text, pieces, sees="as many of the first"),
+            finding="the first new token reads the first kept one, and no other",
+            fits="a mask that starts in the corner of the first key, as `is_causal=True` does.",
+            look="in which column of the mask the first new token stands.",
+        ),
+        Pattern(
+            code="CACHE-FORGETS",
+            value=reply(text, pieces, sees="its piece"),
+            finding="new tokens read one another and nothing that was kept",
+            fits="attention over the k and v that came in.",
+            look="which keys and values the new queries meet.",
+        ),
+        Pattern(
+            code="CACHE-FUTURE",
+            value=reply(text, pieces, sees="the end of its piece"),
+            finding="a new token reads new tokens after it",
+            fits="no mask: right for single tokens, wrong for several at once.",
+            look="the mask, when T is more than 1.",
+        ),
+        Pattern(
+            code="CACHE-SELF",
+            value=reply(text, pieces, sees="the kept"),
+            finding="new tokens read themselves and what is kept, not the new ones before them",
+            fits="a mask that opens kept columns and the diagonal alone.",
+            look="the mask among the new tokens.",
+        ),
+        Pattern(
+            code="CACHE-SELF",
+            value=reply(text, pieces, sees="before itself"),
+            finding="a token does not read itself",
+            fits="a diagonal of the mask that lies one column too far to the left.",
+            look="the `diagonal=` of the mask.",
+        ),
+        Pattern(
+            code="GQA-ORDER",
+            value=reply(text, pieces, tiled=True),
+            finding="every other query head reads the same keys and values, not its neighbour",
+            fits="the heads repeated as a block: 0 1 0 1.",
+            look="lesson 04: neighbours share a head.",
+        ),
+    ]
+
+
+def make_cache(subject: Subject, text: Text, *, room: int = ROOM) -> Module:
+    """An empty cache for that text, its room full of NaN."""
+    B, H, _, _ = text.q.shape
+    config = GPTConfig(
+        vocab_size=11, max_seq_len=ROOM, num_layers=2, num_heads=H, num_kv_heads=text.k.shape[1],
+        d_model=H * K, d_hidden=12,
+    )  # fmt: skip
+    cache = subject.module(config, B, room=room, dtype=text.q.dtype)
+    cache.probe(f"{PROBES}:spoil_room")
+    return cache
+
+
+def read(subject: Subject, text: Text, pieces: Sequence[int], tried: str) -> Tensor:
+    """The outputs of a fresh cache that reads the text in these pieces, side by side."""
+    cache, outs, at = make_cache(subject, text), [], 0
+    for T in pieces:
+        outs.append(attend(cache, text, at, at + T, tried))
+        at += T
+    return torch.cat(outs, dim=2)
+
+
+def attend(cache: Module, text: Text, start: int, end: int, tried: str) -> Tensor:
+    """One call of `attend`, its output of the right shape and dtype and without NaN."""
+    q = text.q[:, :, start:end]
+    out = cache.method("attend", *text.piece(start, end))
+    out = expect.tensor(out, shape=q.shape, dtype=q.dtype, tried=tried, finite=False)
+    if not torch.isfinite(out).all():
+        raise Wrong(
+            "CACHE-ROOM",
+            "the output holds NaN, from room that no token has filled",
+            tried=f"{tried}; the free room holds NaN, as memory may",
+            expected="finite numbers: only the first `length` tokens are read",
+            got=f"{int((~torch.isfinite(out)).sum())} of {out.numel()} are not finite",
+            look="the slice of the kept keys and values. A weight of 0 times NaN is NaN.",
+        )
+    return out
+
+
+def compare(subject: Subject, text: Text, pieces: Sequence[int], tried: str, **within) -> None:
+    """The text in these pieces gives what it gives at once."""
+    out, whole = read(subject, text, pieces, tried), reply(text, pieces)
+    expect.values(
+        out.float(),
+        whole.float(),
+        (p for p in patterns(text, pieces) if not torch.allclose(p.value, whole, **CLOSE)),
+        **(CLOSE | within),
+        tried=tried,
+        finding="the outputs are not those of the whole text read at once",
+        look="positions, what is kept, and the mask, in this order.",
+    )
+
+
+def runs(subject: Subject, draw: Draw) -> None:
+    """Five tokens into an empty cache, a finite tensor of the shape of q out."""
+    text = write_text(draw, 2, 4, 2, 5)
+    attend(make_cache(subject, text), text, 0, 5, "5 tokens, (B, H, T, K) = (2, 4, 5, 8), G = 2")
+
+
+def first_piece(subject: Subject, draw: Draw) -> None:
+    """An empty cache: plain causal attention with rotary positions."""
+    N = draw.size(6, 5, 7)
+    text = write_text(draw, 2, 2, 2, N)
+    compare(subject, text, [N], f"{N} tokens at once into an empty cache, G = H = 2")
+
+
+def keeps(subject: Subject, draw: Draw) -> None:
+    """Turned keys and plain values lie in the first places, and `length` counts them."""
+    n = draw.size(4, 3, 5)
+    text = write_text(draw, 2, 4, 2, n + 1)
+    cache, tried = make_cache(subject, text), f"{n} tokens at once, then one"
+    attend(cache, text, 0, n, tried)
+    attend(cache, text, n, n + 1, tried)
+    inside = cache.probe(f"{PROBES}:look_inside")
+    if inside["length"] != n + 1:
+        raise Wrong(
+            "CACHE-LENGTH",
+            "`length` is not the number of kept tokens",
+            tried=tried,
+            expected=f"length {n + 1}",
+            got=f"length {inside['length']}"[:60],
+            look="`self.length`: T more with each call, once.",
+        )
+    shape = (2, 2, ROOM, K)
+    for name, given in (("k", text.k), ("v", text.v)):
+        where = f"{tried}; self.{name}_BGMK[:, :, :{n + 1}]"
+        found = expect.tensor(
+            inside[name], shape=shape, dtype=torch.float32, tried=where, finite=False
+        )
+        here = torch.arange(n + 1)
+        turned, plain = turn(given, here).float(), given.float()
+        wanted, other = (turned, plain) if name == "k" else (plain, turned)
+        kept = found[:, :, : n + 1]
+        if kept.isnan().all():
+            raise Wrong(
+                "CACHE-ELSEWHERE",
+                f"nothing is kept in self.{name}_BGMK",
+                tried=where,
+                expected="the tokens that were read, in the room that is reserved for them",
+                got="nothing was written there",
+                hides="a list that grows, or `torch.cat`, moves all that is kept at every token.",
+                look="assignment to a slice of the tensors that `__init__` reserves.",
+            )
+        expect.values(
+            kept.nan_to_num(1e6),
+            wanted,
+            [
+                Pattern(
+                    code="CACHE-UNTURNED" if name == "k" else "CACHE-VALUES",
+                    value=other,
+                    finding=f"the kept {name} is {'not turned' if name == 'k' else 'turned'}",
+                    fits="keys kept as they came in, which every later call has to turn again."
+                    if name == "k"
+                    else "v turned like k.",
+                    look="what is assigned to the slice.",
+                )
+            ],
+            **CLOSE,
+            tried=where,
+            finding=f"what is kept in self.{name}_BGMK differs",
+            look="the slice that is written, and what is written into it.",
+        )
+
+
+def one_by_one(subject: Subject, draw: Draw) -> None:
+    """A prompt, then single tokens: each reads all that is kept."""
+    n = draw.size(4, 3, 5)
+    text = write_text(draw, 2, 2, 2, n + 3)
+    compare(subject, text, [n, 1, 1, 1], f"{n} tokens at once, then three single ones")
+
+
+def in_pieces(subject: Subject, draw: Draw) -> None:
+    """Any pieces, any number of shared heads, one sequence or several."""
+    rest = draw.size(5, 4, 7)
+    for B, H, G, pieces in (
+        (1, 2, 2, [3, 3]),
+        (2, 4, 2, [1, 3, rest]),
+        (3, 6, 1, [4, 1, 2, 1]),
+        (1, 3, 3, [1] * rest),
+        (2, 6, 2, [rest, 2, 1, 4]),
+    ):
+        text = write_text(draw, B, H, G, sum(pieces))
+        compare(subject, text, pieces, f"pieces of {pieces} tokens, B = {B}, H = {H}, G = {G}")
+
+
+def as_the_model_calls(subject: Subject, draw: Draw) -> None:
+    """Strides as after a transpose; a whole room; bfloat16."""
+    text = write_text(draw, 2, 4, 2, ROOM)
+    laid = [x.transpose(1, 2).contiguous().transpose(1, 2) for x in text[:3]]
+    pieces = [draw.size(20, 17, 19), 1, 2]
+    pieces.append(ROOM - sum(pieces))
+    tried = f"strides as after a transpose, the room filled to its end, pieces {pieces}"
+    compare(subject, Text(*laid, text.cos, text.sin), pieces, tried)
+    short = write_text(draw, 1, 4, 2, 7, dtype=torch.bfloat16)
+    # turned q and k, weights and results are rounded to 2^-9 of numbers up to 3
+    compare(subject, short, [4, 1, 2], "bfloat16, pieces of 4, 1 and 2", rtol=0.03, atol=0.03)
+
+
+def two_layers(subject: Subject, draw: Draw) -> None:
+    """A model of two layers, a cache for each: the scores of every next token."""
+    V, B, H, G, N = 11, 2, 2, 1, draw.size(9, 8, 10)
+    D = H * K
+    table = draw.randn(V, D)
+    weights = [[draw.randn(D, n * K) / 4 for n in (H, G, G)] for _ in range(2)]
+    tokens = draw.randint(0, V, (B, N))
+    pieces = [4] + [1] * (N - 4)
+    empty = write_text(draw, B, H, G, 1)
+    caches = [make_cache(subject, empty) for _ in weights]
+    tried = f"two layers, a cache for each; {B} texts; pieces {pieces}"
+
+    def split(x: Tensor, layer: int) -> Text:
+        q, k, v = ((x @ w).unflatten(-1, (-1, K)).transpose(1, 2) for w in weights[layer])
+        return Text(q, k, v, empty.cos, empty.sin)
+
+    whole = table[tokens]
+    for layer in range(2):
+        whole = whole + reply(split(whole, layer), [N]).transpose(1, 2).flatten(2)
+    at, rows = 0, []
+    for T in pieces:
+        x = table[tokens[:, at : at + T]]
+        for layer, cache in enumerate(caches):
+            out = attend(cache, split(x, layer), 0, T, tried)
+            x = x + out.transpose(1, 2).flatten(2)
+        rows.append(x)
+        at += T
+    expect.values(
+        torch.cat(rows, dim=1) @ table.T,
+        whole @ table.T,
+        rtol=1e-3,
+        atol=1e-2,  # scores up to 100, sums of 16 products
+        tried=tried,
+        finding="the scores differ when two caches are used in turn",
+        look="what is shared by all caches: a default argument, an attribute of the class.",
+    )
+
+
+def full(subject: Subject, draw: Draw) -> None:
+    """A token too many is a ValueError, and the cache is as it was."""
+    room = draw.size(6, 5, 7)
+    for more in (1, 3):
+        text = write_text(draw, 1, 2, 2, room + 3)
+        cache = make_cache(subject, text, room=room)
+        kept = room if more == 1 else room - 2
+        tried = f"room for {room} tokens, {kept} of them kept, {more} more"
+        attend(cache, text, 0, kept, tried)
+        before = cache.probe(f"{PROBES}:look_inside")
+        facts = dict(
+            tried=tried,
+            expected="a ValueError that names the numbers",
+            look="the first lines of `attend`, before anything is written.",
+        )
+        try:
+            cache.method("attend", *text.piece(kept, kept + more))
+        except AnswerError as failure:
+            if not isinstance(failure.error, ValueError):
+                raise Wrong(
+                    "CACHE-FULL",
+                    "a full cache fails late, or with another error",
+                    got=f"{type(failure.error).__name__}: {failure.error}"[:76],
+                    **facts,
+                ) from None
+        else:
+            raise Wrong(
+                "CACHE-FULL",
+                "tokens that do not fit are accepted",
+                got="a result",
+                hides="a slice beyond the end is empty, so one token too many is lost silently.",
+                **facts,
+            )
+        after = cache.probe(f"{PROBES}:look_inside")
+        same = after["length"] == before["length"] and all(
+            torch.equal(after[x].nan_to_num(7.0), before[x].nan_to_num(7.0)) for x in "kv"
+        )
+        if not same:
+            raise Wrong(
+                "CACHE-FULL-CHANGED",
+                "the cache has changed although it refused the tokens",
+                tried=tried,
+                expected=f"length {before['length']}, and the same keys and values",
+                got=f"length {after['length']}, or other numbers"[:76],
+                look="the order: first the test, then what is written.",
+            )
+
+
+def cost(subject: Subject, draw: Draw) -> None:
+    """One more token costs one row of attention, and nothing that is kept moves."""
+    n = draw.size(18, 16, 20)
+    text = write_text(draw, 2, 4, 2, n + 1)
+    cache, tried = make_cache(subject, text), f"one token after {n} kept ones"
+    attend(cache, text, 0, n, tried)
+    before = cache.probe(f"{PROBES}:look_inside")
+    flops = cache.probe(f"{PROBES}:count_flops", *text.piece(n, n + 1))
+    after = cache.probe(f"{PROBES}:look_inside")
+    row = 4 * 2 * 4 * (n + 1) * K
+    facts = dict(
+        tried=tried,
+        expected=f"{row:,} FLOPs: two products of one query per head with {n + 1} keys or values",
+        got=f"{flops:,} FLOPs" if isinstance(flops, int) else f"{flops}"[:60],
+    )
+    if not isinstance(flops, int) or flops > 1.01 * row:  # less: a kernel that nobody counts
+        whole = isinstance(flops, int) and flops >= 0.9 * (n + 1) * row
+        raise Wrong(
+            "CACHE-RECOMPUTES" if whole else "CACHE-WORK",
+            "the whole text is attended to again" if whole else "a token costs more than its row",
+            fits="queries of earlier tokens, kept and asked again." if whole else "",
+            look="which queries are multiplied: the new ones.",
+            **facts,
+        )
+    if before["at"] != after["at"]:
+        raise Wrong(
+            "CACHE-COPIES",
+            "what is kept was copied to another place",
+            tried=tried,
+            expected="the new token written beside the kept ones, in the same memory",
+            got="k_BGMK or v_BGMK is another tensor after the call",
+            fits="`torch.cat`, or a new tensor for every token.",
+            hides="writing n tokens then moves n^2 / 2 of them.",
+            look="assignment to a slice: `x[:, :, a:b] = ...`.",
+        )
+
+
+def leaves_alone(subject: Subject, draw: Draw) -> None:
+    """What came in may be changed afterwards; what is kept stays."""
+    text = write_text(draw, 1, 2, 1, 5)
+    cache = make_cache(subject, text)
+    tried = "4 tokens, then one; the output of the first call overwritten in between"
+    first = attend(cache, text, 0, 4, tried)
+    first.zero_()
+    out = attend(cache, text, 4, 5, tried)
+    expect.values(
+        out, reply(text, [4, 1])[:, :, 4:], **CLOSE, tried=tried,
+        finding="the second output depends on what became of the first",
+        look="results that share memory with what is kept.",
+    )  # fmt: skip
+    inside: dict[str, Any] = cache.probe(f"{PROBES}:look_inside")
+    if inside["length"] != 5:
+        raise Wrong(
+            "CACHE-LENGTH",
+            "`length` is not the number of kept tokens",
+            tried=tried,
+            expected="length 5",
+            got=f"length {number(inside['length'])}",
+            look="`self.length`.",
+        )
+
+
+SUITES = (
+    Suite(
+        "kv-cache",
+        (
+            runs,
+            first_piece,
+            keeps,
+            one_by_one,
+            in_pieces,
+            as_the_model_calls,
+            two_layers,
+            leaves_alone,
+            full,
+            cost,
+        ),
+        proved="a text read in any pieces gives what it gives at once, with shared heads and without,\n"
+        "and one more token costs one row of attention.",
+        remember="2 x layers x G x K numbers are kept for each token.",
+        next_step="is_causal=True in place of your mask: which pieces are still right?",
+    ),
+)

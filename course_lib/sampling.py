@@ -1,0 +1,43 @@
+"""From a model's scores to the chances with which the next token is drawn.
+
+What it is: temperature, top-k and top-p. What it leaves out: the draw, which is one
+`torch.multinomial`, and search for the likeliest whole text.
+
+Sources: Fan et al. 2018 (top-k), Holtzman et al. 2020 (top-p, "nucleus sampling").
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+
+def next_token_probs(
+    logits_BV: Tensor,
+    *,
+    temperature: float = 1.0,
+    top_k: int | None = None,
+    top_p: float | None = None,
+) -> Tensor:
+    """(B, V) logits of any float dtype to (B, V) probabilities in float32; each row sums to 1.
+
+    In this order: the logits are divided by `temperature`; all but the `top_k` likeliest tokens are
+    closed; all but the fewest likeliest tokens whose probabilities sum to `top_p` or more are
+    closed. A closed token has the probability 0, and what is open keeps its proportions.
+    At `temperature` 0 the likeliest token has the probability 1. None switches a setting off; a
+    `top_k` beyond V keeps all. At least one token always stays open.
+    """
+    V = logits_BV.shape[-1]
+    if temperature == 0:
+        return F.one_hot(logits_BV.argmax(-1), V).float()
+    logits_BV = logits_BV.float() / temperature
+    if top_k is not None:
+        kth = logits_BV.topk(min(top_k, V)).values[:, -1:]
+        logits_BV = logits_BV.masked_fill(logits_BV < kth, float("-inf"))
+    probs_BV = torch.softmax(logits_BV, dim=-1)
+    if top_p is None:
+        return probs_BV
+    falling, order = probs_BV.sort(dim=-1, descending=True)
+    before = falling.cumsum(-1) - falling  # what the likelier tokens hold together
+    open_BV = torch.zeros_like(probs_BV, dtype=torch.bool).scatter(-1, order, before < top_p)
+    probs_BV = probs_BV * open_BV
+    return probs_BV / probs_BV.sum(-1, keepdim=True)

@@ -1,0 +1,212 @@
+# Answers to the exercise sample.
+
+# %% right as the library has it
+def next_token_probs(logits_BV, *, temperature=1.0, top_k=None, top_p=None):
+    V = logits_BV.shape[-1]
+    if temperature == 0:
+        return F.one_hot(logits_BV.argmax(-1), V).float()
+    logits_BV = logits_BV.float() / temperature
+    if top_k is not None:
+        kth = logits_BV.topk(min(top_k, V)).values[:, -1:]
+        logits_BV = logits_BV.masked_fill(logits_BV < kth, float("-inf"))
+    probs_BV = torch.softmax(logits_BV, dim=-1)
+    if top_p is None:
+        return probs_BV
+    falling, order = probs_BV.sort(dim=-1, descending=True)
+    before = falling.cumsum(-1) - falling
+    open_BV = torch.zeros_like(probs_BV, dtype=torch.bool).scatter(-1, order, before < top_p)
+    probs_BV = probs_BV * open_BV
+    return probs_BV / probs_BV.sum(-1, keepdim=True)
+
+# %% right everything in the order of the ranks, then back
+def next_token_probs(logits, *, temperature=1.0, top_k=None, top_p=None):
+    falling, order = logits.float().sort(dim=-1, descending=True)
+    if not temperature:
+        p = torch.zeros_like(falling)
+        p[:, 0] = 1
+    else:
+        p = F.softmax(falling / temperature, dim=1)
+        if top_k is not None:
+            p[:, top_k:] = 0
+            p = p / p.sum(1, keepdim=True)
+        if top_p is not None:
+            total = p.cumsum(1)
+            p[:, 1:] = p[:, 1:].masked_fill(total[:, :-1] >= top_p, 0)
+            p = p / p.sum(1, keepdim=True)
+    return torch.empty_like(p).scatter_(1, order, p)
+
+# %% right rows in a loop, logits closed twice
+def next_token_probs(logits_BV, *, temperature=1.0, top_k=None, top_p=None):
+    rows = []
+    for row in logits_BV.double():
+        if temperature == 0:
+            one = torch.zeros_like(row)
+            one[row.argmax()] = 1.0
+            rows.append(one)
+            continue
+        row = row / temperature
+        ranks = row.argsort(descending=True)
+        if top_k is not None:
+            row = row.index_fill(0, ranks[top_k:], -torch.inf)
+        if top_p is not None:
+            total = torch.cumsum(row.softmax(0)[ranks], 0)
+            keep = 1 + int((total < top_p).sum())
+            row = row.index_fill(0, ranks[keep:], -torch.inf)
+        rows.append(row.softmax(0))
+    return torch.stack(rows).float()
+
+# %% right ascending, as in other libraries
+def next_token_probs(logits_BV, *, temperature=1.0, top_k=None, top_p=None):
+    scores = logits_BV.to(torch.float32, copy=True)
+    if temperature == 0:
+        return (torch.arange(scores.shape[1])[None] == scores.argmax(1, keepdim=True)).float()
+    scores /= temperature
+    if top_k is not None:
+        k = min(top_k, scores.size(-1))
+        scores[scores < torch.topk(scores, k)[0][..., -1, None]] = -float("inf")
+    if top_p is not None and top_p < 1:
+        rising, places = torch.sort(scores, descending=False)
+        remove = rising.softmax(dim=-1).cumsum(dim=-1) <= 1 - top_p
+        remove[..., -1:] = False
+        scores = scores.masked_fill(remove.scatter(1, places, remove), -float("inf"))
+    return scores.softmax(-1)
+
+# %% wrong STUB untouched
+def next_token_probs(logits_BV, *, temperature=1.0, top_k=None, top_p=None):
+    raise NotImplementedError("your code here")
+
+# %% wrong NONE no return | of: rows in a loop, logits closed twice
+- return torch.stack(rows).float()
++ torch.stack(rows).float()
+
+# %% wrong SAMPLE-SUM logits handed back | of: rows in a loop, logits closed twice
+- rows.append(row.softmax(0))
++ rows.append(row)
+
+# %% wrong SHAPE a token, not chances | of: as the library has it
+- if top_p is None:
+-     return probs_BV
++ if top_p is None:
++     return torch.multinomial(probs_BV, 1)
+
+# %% wrong SAMPLE-TIMES times the temperature | of: as the library has it
+- logits_BV = logits_BV.float() / temperature
++ logits_BV = logits_BV.float() * temperature
+
+# %% wrong OTHER the probabilities over the temperature | of: as the library has it
+- logits_BV = logits_BV.float() / temperature
++ logits_BV = logits_BV.float()
+
+- probs_BV = torch.softmax(logits_BV, dim=-1)
++ probs_BV = torch.softmax(logits_BV, dim=-1) / temperature
++ probs_BV = probs_BV / probs_BV.sum(-1, keepdim=True).clamp(min=1)
++ probs_BV[:, 0] += 1 - probs_BV.sum(-1)
+
+# %% wrong SAMPLE-SUM over the batch | of: as the library has it
+- probs_BV = torch.softmax(logits_BV, dim=-1)
++ probs_BV = torch.softmax(logits_BV, dim=0)
+
+# %% wrong NAN divides by zero | of: as the library has it
+- if temperature == 0:
+-     return F.one_hot(logits_BV.argmax(-1), V).float()
+
+# %% wrong DTYPE one_hot as it is | of: as the library has it
+- return F.one_hot(logits_BV.argmax(-1), V).float()
++ return F.one_hot(logits_BV.argmax(-1), V)
+
+# %% wrong OTHER the least likely at zero | of: as the library has it
+- return F.one_hot(logits_BV.argmax(-1), V).float()
++ return F.one_hot(logits_BV.argmin(-1), V).float()
+
+# %% wrong SAMPLE-SUM not divided again after top_p | of: as the library has it
+- return probs_BV / probs_BV.sum(-1, keepdim=True)
++ return probs_BV
+
+# %% wrong SAMPLE-SUM not divided again after top_k | of: everything in the order of the ranks, then back
+- p[:, top_k:] = 0
+- p = p / p.sum(1, keepdim=True)
++ p[:, top_k:] = 0
+
+# %% wrong RAISED topk of more than there are | of: as the library has it
+- kth = logits_BV.topk(min(top_k, V)).values[:, -1:]
++ kth = logits_BV.topk(top_k).values[:, -1:]
+
+# %% wrong OTHER one fewer than k | of: as the library has it
+- logits_BV = logits_BV.masked_fill(logits_BV < kth, float("-inf"))
++ logits_BV = logits_BV.masked_fill((logits_BV <= kth) & (logits_BV < logits_BV.amax(-1, keepdim=True)), float("-inf"))
+
+# %% wrong NAN the k-th of the first row for all | of: as the library has it
+- kth = logits_BV.topk(min(top_k, V)).values[:, -1:]
++ kth = logits_BV.topk(min(top_k, V)).values[:1, -1:]
+
+# %% wrong SAMPLE-IGNORED top_k changes nothing | of: as the library has it
+- if top_k is not None:
++ if top_k is None:
++     top_k = V
+
+# %% wrong SAMPLE-CROSSING the crossing token left out | of: as the library has it
+- before = falling.cumsum(-1) - falling
++ before = falling.cumsum(-1)
++ before[:, 0] = 0
+
+# %% wrong SAMPLE-CROSSING the crossing token left out, even the first | of: as the library has it
+- before = falling.cumsum(-1) - falling
++ before = falling.cumsum(-1)
++ falling = falling * 1
+
+- return probs_BV / probs_BV.sum(-1, keepdim=True)
++ return probs_BV / probs_BV.sum(-1, keepdim=True).clamp(min=1e-9)
+
+# %% wrong OTHER places not undone after the sort | of: as the library has it
+- open_BV = torch.zeros_like(probs_BV, dtype=torch.bool).scatter(-1, order, before < top_p)
++ open_BV = before < top_p
+
+# %% wrong OTHER the probabilities come back sorted | of: everything in the order of the ranks, then back
+- return torch.empty_like(p).scatter_(1, order, p)
++ return p
+
+# %% wrong SAMPLE-ORDER top_p first
+def next_token_probs(logits, *, temperature=1.0, top_k=None, top_p=None):
+    falling, order = logits.float().sort(dim=-1, descending=True)
+    if temperature == 0:
+        return F.one_hot(logits.argmax(-1), logits.shape[-1]).float()
+    p = F.softmax(falling / temperature, dim=1)
+    if top_p is not None:
+        p = torch.where(p.cumsum(1) - p < top_p, p, 0)
+        p = p / p.sum(1, keepdim=True)
+    if top_k is not None:
+        p[:, top_k:] = 0
+        p = p / p.sum(1, keepdim=True)
+    return torch.empty_like(p).scatter_(1, order, p)
+
+# %% wrong SAMPLE-LATE the temperature last
+def next_token_probs(logits, *, temperature=1.0, top_k=None, top_p=None):
+    if temperature == 0:
+        return F.one_hot(logits.argmax(-1), logits.shape[-1]).float()
+    falling, order = logits.float().sort(dim=-1, descending=True)
+    if top_k is not None:
+        falling[:, top_k:] = -torch.inf
+    if top_p is not None:
+        p = falling.softmax(-1)
+        falling = torch.where(p.cumsum(1) - p < top_p, falling, -torch.inf)
+    p = (falling / temperature).softmax(-1)
+    return torch.empty_like(p).scatter_(1, order, p)
+
+# %% wrong INPLACE divides what came in | of: ascending, as in other libraries
+- scores = logits_BV.to(torch.float32, copy=True)
++ scores = logits_BV.float()
+
+# %% wrong NAN a softmax by hand | of: as the library has it
+- probs_BV = torch.softmax(logits_BV, dim=-1)
++ probs_BV = logits_BV.exp() / logits_BV.exp().sum(-1, keepdim=True)
+
+# %% wrong OTHER the softmax in 16 bits | of: as the library has it
+- logits_BV = logits_BV.float() / temperature
++ logits_BV = logits_BV / temperature
+
+- probs_BV = torch.softmax(logits_BV, dim=-1)
++ probs_BV = torch.softmax(logits_BV, dim=-1).float()
+
+# %% wrong OTHER one threshold for the batch | of: as the library has it
+- falling, order = probs_BV.sort(dim=-1, descending=True)
++ falling, order = probs_BV.mean(0, keepdim=True).expand_as(probs_BV).sort(dim=-1, descending=True)
