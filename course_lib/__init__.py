@@ -1,7 +1,7 @@
 """The library that the book builds: a language model and what trains it on many devices.
 
-A package for each subject, `gpt.py` for the model. What is not here: lessons (book/), grading
-(grader/). Begin with `gpt`.
+A package for each subject, `gpt.py` for the model, `generation.py` and `sampling.py` for what writes
+with it. What is not here: lessons (book/), grading (grader/). Begin with `gpt`.
 """
 
 import importlib

@@ -81,7 +81,10 @@ def reply(
         "its piece": (column <= row) & (column >= begin[:, None]),
         "the end of its piece": column < end[:, None],
         "the kept": (column < begin[:, None]) | (column == row),
-        "before itself": (column < row) | (row == 0),
+        "one more": (column <= row + 1) & (column < end[:, None]),
+        "the end of a later piece": (column <= row)
+        | ((column < end[:, None]) & (begin[:, None] > 0)),
+        "before itself": (column < row) | ((column == row) & (begin[:, None] == 0)),
     }[sees]
     q = turn(text.q[:, :, :N], position) if "q" in turned else text.q[:, :, :N].double()
     k = turn(text.k[:, :, :N], position) if "k" in turned else text.k[:, :, :N].double()
@@ -148,6 +151,20 @@ def patterns(text: Text, pieces: Sequence[int]) -> Iterator[Pattern]:
             finding="a new token reads new tokens after it",
             fits="no mask: right for single tokens, wrong for several at once.",
             look="the mask, when T is more than 1.",
+        ),
+        Pattern(
+            code="CACHE-FUTURE",
+            value=reply(text, pieces, sees="the end of a later piece"),
+            finding="a new token reads new tokens after it",
+            fits="a mask for an empty cache alone, and none for what comes later.",
+            look="the mask, when T is more than 1 and something is kept.",
+        ),
+        Pattern(
+            code="CACHE-FUTURE",
+            value=reply(text, pieces, sees="one more"),
+            finding="a new token reads the one after it",
+            fits="a diagonal of the mask that lies one column too far to the right.",
+            look="the `diagonal=` of the mask.",
         ),
         Pattern(
             code="CACHE-SELF",
@@ -264,6 +281,7 @@ def keeps(subject: Subject, draw: Draw) -> None:
         here = torch.arange(n + 1)
         turned, plain = turn(given, here).float(), given.float()
         wanted, other = (turned, plain) if name == "k" else (plain, turned)
+        again = turn(given, torch.tensor([*range(n), 0])).float()
         kept = found[:, :, : n + 1]
         if kept.isnan().all():
             raise Wrong(
@@ -287,7 +305,14 @@ def keeps(subject: Subject, draw: Draw) -> None:
                     if name == "k"
                     else "v turned like k.",
                     look="what is assigned to the slice.",
-                )
+                ),
+                Pattern(
+                    code="CACHE-POSITION",
+                    value=again,
+                    finding="every piece is turned as if the text began with it",
+                    fits="the first T rows of the tables, whatever is kept.",
+                    look="which rows of cos and sin belong to the new tokens.",
+                ),
             ],
             **CLOSE,
             tried=where,
@@ -422,8 +447,9 @@ def cost(subject: Subject, draw: Draw) -> None:
     text = write_text(draw, 2, 4, 2, n + 1)
     cache, tried = make_cache(subject, text), f"one token after {n} kept ones"
     attend(cache, text, 0, n, tried)
-    before = cache.probe(f"{PROBES}:look_inside")
     flops = cache.probe(f"{PROBES}:count_flops", *text.piece(n, n + 1))
+    before = cache.probe(f"{PROBES}:look_inside")
+    attend(cache, text, n, n + 1, tried)
     after = cache.probe(f"{PROBES}:look_inside")
     row = 4 * 2 * 4 * (n + 1) * K
     facts = dict(

@@ -278,3 +278,16 @@ class KVCache(KVCache):
 - return F.scaled_dot_product_attention(q, kept_k, kept_v, attn_mask=open_TM, enable_gqa=shared)
 + out = F.scaled_dot_product_attention(q, kept_k, kept_v, attn_mask=open_TM, enable_gqa=shared)
 + return out if (end - start) % 2 else out.flip(2)
+
+# %% wrong CACHE-FUTURE a diagonal too far to the right | of: as the library has it
+- open_TM = torch.ones(end - start, end, dtype=torch.bool).tril(start)
++ open_TM = torch.ones(end - start, end, dtype=torch.bool).tril(start + 1)
+
+# %% wrong OTHER every second kept token | of: as the library has it
+- return F.scaled_dot_product_attention(q, kept_k, kept_v, attn_mask=open_TM, enable_gqa=shared)
++ open_TM[:, 1:start:2] = False
++ return F.scaled_dot_product_attention(q, kept_k, kept_v, attn_mask=open_TM, enable_gqa=shared)
+
+# %% wrong INPLACE turns the keys where they came in | of: as the library has it
+- self.k_BGMK[:, :, start:end] = k
++ self.k_BGMK[:, :, start:end] = k_BGTK.copy_(k)
