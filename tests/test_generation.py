@@ -11,9 +11,7 @@ from course_lib.generation import generate_cached, make_caches, read_tokens
 from course_lib.gpt import GPT, GPTConfig
 from course_lib.sampling import next_token_probs
 
-TINY = GPTConfig(
-    vocab_size=50, max_seq_len=24, num_layers=3, num_heads=4, d_model=32, d_hidden=40
-)
+TINY = GPTConfig(vocab_size=50, max_seq_len=24, num_layers=3, num_heads=4, d_model=32, d_hidden=40)
 
 
 def make_model(**changes) -> GPT:

@@ -24,7 +24,8 @@ TOP = set(
 )
 # The rooms of course_lib from the lowest floor to the highest; grader stands on all of them.
 FLOORS = (
-    "runs sampling gpt generation measure data ranks checkpoints fast training parallel ladder probes checks lab grader"
+    "runs sampling gpt generation measure data ranks checkpoints fast training parallel ladder probes "
+    "checks lab grader"
 ).split()
 WHERE_INSTALLED = {"wandb", "transformers"}  # used if somebody has them
 # programs, their plugins, and what is reached by other ways than an import

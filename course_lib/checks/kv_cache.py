@@ -15,7 +15,7 @@ from course_lib.checks import expect
 from course_lib.checks.expect import Pattern
 from course_lib.checks.report import Wrong, number
 from course_lib.checks.subject import AnswerError, Module, Subject
-from course_lib.checks.suite import Draw, Suite
+from course_lib.checks.suite import DYNAMO, Draw, Suite
 from course_lib.gpt import GPTConfig
 
 K = 8
@@ -523,5 +523,6 @@ SUITES = (
         "and one more token costs one row of attention.",
         remember="2 x layers x G x K numbers are kept for each token.",
         next_step="is_causal=True in place of your mask: which pieces are still right?",
+        loads=(DYNAMO,),  # the first call that is watched loads it
     ),
 )
