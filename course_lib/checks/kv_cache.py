@@ -25,7 +25,7 @@ CLOSE = dict(rtol=1e-4, atol=1e-5)  # float32: sums of a few products, each roun
 PROBES = "course_lib.probes.kv_cache"
 
 
-class Text(NamedTuple):
+class WholeText(NamedTuple):
     """What the layer is given for N tokens, not turned yet, and a row of cos and sin per position."""
 
     q: Tensor
@@ -44,11 +44,11 @@ def angles(rows: int) -> Tensor:
     return torch.outer(torch.arange(rows).double(), 100.0 ** -torch.linspace(0, 1, K // 2).double())
 
 
-def write_text(draw: Draw, B: int, H: int, G: int, N: int, *, dtype=torch.float32) -> Text:
+def write_text(draw: Draw, B: int, H: int, G: int, N: int, *, dtype=torch.float32) -> WholeText:
     """Random q, k and v, so small that no weight is near 0."""
     twice = angles(ROOM).repeat(1, 2).float()
     q, k, v = ((0.7 * draw.randn(B, n, N, K)).to(dtype) for n in (H, G, G))
-    return Text(q, k, v, twice.cos(), twice.sin())
+    return WholeText(q, k, v, twice.cos(), twice.sin())
 
 
 def turn(x: Tensor, at: Tensor) -> Tensor:
@@ -60,7 +60,7 @@ def turn(x: Tensor, at: Tensor) -> Tensor:
 
 
 def reply(
-    text: Text,
+    text: WholeText,
     pieces: Sequence[int],
     *,
     at: str = "absolute",
@@ -96,7 +96,7 @@ def reply(
     return (weights @ v[:, owner]).to(text.q.dtype)
 
 
-def patterns(text: Text, pieces: Sequence[int]) -> Iterator[Pattern]:
+def patterns(text: WholeText, pieces: Sequence[int]) -> Iterator[Pattern]:
     """What the usual mistakes give for this text in these pieces."""
     yield from [
         Pattern(
@@ -190,7 +190,7 @@ def patterns(text: Text, pieces: Sequence[int]) -> Iterator[Pattern]:
     ]
 
 
-def make_cache(subject: Subject, text: Text, *, room: int = ROOM) -> Module:
+def make_cache(subject: Subject, text: WholeText, *, room: int = ROOM) -> Module:
     """An empty cache for that text, its room full of NaN."""
     B, H, _, _ = text.q.shape
     config = GPTConfig(
@@ -202,7 +202,7 @@ def make_cache(subject: Subject, text: Text, *, room: int = ROOM) -> Module:
     return cache
 
 
-def read(subject: Subject, text: Text, pieces: Sequence[int], tried: str) -> Tensor:
+def read(subject: Subject, text: WholeText, pieces: Sequence[int], tried: str) -> Tensor:
     """The outputs of a fresh cache that reads the text in these pieces, side by side."""
     cache, outs, at = make_cache(subject, text), [], 0
     for T in pieces:
@@ -211,7 +211,7 @@ def read(subject: Subject, text: Text, pieces: Sequence[int], tried: str) -> Ten
     return torch.cat(outs, dim=2)
 
 
-def attend(cache: Module, text: Text, start: int, end: int, tried: str) -> Tensor:
+def attend(cache: Module, text: WholeText, start: int, end: int, tried: str) -> Tensor:
     """One call of `attend`, its output of the right shape and dtype and without NaN."""
     q = text.q[:, :, start:end]
     out = cache.method("attend", *text.piece(start, end))
@@ -228,7 +228,7 @@ def attend(cache: Module, text: Text, start: int, end: int, tried: str) -> Tenso
     return out
 
 
-def compare(subject: Subject, text: Text, pieces: Sequence[int], tried: str, **within) -> None:
+def compare(subject: Subject, text: WholeText, pieces: Sequence[int], tried: str, **within) -> None:
     """The text in these pieces gives what it gives at once."""
     out, whole = read(subject, text, pieces, tried), reply(text, pieces)
     expect.values(
@@ -349,7 +349,7 @@ def as_the_model_calls(subject: Subject, draw: Draw) -> None:
     pieces = [draw.size(20, 17, 19), 1, 2]
     pieces.append(ROOM - sum(pieces))
     tried = f"strides as after a transpose, the room filled to its end, pieces {pieces}"
-    compare(subject, Text(*laid, text.cos, text.sin), pieces, tried)
+    compare(subject, WholeText(*laid, text.cos, text.sin), pieces, tried)
     short = write_text(draw, 1, 4, 2, 7, dtype=torch.bfloat16)
     # turned q and k, weights and results are rounded to 2^-9 of numbers up to 3
     compare(subject, short, [4, 1, 2], "bfloat16, pieces of 4, 1 and 2", rtol=0.03, atol=0.03)
@@ -367,9 +367,9 @@ def two_layers(subject: Subject, draw: Draw) -> None:
     caches = [make_cache(subject, empty) for _ in weights]
     tried = f"two layers, a cache for each; {B} texts; pieces {pieces}"
 
-    def split(x: Tensor, layer: int) -> Text:
+    def split(x: Tensor, layer: int) -> WholeText:
         q, k, v = ((x @ w).unflatten(-1, (-1, K)).transpose(1, 2) for w in weights[layer])
-        return Text(q, k, v, empty.cos, empty.sin)
+        return WholeText(q, k, v, empty.cos, empty.sin)
 
     whole = table[tokens]
     for layer in range(2):
