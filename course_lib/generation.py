@@ -8,12 +8,13 @@ Shapes as in `course_lib.gpt`; M is the room of a cache, in tokens.
 """
 
 from collections.abc import Sequence
+from typing import cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from course_lib.gpt import GPT, GPTConfig, apply_rotary_pos_emb
+from course_lib.gpt import GPT, GPTConfig, TransformerBlock, apply_rotary_pos_emb
 from course_lib.sampling import next_token_probs
 
 
@@ -88,8 +89,8 @@ def read_tokens(model: GPT, idx: Tensor, caches: Sequence[KVCache]) -> Tensor:
     Up to rounding the numbers of `model(every token so far)[0][:, -1]`. There is one cache for each
     block; each keeps T tokens more afterwards. ValueError when there is no room for them.
     """
-    x_BTD = model.embedding(idx)
-    for block, cache in zip(model.blocks, caches, strict=True):
+    x_BTD, blocks = model.embedding(idx), cast(Sequence[TransformerBlock], model.blocks)
+    for block, cache in zip(blocks, caches, strict=True):
         attention, y_BTD = block.attention, block.attention_norm(x_BTD)
         q, k, v = (
             project(y_BTD).unflatten(-1, (-1, attention.head_dim)).transpose(1, 2)

@@ -345,11 +345,11 @@ def in_pieces(subject: Subject, draw: Draw) -> None:
 def as_the_model_calls(subject: Subject, draw: Draw) -> None:
     """Strides as after a transpose; a whole room; bfloat16."""
     text = write_text(draw, 2, 4, 2, ROOM)
-    laid = [x.transpose(1, 2).contiguous().transpose(1, 2) for x in text[:3]]
+    q, k, v = (x.transpose(1, 2).contiguous().transpose(1, 2) for x in text[:3])
     pieces = [draw.size(20, 17, 19), 1, 2]
     pieces.append(ROOM - sum(pieces))
     tried = f"strides as after a transpose, the room filled to its end, pieces {pieces}"
-    compare(subject, WholeText(*laid, text.cos, text.sin), pieces, tried)
+    compare(subject, WholeText(q, k, v, text.cos, text.sin), pieces, tried)
     short = write_text(draw, 1, 4, 2, 7, dtype=torch.bfloat16)
     # turned q and k, weights and results are rounded to 2^-9 of numbers up to 3
     compare(subject, short, [4, 1, 2], "bfloat16, pieces of 4, 1 and 2", rtol=0.03, atol=0.03)
