@@ -10,6 +10,7 @@ import ast
 import asyncio
 import importlib
 import inspect
+import itertools
 import linecache
 import sys
 from types import ModuleType
@@ -79,7 +80,7 @@ def _run_statements(
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         return [(ast.Pass(), error)]
     flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
-    for statement in body:
+    for statement in itertools.chain.from_iterable(map(_split_import, body)):
         if isinstance(statement, ast.ImportFrom) and statement.module == "__future__":
             for feature in statement.names:  # holds for all that is below it
                 flags |= getattr(getattr(__future__, feature.name, None), "compiler_flag", 0)
@@ -93,6 +94,15 @@ def _run_statements(
             if stop:
                 break
     return failures
+
+
+def _split_import(statement: ast.stmt) -> list[ast.stmt]:
+    """One statement for each name: what cannot be imported, as the definition that is asked for,
+    which the worker's library lacks, does not take the others with it."""
+    if not isinstance(statement, ast.ImportFrom):
+        return [statement]
+    whole = vars(statement)
+    return [ast.ImportFrom(**(whole | {"names": [name]})) for name in statement.names]
 
 
 def _binds_name(statement: ast.stmt, name: str) -> bool:

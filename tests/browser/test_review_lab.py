@@ -38,6 +38,10 @@ def test_a_review_in_jupyterlab(chrome: harness.Browser, tmp_path_factory) -> No
         jupyter.cell(page, 0).locator(".jp-OutputPrompt, .jp-InputPrompt").first.click()
         page.keyboard.press("Escape")
         assert page.locator(".jp-Notebook.jp-mod-commandMode").count()
+        page.wait_for_function(  # on a busy machine cells are still being drawn
+            "() => window.cells == (window.cells = document.querySelectorAll('.jp-Cell').length)",
+            polling=500,
+        )
         before = page.locator(".jp-Cell").count()
         controls = form.locator("button, input, select")
         for place in range(controls.count()):
