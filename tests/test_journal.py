@@ -125,7 +125,7 @@ def test_references_to_code_resolve_to_the_definition():
         ("bias correction", "bias-correction", "bias correction"),
         ("4", "04-attention", "04 Attention"),
         ("04_attention", "04-attention", "04 Attention"),
-        ("KV cache", "kv-cache", "KV cache"),
+        ("Tea break", "tea-break", "Tea break"),
         ("在线 softmax", "在线-softmax", "在线 softmax"),
         ("../../etc/passwd", "etc-passwd", "../../etc/passwd"),
     ],

@@ -43,7 +43,7 @@ def test_a_new_page_has_every_part(learner):
     )
     assert "| **2026-09-01** | **1** | **30** | **rmsnorm** | **-** |" in part(text, "sessions")
     assert "> Erst quadrieren,\n> - dann mitteln 平方 | ok" in part(text, "insights")
-    assert "- [ ] A GPT of your own: 1 of 9 exercises" in part(text, "goals")
+    assert re.search(r"- \[ \] A GPT of your own: 1 of \d+ exercises", part(text, "goals"))
     assert "- upcasting: level 3, solved alone; stands on" in part(text, "concepts")
     queue = part(text, "queue")
     assert queue.index("### Today") < queue.index("- [ ] due:") < queue.index("### This week")
