@@ -16,7 +16,7 @@ _LESSON = re.compile(r"\]\((\d\d_\w+)\.md([#)])")
 _REFERENCE = re.compile(r"\]\((reference/[\w-]+\.md)([#)])")
 _STYLE = (
     "<style>svg{color:#808080}text{font:14px sans-serif;fill:#1a1a1a}"
-    "rect,circle{fill:#e8f1f6;stroke:#1b6e9c;stroke-width:1.5}.course-block{fill:#fafafa;stroke:#808080;"
+    "rect,circle{fill:#e8f1f6;stroke:#1b6e9c;stroke-width:1.5}.course-block{fill:none;stroke:#808080;"
     "stroke-dasharray:5 4}.course-norm,.head-1{stroke-width:3}.head-2{stroke-dasharray:3 2}"
     "svg{background:#fafafa}</style>"
 )

@@ -235,6 +235,8 @@ def test_a_drawing_becomes_an_image_that_says_what_it_shows():
     drawing = ElementTree.fromstring(base64.b64decode(data))
     assert drawing.tag == "{http://www.w3.org/2000/svg}svg"
     assert not [part for part in drawing.iter() if part.tag.endswith("}a")], "a link to a page"
+    style = next(part.text for part in drawing.iter() if part.tag.endswith("}style"))
+    assert ".course-block{fill:none" in style, "a frame is drawn over what it frames"
 
 
 def test_generated_notebooks_are_valid():
