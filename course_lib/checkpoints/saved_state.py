@@ -138,7 +138,8 @@ def refuse_other_optimizer(saved_config: dict[str, Any], optimizer: str) -> None
 
     Settings of before there was a choice say nothing, and stand for "adamw".
     """
-    saved = saved_config.get("optimizer", "adamw")
+    known = isinstance(saved_config, dict)  # else the file says nothing of it
+    saved = saved_config.get("optimizer", "adamw") if known else "adamw"
     if saved != optimizer:
         raise ValueError(
             f"the checkpoint was written with --optimizer {saved}, whose state {optimizer} cannot "
