@@ -222,6 +222,10 @@ def test_keys_in_a_figure_never_reach_the_notebook(page: harness.Page, book: dic
         jupyter.cell(page, number).locator(".jp-OutputPrompt, .jp-InputPrompt").first.click()
         page.keyboard.press("Escape")
         assert page.locator(".jp-Notebook.jp-mod-commandMode").count()
+        page.wait_for_function(  # on a busy machine cells are still being drawn
+            "() => window.cells == (window.cells = document.querySelectorAll('.jp-Cell').length)",
+            polling=500,
+        )
         before = page.locator(".jp-Cell").count()
         figure.evaluate("(root) => root.setAttribute('data-same', '')")
         controls = "button, input, select, textarea, [tabindex='0']"

@@ -154,9 +154,12 @@ def test_tab_reaches_everything_shows_it_and_is_never_caught(
         for name in site.pages[::EACH]:
             visit(page, site, name, whole=False)
             count = page.evaluate(WALK)
-            for _ in range(count + 5):  # a few more: what scrolls may become reachable on the way
-                page.keyboard.press("Tab")
-            found = page.evaluate(WALKED)
+            for _ in range(2):  # a busy machine may lose a key: what is missing is looked for again
+                for _ in range(count + 5):  # a few more: what scrolls may become reachable
+                    page.keyboard.press("Tab")
+                found = page.evaluate(WALKED)
+                if not found["missing"]:
+                    break
             problems += [f"{name}: Tab does not reach {one}" for one in found["missing"]]
             problems += [f"{name}: focus is not seen on {one}" for one in found["unseen"]]
             walked += count
