@@ -291,7 +291,7 @@ def test_a_wrong_ring_shows(wrong):
 
 
 @pytest.mark.parametrize("R, latency_s, bytes_per_s", [(2, 9e-6, 40e9), (8, 3e-6, 370e9)])
-def test_the_fit_of_lesson_17_finds_the_link_that_made_the_times(R, latency_s, bytes_per_s, capsys):
+def test_the_fit_of_lesson_19_finds_the_link_that_made_the_times(R, latency_s, bytes_per_s, capsys):
     """Also where every other time is ten percent off, up and down in turn, and for one rank."""
     path = ROOT / "book/19_collectives.md"
     cells = LessonSource(path, path.read_text(encoding="utf-8")).source.cells

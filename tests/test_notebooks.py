@@ -35,7 +35,7 @@ def processor_seconds() -> float:
 
 
 @campaign
-@pytest.mark.parametrize("name", times(NAMES[1::8], NAMES))
+@pytest.mark.parametrize("name", times(NAMES[1::12], NAMES))
 def test_the_solved_notebook_runs(name, tmp_path, monkeypatch, record_property):
     monkeypatch.setenv("COURSE_HOME", str(tmp_path))
     monkeypatch.setenv("COURSE_MINUTE", "1")  # lesson 06 trains for one second instead of sixty
@@ -56,7 +56,7 @@ def test_the_solved_notebook_runs(name, tmp_path, monkeypatch, record_property):
 
 
 @campaign
-@pytest.mark.parametrize("name", times(NAMES[2::8], NAMES))
+@pytest.mark.parametrize("name", times(NAMES[2::12], NAMES))
 def test_the_untouched_notebook_fails_only_at_what_is_open(name, tmp_path, monkeypatch):
     """Check cells say STUB; no other cell before the first exercise fails."""
     monkeypatch.setenv("COURSE_HOME", str(tmp_path))

@@ -212,10 +212,11 @@ def show_figure(page: harness.Page, number: int) -> Locator:
     raise AssertionError(f"cell {number} shows no figure: {where.inner_text()!r}, {status!r}")
 
 
+@campaign
 def test_keys_in_a_figure_never_reach_the_notebook(page: harness.Page, book: dict) -> None:
     """JupyterLab binds b and x to "insert" and "cut" wherever the focus is in command mode."""
     assert len(figure_cells(book)) == len(figures.figures())
-    for number in figure_cells(book):
+    for number in figure_cells(book)[:: times(4, 1)]:
         figure = show_figure(page, number)
         # the one place of the cell that is no control: its left margin; then command mode
         jupyter.cell(page, number).locator(".jp-OutputPrompt, .jp-InputPrompt").first.click()

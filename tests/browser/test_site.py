@@ -101,13 +101,15 @@ def test_pages_never_scroll_sideways(surveys: Surveys, mode: tuple[str, int]) ->
     expect_none(surveys(*mode), "width")
 
 
-def test_no_code_is_cut(surveys: Surveys) -> None:
-    expect_none(surveys("light", 1280), "cut")
+@pytest.mark.parametrize("mode", LIGHT[:1])  # beside the others that want this walk
+def test_no_code_is_cut(surveys: Surveys, mode: tuple[str, int]) -> None:
+    expect_none(surveys(*mode), "cut")
 
 
-def test_every_figure_fits_a_window_of_800_pixels(surveys: Surveys) -> None:
+@pytest.mark.parametrize("mode", LIGHT[:1])
+def test_every_figure_fits_a_window_of_800_pixels(surveys: Surveys, mode: tuple[str, int]) -> None:
     """Before the prediction, after it, and in every preset."""
-    expect_none(surveys("light", 1280), "tall", looked_at="presets")
+    expect_none(surveys(*mode), "tall", looked_at="presets")
 
 
 def test_the_front_page_leads_on_in_its_first_screen(chrome: harness.Browser, site: Site) -> None:
