@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import signal
@@ -112,6 +113,18 @@ def find_group(test: str) -> str:
         named = re.match(EXERCISE, about)
         return named[1] if named else file
     return f"{file} {about}" if about.startswith("mode") else file
+
+
+def pytest_runtest_logstart(nodeid: str) -> None:
+    """The worker that builds the site comes first: its tests take the longest, one after another."""
+    if "PYTEST_XDIST_WORKER" in os.environ and LONG[0] not in nodeid:
+        step_back()
+
+
+@functools.cache
+def step_back() -> None:
+    """Leave the processors to those in a hurry; once, since niceness adds up."""
+    os.nice(5)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -28,7 +28,7 @@ from tests.hostile.case import (
 )
 from tests.soak import times
 
-BUDGET = "5"
+BUDGET = str(times(2, 5))  # CPU seconds of a check
 CANARY = "canary-5b2e"
 WORK_FILE = f"{LESSON}/{LESSON}.ipynb"
 # name: (answers, verdicts); the first group is graded before anything hostile is there
