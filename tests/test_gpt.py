@@ -400,3 +400,11 @@ def test_the_table_of_lesson_05_is_its_record():
     stuck = [x for w in (0, 50) for x in figures[f"stream_warmup_{w}_nats"]]
     learns = [x for w in (0, 50) for x in figures[f"front_warmup_{w}_nats"]]
     assert max(learns) < figures["characters_alone_nats"] < min(stuck), "what the page concludes"
+    assert not any(post < pre for post, pre in zip(stuck, learns, strict=True))
+    alike = {
+        place: [x for w in (0, 50) for x in figures[f"{place}_warmup_{w}_tokens_cosine"]]
+        for place in ("front", "stream")
+    }
+    low, high = min(alike["front"]), max(alike["front"])
+    assert set(alike["stream"]) == {1.0}, "the page says 1.00 at all eight settings"
+    assert f"With the norms in front it was {low:.2f} to {high:.2f}" in page
