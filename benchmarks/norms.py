@@ -3,10 +3,11 @@
     python -m benchmarks.norms              # 24 short runs, three minutes on a free core
     python -m benchmarks.norms --steps 3 --dry-run
 
-Loss of a small model on characters of Python source, by place of the norms and learning rate, with and
-without warmup, and how alike the tokens of a text are on top of its last block afterwards. Each place gets the same first weights, the same batches and the same
-rates. The weights of a Linear begin with std 1/sqrt(fan in), so that a branch is more than half as
-large as its input; that is about what std 0.02 makes of one in a model of width 2,500.
+Loss of a small model on characters of Python source, by place of the norms and learning rate, with
+and without warmup, and how alike the tokens of a text are on top of its last block afterwards. Each
+place gets the same first weights, the same batches and the same rates. The weights of a Linear
+begin with std 1/sqrt(fan in), so that a branch is more than half as large as its input; that is
+about what std 0.02 makes of one in a model of width 2,500.
 """
 
 import argparse
