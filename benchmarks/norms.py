@@ -6,8 +6,8 @@
 Loss of a small model on characters of Python source, by place of the norms and learning rate, with
 and without warmup, and how alike the tokens of a text are on top of its last block afterwards. Each
 place gets the same first weights, the same batches and the same rates. The weights of a Linear
-begin with std 1/sqrt(fan in), so that a branch is more than half as large as its input; that is
-about what std 0.02 makes of one in a model of width 2,500.
+begin with std 1/sqrt(fan in), which is 0.02 in a model of width 2,500, so that a branch begins with
+a third of its input's size or more.
 """
 
 import argparse
