@@ -197,7 +197,10 @@ def make_cache(subject: Subject, text: WholeText, *, room: int = ROOM) -> Module
         vocab_size=11, max_seq_len=ROOM, num_layers=2, num_heads=H, num_kv_heads=text.k.shape[1],
         d_model=H * K, d_hidden=12,
     )  # fmt: skip
-    cache = subject.module(config, B, room=room, dtype=text.q.dtype)
+    settings: dict[str, Any] = {} if room == ROOM else {"room": room}
+    if text.q.dtype != torch.float32:
+        settings["dtype"] = text.q.dtype
+    cache = subject.module(config, B, **settings)
     cache.probe(f"{PROBES}:spoil_room")
     return cache
 
@@ -333,7 +336,7 @@ def in_pieces(subject: Subject, draw: Draw) -> None:
     rest = draw.size(5, 4, 7)
     for B, H, G, pieces in (
         (1, 2, 2, [3, 3]),
-        (2, 4, 2, [1, 3, rest]),
+        (4, 4, 2, [1, 3, rest]),
         (3, 6, 1, [4, 1, 2, 1]),
         (1, 3, 3, [1] * rest),
         (2, 6, 2, [rest, 2, 1, 4]),
@@ -519,7 +522,7 @@ SUITES = (
             full,
             cost,
         ),
-        proved="a text read in any pieces gives what it gives at once, with shared heads and without,\n"
+        proved="a text read in any pieces gives what it gives at once, heads shared or not,\n"
         "and one more token costs one row of attention.",
         remember="2 x layers x G x K numbers are kept for each token.",
         next_step="is_causal=True in place of your mask: which pieces are still right?",

@@ -135,9 +135,9 @@ def next_token_probs(logits_BV, *, temperature=1.0, top_k=None, top_p=None):
 - logits_BV = logits_BV.masked_fill(logits_BV < kth, float("-inf"))
 + logits_BV = logits_BV.masked_fill((logits_BV <= kth) & (logits_BV < logits_BV.amax(-1, keepdim=True)), float("-inf"))
 
-# %% wrong NAN the k-th of the first row for all | of: as the library has it
+# %% wrong OTHER one threshold of top_k for the batch | of: as the library has it
 - kth = logits_BV.topk(min(top_k, V)).values[:, -1:]
-+ kth = logits_BV.topk(min(top_k, V)).values[:1, -1:]
++ kth = logits_BV.topk(min(top_k, V)).values[:, -1:].amin(0, keepdim=True)
 
 # %% wrong SAMPLE-IGNORED top_k changes nothing | of: as the library has it
 - if top_k is not None:
