@@ -54,8 +54,10 @@ def chances(
 
 
 def draw_logits(draw: Draw, B: int, V: int) -> Tensor:
-    """Rows whose likeliest tokens stand anywhere, no two of them near each other."""
-    rows = [torch.linspace(2.2, -2.5, V) + 0.02 * draw.randn(V) for _ in range(B)]
+    """Rows whose likeliest tokens stand anywhere, no two of them near each other; each row is
+    sharper than the one before it, and lower."""
+    fall = torch.linspace(2.2, -2.5, V)
+    rows = [(1 + i / 3) * (fall + 0.02 * draw.randn(V)) - 2 * i for i in range(B)]
     shuffled = [row[torch.argsort(draw.randn(V))] for row in rows]
     return torch.stack(shuffled)
 

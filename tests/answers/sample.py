@@ -149,7 +149,7 @@ def next_token_probs(logits_BV, *, temperature=1.0, top_k=None, top_p=None):
 + before = falling.cumsum(-1)
 + before[:, 0] = 0
 
-# %% wrong SAMPLE-CROSSING the crossing token left out, even the first | of: as the library has it
+# %% wrong SAMPLE-SUM the crossing token left out, even the first | of: as the library has it
 - before = falling.cumsum(-1) - falling
 + before = falling.cumsum(-1)
 + falling = falling * 1
