@@ -55,7 +55,7 @@ def get_batch(tokens: np.ndarray, starts: np.ndarray, seq_len: int) -> tuple[Ten
     int64 in 0..N - seq_len - 1: a window takes seq_len + 1 tokens. The tensors share no memory.
     """
     # a view of all windows, each one token after the one before; sliding_window_view(tokens,
-    # seq_len + 1) is the same and takes longer to make than the rest of this function
+    # seq_len + 1) is the same, and its checks cost some microseconds per call
     shape, step = (len(tokens) - seq_len, seq_len + 1), tokens.itemsize
     windows = np.ndarray(shape, tokens.dtype, buffer=tokens, strides=(step, step))
     rows = windows[starts]  # copies B rows, 2 bytes a token
