@@ -12,7 +12,7 @@ def swiglu_1(n):
 
 
 def swiglu_2(n):
-    return round(F.silu(torch.tensor(float(n.g))).item() * n.u, 1) + 0.0
+    return round(F.silu(torch.tensor(float(n.z))).item() * n.u, 2) + 0.0
 
 
 def swiglu_3(n):
