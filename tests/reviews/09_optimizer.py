@@ -57,13 +57,6 @@ def param_groups_2(n):
     return yes(own["weight_decay"] > 0)
 
 
-def param_groups_3(n):
-    model = nn.LayerNorm(4)
-    params = eval(n.made, {"model": model})
-    first = [p for p in params if p.dim() >= 2]
-    return yes([p for p in params if p.dim() < 2] and not first)
-
-
 def muon_step_1(n):
     A, B = eval(str(n.shape))
     grad = torch.zeros(A, B)
