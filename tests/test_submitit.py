@@ -151,6 +151,16 @@ def test_the_signal_at_the_limit_does_not_end_a_save(tmp_path, monkeypatch):
     assert Path("heard").read_text().splitlines() == ["a signal"]
 
 
+def test_without_the_second_wait_a_job_ends_well_and_its_rank_is_killed(tmp_path, monkeypatch):
+    """The lesson leaves that line out. With it the status would be torchrun's, which is 3 here."""
+    monkeypatch.chdir(tmp_path)
+    (last,) = (line for line in script("train.sbatch").splitlines() if "# 8." in line)
+    with RehearsedJob("train.sbatch", change_torchrun(3, until="saved") | {last: ""}) as job:
+        job.wait_for_lines("begun", 1)
+        job.send_warning()
+        assert job.wait(LIMIT_S) == 0, job.read_output()
+
+
 @pytest.mark.parametrize("status", [0, 3])
 def test_a_job_ends_with_the_status_of_torchrun(status, tmp_path, monkeypatch):
     """Also when torchrun ends while the shell still passes the warning on."""
