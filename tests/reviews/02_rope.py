@@ -43,12 +43,6 @@ def rotate_half_2(n):
     return next(name for name, value in made.items() if torch.equal(turned, value))
 
 
-def rotate_half_3(n):
-    x = torch.zeros(n.K)
-    x[n.i] = 1
-    return [n.i, rotate_half(x).nonzero().item()]
-
-
 def apply_rope_1(n):
     table = scores(apply_rotary_pos_emb)
     (same,) = torch.isclose(table[n.p], table[n.m, n.n], rtol=1e-5).nonzero(as_tuple=True)
@@ -70,10 +64,20 @@ def apply_rope_2(n):
         cos, sin = (t.double() for t in tables(q.shape[-2], 16, first=1))
         return apply_rotary_pos_emb(q, k, cos, sin)
 
+    def other_weights(q, k, cos, sin):
+        order = torch.arange(16).view(8, 2).T.flatten()  # evens, then odds
+        return apply_rotary_pos_emb(q[..., order], k[..., order], cos, sin)
+
     def q_alone(q, k, cos, sin):
         return apply_rotary_pos_emb(q, k, cos, sin)[0], k
 
-    turns = {"rotate_half is": mixed, "rotate_half has": other_sign, "Pos": from_one, "q": q_alone}
+    turns = {
+        "rotate_half is": mixed,
+        "rotate_half has": other_sign,
+        "The weights": other_weights,
+        "Pos": from_one,
+        "q": q_alone,
+    }
     turn = next(value for start, value in turns.items() if n.change.startswith(start))
     table = scores(turn, 32)
     by_gap = [table.diagonal(gap) for gap in range(-31, 32)]
