@@ -33,12 +33,15 @@ def rmsnorm_2(n):
 
 
 def rmsnorm_3(n):
-    x = torch.ones(64, dtype=torch.float16)
-    x[5] = n.value
-    careless = x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-5)
-    right = RMSNorm(64)(x)
-    assert bool((careless == 0).all()) == (n.value * n.value > 65504)
-    return yes(torch.allclose(careless, right, rtol=0.01))
+    one = torch.ones(64, dtype=torch.float16)
+    one[5] = n.value
+    right = []
+    for x in (one, torch.full((4096,), n.value, dtype=torch.float16)):  # alone, and everywhere
+        careless = x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-5)
+        assert bool((careless == 0).all()) == (n.value * n.value > 65504)
+        right.append(torch.allclose(careless, RMSNorm(x.numel())(x), rtol=0.01))
+    assert right[0] == right[1]
+    return yes(right[0])
 
 
 def rmsnorm_4(n):
