@@ -24,6 +24,7 @@ from course_lib.lab.journal.subject import lessons, subject
 
 ROOT = Path(__file__).resolve().parents[1]
 TODAY = date(2026, 11, 20)
+GUESS = lessons()["01_rmsnorm"]["predictions"][0]
 
 
 @pytest.fixture(autouse=True)
@@ -90,9 +91,9 @@ def test_an_entry_holds_what_the_course_knows(learner):
     for code, result in (("SHAPE", "fail"), ("SHAPE", "fail"), ("DTYPE", "fail"), ("PASS", "pass")):
         events.record("check", item="rmsnorm", code=code, result=result)
     events.record("hint", item="rmsnorm", hint=1)
-    events.record("predict", item="rmsnorm-doubled", guess=2, unit="times")
-    events.record("predict", item="rmsnorm-doubled", guess=1.5, unit="times")
-    events.record("reveal", item="rmsnorm-doubled", measured=1.0)
+    events.record("predict", item=GUESS, guess=2, unit="times")
+    events.record("predict", item=GUESS, guess=1.5, unit="times")
+    events.record("reveal", item=GUESS, measured=1.0)
     (learner / "mine").mkdir()
     (learner / "mine" / "rmsnorm.py").write_text("import torch\n\n\nclass RMSNorm:\n    pass\n")
     write("2026-11-18-norms.md", "---\ntitle: Norms\ntags: [upcasting]\n---\n# Norms\n")
@@ -100,7 +101,7 @@ def test_an_entry_holds_what_the_course_knows(learner):
         encoding="utf-8"
     )
     assert "4 checks, 1 passed. What came up: `SHAPE` 2 times, `DTYPE`. 1 hint opened." in text
-    assert "| rmsnorm-doubled | 1.5 times | 1 times |" in text
+    assert f"| {GUESS} | 1.5 times | 1 times |" in text
     assert "- `mine/rmsnorm.py:4` is your own" in text
     assert "- [Norms](2026-11-18-norms.md) also has upcasting" in text
     assert "tags: [rms-normalization, upcasting, lesson-01]" in text
@@ -168,7 +169,7 @@ def test_the_same_entry_again_is_opened_and_never_written(capsys):
 def test_values_from_the_record_cannot_break_an_entry():
     hostile = "<!-- journal:end context --> | ``` \n## [!] The problem\x1b[2J"
     record = [
-        {"kind": "predict", "item": "rmsnorm-doubled", "guess": hostile, "unit": [1]},
+        {"kind": "predict", "item": GUESS, "guess": hostile, "unit": [1]},
         {"kind": "check", "item": "rmsnorm", "code": hostile, "result": 5},
         {"kind": "check", "item": ["rmsnorm"]},
         {"kind": "hint", "item": "rmsnorm", "hint": {"a": 1}},
