@@ -66,10 +66,11 @@ def versions() -> dict[str, str]:
 
 
 def command() -> str:
-    """How this process was started: `python -m benchmarks.tokenizer --size 3`."""
+    """How this process was started: `python -m benchmarks.tokenizer --size 3`; of a path its name."""
     spec = getattr(sys.modules["__main__"], "__spec__", None)
     program = f"-m {spec.name}" if spec else Path(sys.argv[0]).name
-    return " ".join(["python", program, *sys.argv[1:]])
+    words = (Path(word).name if Path(word).is_absolute() else word for word in sys.argv[1:])
+    return " ".join(["python", program, *words])
 
 
 def _cpu_model() -> str:

@@ -28,9 +28,11 @@ def test_record_is_complete(results):
 
 
 def test_command_has_no_folder(results, monkeypatch):
-    monkeypatch.setattr("sys.argv", [str(results / "bench.py"), "--size", "3"])
+    monkeypatch.setattr(
+        "sys.argv", [str(results / "bench.py"), "--size", "3", "--cache", str(results)]
+    )
     monkeypatch.setattr("__main__.__spec__", None)
-    assert record_module.command() == "python bench.py --size 3"
+    assert record_module.command() == f"python bench.py --size 3 --cache {results.name}"
 
 
 def test_lesson_06_shows_what_its_program_wrote():
