@@ -7,6 +7,7 @@ a whole answer to one exercise which is wrong unless the attack works.
 import os
 import re
 import socket
+import sys
 import tempfile
 import textwrap
 from pathlib import Path
@@ -41,6 +42,9 @@ def bytes_(body: str, top: str = "") -> str:
 def norm(body: str, top: str = "") -> str:
     return top + NORM + textwrap.indent(textwrap.dedent(body).strip(), " " * 8) + "\n"
 
+
+# Python 3.13.0 counts no recursion of functions with defaults: there time or memory ends it.
+RECURSION = {"ERROR", "TIMEOUT", "LIMIT"} if sys.version_info[:2] == (3, 13) else {"ERROR"}
 
 # name: (exercise, source, verdicts that are right)
 FORGED = {
@@ -81,7 +85,7 @@ FORGED = {
     "PASS printed 300 million times": ("bytes", bytes_(
         "import os\nfor _ in range(300): os.write(1, b'PASS' * 262144)\nreturn 0"), {"WRONG"}),
     "a giant traceback": ("bytes", bytes_("raise ValueError('x' * 10**8)"), {"ERROR"}),
-    "endless recursion": ("bytes", bytes_("return training_state_bytes(n)"), {"ERROR"}),
+    "endless recursion": ("bytes", bytes_("return training_state_bytes(n)"), RECURSION),
     "a result of a gigabyte": ("rmsnorm", norm(
         "return torch.ones(1).expand(1 << 28)"), {"ERROR", "WRONG", "LIMIT"}),
     "a result in itself": ("bytes", bytes_("x = []; x.append(x); return x"), {"LIMIT"}),

@@ -221,7 +221,7 @@ def _learner_frame(error: BaseException) -> traceback.FrameSummary | None:
 
 
 def _timeout_verdict(base: Verdict, limit_s: float, *, waited: bool) -> Verdict:
-    fits = "a loop whose end is never reached, or Python loops over every element."
+    fits = "a loop or a recursion without end, or Python loops over every element."
     if waited:
         fits = "a sleep, or a wait for what never comes: input, a lock, another process."
     return replace(

@@ -112,7 +112,7 @@ def is_out_of_time(subject: RemoteSubject, status: int, budget_s: float) -> bool
 def _timeout_message(seconds: float) -> str:
     return (
         f"stopped after {seconds:.3g} seconds; these inputs need well under one\n"
-        "Fits: a loop whose end is never reached, or Python loops over every element."
+        "Fits: a loop or a recursion without end, or Python loops over every element."
     )
 
 
