@@ -23,6 +23,8 @@ from grader import review_items
 REQUIRED = ("from", "blank", "title", "difficulty", "importance", "minutes", "needs", "teaches",
             "uses", "not", "hints")  # fmt: skip
 DOTTED = re.compile(r"[A-Za-z_]\w*(\.\w+)*\.[\w*]+")
+CODE = re.compile(r"^```.*?^```$", re.M | re.S)
+WORDS_PER_MINUTE = 120  # that people read of a lesson
 STUB = 'raise NotImplementedError("your code here")'
 BEGIN, END = "### BEGIN SOLUTION", "### END SOLUTION"
 
@@ -151,6 +153,12 @@ class LessonSource:
         if not match:
             raise LessonError(f"{self.name}: no '# Title' line")
         return match[1].strip()
+
+    @property
+    def minutes(self) -> float:
+        """What the lesson takes: the minutes on its exercises' cards, and its words outside code."""
+        cards = sum(exercise.card["minutes"] for exercise in self.exercises.values())
+        return cards + len(CODE.sub("", self.text).split()) / WORDS_PER_MINUTE
 
     @cached_property
     def exercises(self) -> dict[str, ExerciseSource]:

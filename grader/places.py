@@ -17,6 +17,7 @@ import yaml
 from grader.lesson import ExerciseSource, LessonError, LessonSource, lessons
 
 FILES = Path(__file__).with_name("new_lesson_files")
+PLAN_MINUTES = 15  # by how much a plan's day may differ from its lessons
 TODO = re.compile(r"\bTODO\b")
 WRITTEN_BY_HAND = (
     "_toc.yml book/*.md book/*.yaml book/reference/*.md course_lib/**/*.py tests/answers/*.py "
@@ -172,12 +173,12 @@ def _milestones(root: Path, found: list[LessonSource]) -> Iterator[Edit]:
 
 
 def _study_plan(root: Path, found: list[LessonSource]) -> Iterator[Edit]:
-    """Both plans: each lesson on a day, with its title, and minutes that are those of the cards."""
+    """Both plans: each lesson on a day, with its title, and about the minutes that it takes."""
     path = "book/reference/study_plan.md"
     lines = _read(root, path)
     heads = [i for i, line in enumerate(lines) if line.startswith("## ")] + [len(lines)]
     for first, end in pairwise(heads):
-        if lines[first] not in ("## One week", "## Two weeks"):
+        if lines[first] not in ("## One week", "## In evenings"):
             continue
         rows = lines[first:end]
         for lesson in found:
@@ -197,13 +198,19 @@ def _study_plan(root: Path, found: list[LessonSource]) -> Iterator[Edit]:
 
 
 def _with_minutes(row: str, found: list[LessonSource]) -> str:
-    """The row of a plan with the minutes of the lessons that it links, or of all in the last."""
-    day, text, _ = (cell.strip() for cell in row.strip("|").split("|"))
+    """The row of a plan with the minutes of the lessons that it links, or of all in the last.
+
+    In tens, and the ones that stand there stay while they are right by the plan's own measure, or
+    each word that an author adds would change it.
+    """
+    day, text, stated = (cell.strip() for cell in row.strip("|").split("|"))
     if day == "sum":
         text = f"{len(found)} lessons"
     chosen = [x for x in found if day == "sum" or f"../{x.name}.md" in text]
-    minutes = sum(e.card["minutes"] for x in chosen for e in x.exercises.values())
-    return f"| {day} | {text} | {minutes} |"
+    minutes = sum(lesson.minutes for lesson in chosen)
+    if not stated.isdecimal() or abs(int(stated) - minutes) > max(PLAN_MINUTES, minutes / 20):
+        stated = str(10 * round(minutes / 10))
+    return f"| {day} | {text} | {stated} |"
 
 
 def _glossary(root: Path, found: list[LessonSource]) -> Iterator[Edit]:

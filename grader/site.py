@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +15,6 @@ from grader.chapter import PAGES
 from grader.lesson import lessons
 
 CODE_CELL = "```{code-cell}"
-CODE = re.compile(r"^```.*?^```$", re.M | re.S)
-WORDS_PER_MINUTE = 120
 DESCRIPTION_LENGTH = 155  # search engines cut longer ones
 
 
@@ -54,8 +51,7 @@ def tell_hours(app: Sphinx, config: Config) -> None:
 def count_hours(root: Path) -> list[int]:
     """Whole hours that each part of lessons takes, in the order of the contents.
 
-    They are the minutes on the cards of the part's exercises, and reading: its words outside code at
-    WORDS_PER_MINUTE.
+    They are the sum of `LessonSource.minutes`, so they count reading too.
     """
     toc = yaml.safe_load((root / "_toc.yml").read_text(encoding="utf-8"))
     parts = toc.get("parts", [])
@@ -63,9 +59,7 @@ def count_hours(root: Path) -> list[int]:
     hours = []
     for part in parts:
         inside = [found[name] for name in toc_files(part["chapters"]) if name in found]
-        words = sum(len(CODE.sub("", lesson.text).split()) for lesson in inside)
-        cards = [e.card["minutes"] for lesson in inside for e in lesson.exercises.values()]
-        hours.append(round((sum(cards) + words / WORDS_PER_MINUTE) / 60))
+        hours.append(round(sum(lesson.minutes for lesson in inside) / 60))
     first = bool(parts) and parts[0]["caption"] == "Start"
     return [value for value in hours[first:] if value]
 

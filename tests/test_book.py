@@ -11,6 +11,7 @@ import yaml
 from docutils import nodes
 
 from grader import book, site
+from grader.lesson import WORDS_PER_MINUTE
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = """---
@@ -133,7 +134,7 @@ def test_hours_are_those_of_the_lessons(tmp_path: Path) -> None:
     before = site.count_hours(tmp_path)
     assert len(before) == 5 and min(before) > 1
     lesson = tmp_path / "book" / "06_gpt.md"
-    lesson.write_text(lesson.read_text(encoding="utf-8") + "word " * 2 * 60 * site.WORDS_PER_MINUTE)
+    lesson.write_text(lesson.read_text(encoding="utf-8") + "word " * 2 * 60 * WORDS_PER_MINUTE)
     assert site.count_hours(tmp_path) == [before[0] + 2, *before[1:]]
     index = (ROOT / "book" / "index.md").read_text(encoding="utf-8")
     assert all(f"{{{{ hours_{n} }}}}" in index for n in range(1, 6))

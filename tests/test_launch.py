@@ -247,7 +247,7 @@ def test_a_hang_in_a_collective_is_reported_while_it_lasts_and_named_at_the_end(
     lines, error = failed(
         """
         import datetime, os, time, torch, torch.distributed as dist
-        dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=6))
+        dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=12))
         dist.barrier()
         if dist.get_rank() == 1:
             time.sleep(100)

@@ -1,6 +1,8 @@
 """What ranks have written, understood: logs, heartbeats, stacks, and who failed first."""
 
 import json
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -12,6 +14,7 @@ from course_lib.lab.launch import cause, plain, stacks
 from course_lib.lab.launch.stacks import Place
 from course_lib.lab.launch.watch import MOST_BYTES, NUM_LINES, RankView, Tail, Watch
 from course_lib.runs import heartbeat
+from grader.course import ROOT
 
 # One message as torch, Python or the system writes it, and what its translation must name.
 RAW = {
@@ -185,6 +188,38 @@ def test_a_dump_is_read_as_place_and_collective():
     lines = DUMP.splitlines()
     sleeping = stacks.understood("\n".join(lines[:4] + lines[6:]), 0)
     assert sleeping.collective == "" and sleeping.text == "at train.py:14"
+
+
+BUSY = """
+import io, os, pickle, sys, time
+os.environ["COURSE_RUN"] = sys.argv[1]  # here: a launch ends whatever was started with it and has no run
+from course_lib.lab.launch import rank
+rank.begin()
+print("ready", flush=True)
+class Part:
+    @property
+    def size(self): return sum(x for x in (1, 2, 3))
+    def __reduce__(self): return Part, ()
+end = time.process_time() + 3
+while time.process_time() < end:
+    sorted([Part().size for _ in range(20)], key=lambda x: -x)
+    pickle.Pickler(io.BytesIO()).dump([Part(), Part()])
+print("end", flush=True)
+"""
+
+
+def test_a_rank_survives_being_asked_where_it_is_at_any_moment(tmp_path):
+    """A frame that is half made when the signal comes must not be read."""
+    env = os.environ | {"RANK": "0", "TORCHELASTIC_RUN_ID": "x"}
+    rank = subprocess.Popen([sys.executable, "-c", BUSY, tmp_path], env=env, cwd=ROOT)
+    log = tmp_path / "rank0.log"
+    while not (log.exists() and "ready" in log.read_text()):
+        time.sleep(0.01)
+    while rank.poll() is None:
+        rank.send_signal(signal.SIGUSR1)
+        time.sleep(0.0005)
+    assert rank.returncode == 0 and log.read_text().endswith("end\n"), log.read_text()[:500]
+    assert 'File "<string>"' in (tmp_path / "stacks0.txt").read_text()
 
 
 def test_the_odd_rank_is_named():

@@ -23,7 +23,7 @@ LINES = [  # file, the line of lesson 18 that is taken out, what is said of it
         ", [18 The speed ladder](../18_ladder.md), [19 Collectives](../19_collectives.md)",
         "'One week'",
     ),
-    ("book/reference/study_plan.md", "18 The speed ladder", "'Two weeks'"),
+    ("book/reference/study_plan.md", "18 The speed ladder", "'In evenings'"),
     ("book/reference/study_plan.md", "| sum |", "its minutes differ"),
     ("course_lib/checks/__init__.py", '    "ladder": ("ladder-rung",),', "lacks ladder-rung"),
     ("book/reference/glossary.md", " [18](../18_ladder.md)", "has no link to 18_"),

@@ -17,6 +17,7 @@ import threading
 import time
 from pathlib import Path
 from types import FrameType
+from typing import TextIO
 
 from course_lib.runs import heartbeat
 from course_lib.runs.launcher import end_with_launcher
@@ -24,8 +25,6 @@ from course_lib.runs.launcher import end_with_launcher
 WATCH = "COURSE_WATCH"  # descriptor of a pipe whose other end the launcher holds
 GRACE_S = 6.0  # for torchrun to end its ranks, before they are killed
 NUM_FRAMES, NUM_NAMES = 12, 8
-
-_kept = []  # a file whose descriptor faulthandler uses must not be collected
 
 
 def begin() -> None:
@@ -53,13 +52,32 @@ def _begin_rank(folder: Path, rank: str) -> None:
     os.dup2(log, 1)  # a file takes any amount; a pipe that nobody reads would stop the rank
     os.dup2(log, 2)
     os.close(log)
-    stacks = (folder / f"stacks{rank}.txt").open("a")
-    _kept.append(stacks)
     faulthandler.enable()
-    faulthandler.register(signal.SIGUSR1, file=stacks, all_threads=True)
+    _answer_signals((folder / f"stacks{rank}.txt").open("a"))
     end_with_launcher()
     sys.excepthook = _record
     heartbeat.say("start", pid=os.getpid())  # last: who reads it may send SIGUSR1 from now on
+
+
+def _answer_signals(stacks: TextIO) -> None:
+    """SIGUSR1 writes the frames of all threads to `stacks`.
+
+    A thread writes them, which waits for its turn to run Python. The signal's own handler must not
+    (`faulthandler.register`), since it may come in the middle of a call, when the newest frame is
+    half made, and reading that one ends the process.
+    """
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    signal.signal(signal.SIGUSR1, lambda *_: None)
+    signal.set_wakeup_fd(writer, warn_on_full_buffer=False)  # gets the numbers of signals
+    atexit.register(signal.signal, signal.SIGUSR1, signal.SIG_IGN)  # or Python's end lets it kill
+
+    def write_frames() -> None:
+        while numbers := os.read(reader, 64):
+            if signal.SIGUSR1 in numbers:
+                faulthandler.dump_traceback(file=stacks, all_threads=True)
+
+    threading.Thread(target=write_frames, daemon=True).start()
 
 
 def _record(kind: type[BaseException], error: BaseException, trace) -> None:

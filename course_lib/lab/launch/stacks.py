@@ -1,8 +1,7 @@
 """Where every rank stands: asked for with SIGUSR1, grouped, and the odd one out named.
 
-faulthandler writes the Python frames of all threads of a rank to stacks0.txt and on, without the
-rank's help: it may wait in a collective or sleep. A rank whose script takes SIGUSR1 for itself is
-not asked.
+A thread of each rank writes the Python frames of all its threads to stacks0.txt and on, while the
+rank may wait in a collective or sleep. A rank whose script takes SIGUSR1 for itself is not asked.
 """
 
 import linecache
