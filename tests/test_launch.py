@@ -251,7 +251,7 @@ def test_a_hang_in_a_collective_is_reported_while_it_lasts_and_named_at_the_end(
         dist.barrier()
         if dist.get_rank() == 1:
             time.sleep(100)
-        dist.all_reduce(torch.ones(1))
+        print("on", flush=True); dist.all_reduce(torch.ones(1))
     """,
         quiet_s=2,
     )

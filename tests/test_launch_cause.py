@@ -135,6 +135,9 @@ def test_of_a_timeout_the_root_is_who_did_not_come():
 def test_who_ends_well_while_others_wait_is_the_root():
     found = cause.find([rank(0, error=CLOSED, at=3.0), rank(1, died=2.9)], listing(r0=1))
     assert found.rank == 1 and "ended, without an error" in found.text
+    early = [Place(0, "t.py", 14, "main"), Place(1, "t.py", 2, "<module>", "barrier")]  # on the way
+    found = cause.find([rank(0, error=CLOSED, at=3.0), rank(1, died=2.9)], listing(r0=1), early)
+    assert found.rank == 1 and "ended, without an error" in found.text
 
 
 def test_different_collectives_are_named():

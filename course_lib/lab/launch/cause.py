@@ -156,6 +156,7 @@ def _root(ends: Sequence[End], places: Sequence[Place]) -> tuple[int, str, str]:
     if own:
         first = min(own, key=lambda end: end.when)
         return first.rank, first.text, ""
+    places = [place for place in places if not ends[place.rank].fine]  # the others left theirs
     if odd := stacks.odd_ones(places):
         first = odd[0]
         return (
