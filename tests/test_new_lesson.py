@@ -126,17 +126,19 @@ def test_nothing_is_missing_beside_the_lessons():
 def test_a_line_that_is_taken_out_is_asked_for(path, line, said, tmp_path):
     copy_course(tmp_path, BESIDE)
     whole = (tmp_path / path).read_text(encoding="utf-8")
-    count = 0 if "Two" in said else 1
+    count = 0 if "evenings" in said else 1
     cut = re.sub(rf"^{re.escape(line)}\n|{re.escape(line)}", "", whole, count=count, flags=re.M)
     if "sum" in line:
-        cut = re.sub(r"(\| sum .*\| )(\d+) \|", lambda m: f"{m[1]}{int(m[2]) + 1} |", whole)
+        cut = re.sub(r"(\| sum .*\| )(\d+) \|", lambda m: f"{m[1]}{int(m[2]) + 500} |", whole)
     (tmp_path / path).write_text(cut)
     missing = places.find_missing(tmp_path, LESSONS)
     assert missing and all(edit.path == path for edit in missing)
     told = "\n".join(map(str, missing))
     assert said in told and f"{path}:{missing[0].line}: " in told
     places.add_missing(tmp_path, LESSONS)
-    assert sorted((tmp_path / path).read_text(encoding="utf-8")) == sorted(whole)
+    minutes = re.compile(r"\d+ \|$", re.M)  # that a plan states are right to some minutes
+    again = minutes.sub("|", (tmp_path / path).read_text(encoding="utf-8"))
+    assert sorted(again) == sorted(minutes.sub("|", whole))
 
 
 @pytest.mark.parametrize(("path", "said"), FILES)
