@@ -30,8 +30,9 @@ LESSONS = sorted(page.stem for page in BOOK.glob("[0-9][0-9]_*.md"))
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 TITLE = r"\*([^*\n]+)\*(?: \([^)\n]*\))?, "
 YEAR = r"((?:19|20)\d\d)\b"
+MONTHS = "January|February|March|April|May|June|July|August|September|October|November|December"
 CITED = re.compile(
-    r"\b(?!October|July)([A-Z]\w+)(?:'s \w+)?(?:, [A-Z]\w+)*(?: and [A-Z]\w+| et al\.)?"
+    rf"\b(?!(?:{MONTHS})\b)([A-Z]\w+)(?:'s \w+)?(?:, [A-Z]\w+)*(?: and [A-Z]\w+| et al\.)?"
     rf",? \(?(?:{TITLE})?{YEAR}"
 )  # Dao 2023; Chen et al. (2016); Ma and Yarats (*title*, 2019); Young, *title*, 1974
 FENCE = re.compile(r"^```([^\n`]*)\n(.*?)^```$", re.M | re.S)
