@@ -361,6 +361,56 @@ def test_pages_are_those_of_the_bytes():
     assert warm["curve"] == sorted(warm["curve"]) and warm["read"] < warm["touched"]
 
 
+@pytest.mark.parametrize("momentum", [False, True])
+@pytest.mark.parametrize("angle", [0, 30, 45])
+def test_paths_are_those_of_torch(angle, momentum):
+    rates = (0.002, 0.05, 0.15, 1)
+    states = list_states(rate=rates, angle=[angle], momentum=[momentum])
+    turn = math.radians(angle)
+    along = as_double([math.cos(turn), math.sin(turn)])
+    across = as_double([-math.sin(turn), math.cos(turn)])
+    for state, result in zip(states, compute("paths", *states), strict=True):
+        ways = {
+            "sgd": (torch.optim.SGD, {"momentum": 0.9 * momentum}),
+            "adamw": (torch.optim.AdamW, {"betas": (0.9, 0.95), "weight_decay": 0}),
+        }
+        for name, (cls, options) in ways.items():
+            weights = nn.Parameter(0.3 * across - along)
+            optimizer = cls([weights], state["rate"], **options)
+            path, losses = [weights.tolist()], []
+            for _ in range(40):
+                flat, steep = weights @ along, weights @ across
+                optimizer.zero_grad()
+                (0.05 * flat**2 + 5 * steep**2).backward()
+                optimizer.step()
+                path.append(weights.tolist())
+                losses.append((0.05 * (weights @ along) ** 2 + 5 * (weights @ across) ** 2).item())
+            shown, last = result[name], sum(losses[-10:]) / 10
+            size = max(abs(x) for place in path for x in place)  # of one that is thrown out, huge
+            want = [x for place in path for x in place]
+            assert [x for place in shown["path"] for x in place] == close(want, 1e-6, 1e-9 * size)
+            assert shown["loss"] == close(last, 1e-6)
+            assert shown["losses"][result["rates"].index(state["rate"])] == shown["loss"]
+            assert shown["covered"] == close(
+                100 * (1 + (weights @ along).item()), 1e-6, 1e-7 * size
+            )
+            assert shown["across"] == close((weights @ across).item(), 1e-6, 1e-9 * size)
+
+
+def test_paths_show_what_their_words_say():
+    start, best, thrown = compute("paths", "default", "sgd-best", "thrown")
+    assert round(start["sgd"]["covered"]) == 18 and round(thrown["sgd"]["covered"]) == 70
+    across = [y for _, y in thrown["sgd"]["path"]]
+    assert [b / a for a, b in itertools.pairwise(across)] == close([-2] * 40)
+    along = [x for x, _ in thrown["sgd"]["path"]]
+    assert [b / a for a, b in itertools.pairwise(along)] == close([0.97] * 40)
+    assert best["sgd"]["best"] == 0.15 and best["sgd"]["loss"] == min(best["sgd"]["losses"])
+    turned = compute("paths", *({"angle": angle} for angle in (0, 15, 30, 45)))
+    assert all(r["sgd"]["losses"][:15] == close(start["sgd"]["losses"][:15]) for r in turned)
+    lowest = [min(r["adamw"]["losses"]) for r in turned]
+    assert lowest == sorted(lowest) and lowest[3] > 1.5 * lowest[0]
+
+
 def test_reshard_reads_the_rows_of_torch_chunks():
     tensors, states = ((10, 16), (6, 16), (3, 4)), list_states(R=range(1, 5), R2=range(1, 5))
 
