@@ -407,6 +407,16 @@ def test_paths_show_what_their_words_say():
     assert best["sgd"]["best"] == 0.15 and best["sgd"]["loss"] == min(best["sgd"]["losses"])
     turned = compute("paths", *({"angle": angle} for angle in (0, 15, 30, 45)))
     assert all(r["sgd"]["losses"][:15] == close(start["sgd"]["losses"][:15]) for r in turned)
+    (heavy,) = compute("paths", {"momentum": True})
+    assert round(best["sgd"]["covered"]) == 45 and round(heavy["sgd"]["covered"]) == 94
+    for losses, low in (
+        (heavy["sgd"]["losses"], (0.05, 0.15)),
+        (start["adamw"]["losses"], (0.03, 0.7)),
+    ):
+        below = [rate for rate, loss in zip(start["rates"], losses, strict=True) if loss < 0.01]
+        assert (below[0], below[-1]) == low
+    assert min(start["adamw"]["losses"]) < min(heavy["sgd"]["losses"])
+    assert min(heavy["sgd"]["losses"]) < min(turned[3]["adamw"]["losses"])
     lowest = [min(r["adamw"]["losses"]) for r in turned]
     assert lowest == sorted(lowest) and lowest[3] > 1.5 * lowest[0]
 

@@ -1,8 +1,6 @@
 """`muon_step` against torch.optim.Muon, and the trainer with `--optimizer muon`."""
 
-import json
 import math
-from pathlib import Path
 
 import pytest
 import torch
@@ -125,21 +123,3 @@ def test_the_sharded_trainer_says_why_it_has_no_muon():
         ValueError, match=r"optimizer muon .*ddp_trainer, or pass --optimizer adamw"
     ):
         FSDPConfig(optimizer="muon")
-
-
-def test_the_lessons_losses_are_those_of_the_record():
-    """Validation losses of the best rates and of two more seeds, to the two digits of the page."""
-    root = Path(__file__).parents[1]
-    page = (root / "book/09_optimizer.md").read_text(encoding="utf-8")
-    figures = json.loads((root / "benchmarks/results/optimizers.json").read_text())["figures"]
-    best, others = {}, {}
-    for name in ("adamw", "muon"):
-        run = figures[name]["rates"][f"{figures[name]['best_rate']:g}"]
-        assert run["valid_nats"] == min(r["valid_nats"] for r in figures[name]["rates"].values())
-        best[name] = f"{run['valid_nats']:.2f}"
-        others[name] = " and ".join(f"{r['valid_nats']:.2f}" for r in figures[name]["other_seeds"])
-        assert (
-            f"lr {figures[name]['best_rate']:g}" in page and f"{run['curve_nats'][-1]:.2f}" in page
-        )
-    assert f"ends at {best['adamw']} and Muon's at {best['muon']} (measured)" in page
-    assert f"{others['adamw']} against {others['muon']}" in page
