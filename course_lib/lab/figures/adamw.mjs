@@ -56,7 +56,7 @@ export const spec = {
       kit.text(kit.w - 24, b.Y(list[99]) + (c === "s1" && r.off[99] < 2 * r.on[99] ? 20 : -12), `${name} ${fmt(list[99])}`, { anchor: "end", cls: chosen ? "b" : "m", nudge: true });
     }
     let z = y + h + 70;
-    kit.text(0, z, "Update 1 of a weight of 1, in lr", { cls: "b" });
+    kit.text(0, z, "Update 1, weight 1, in lr", { cls: "b" });
     const full = nice(r.first + DECAY), px = (v) => v / full * (kit.w - 2);
     for (const [name, decay] of [["matrix", DECAY], ["gain", 0]]) {
       z += 24;
