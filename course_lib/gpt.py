@@ -125,11 +125,15 @@ class RMSNorm(nn.Module):
 
 
 def rope_tables(seq_len: int, head_dim: int, theta: float = 10_000.0) -> tuple[Tensor, Tensor]:
-    """cos_TK and sin_TK, float32: position t turns pair i by the angle t / theta^(2i/K).
+    """cos_TK and sin_TK: position t turns pair i by t * theta^(-2i/K) radians (Su et al. 2021).
 
-    The K/2 angles are written twice, side by side, as the half-split `rotate_half` expects
-    (Su et al. 2021, eq. 15).
+    seq_len is T, head_dim is K; positions are 0 to T - 1, pairs 0 to K/2 - 1. Returns the cosines,
+    then the sines, each (T, K). The angles are computed in float32, and both tables are float32.
+    Columns i and i + K/2 belong to pair i, as the half-split `rotate_half` expects.
+    Raises ValueError for an odd head_dim.
     """
+    if head_dim % 2:
+        raise ValueError(f"head_dim must be even, because numbers turn in pairs: got {head_dim}")
     inverse_freq = theta ** (-torch.arange(0, head_dim, 2, dtype=torch.float32) / head_dim)
     angle = torch.outer(torch.arange(seq_len, dtype=torch.float32), inverse_freq)  # (T, K/2)
     angle_TK = torch.cat((angle, angle), dim=-1)

@@ -12,6 +12,7 @@ from course_lib.checks.suite import Suite
 EXERCISES = {
     "start": ("bytes",),
     "rmsnorm": ("rmsnorm",),
+    "rope_tables": ("rope-tables",),
     "rope": ("rotate-half", "apply-rope"),
     "swiglu": ("swiglu",),
     "attention": ("attention",),

@@ -1,4 +1,4 @@
-"""Checks of lesson 02: rotate_half and apply_rotary_pos_emb.
+"""Checks of lesson 02: rotate_half and apply_rotary_pos_emb. Those of the tables are in rope_tables.
 
 Oracle: multiplication of complex numbers. A pair (a, b) is a + bi; rotate_half multiplies it by i,
 the rotary embedding by cos + i sin. A wrong answer is named by comparing it with the catalogues
@@ -15,9 +15,9 @@ from course_lib.checks.expect import Pattern
 from course_lib.checks.layouts import expect_any_layout
 from course_lib.checks.report import Wrong, number, vector
 from course_lib.checks.rope_mistakes import HALVES, TURNS, Mistake, half_split, split
+from course_lib.checks.rope_tables import exact_tables
 from course_lib.checks.subject import AnswerError, Subject
 from course_lib.checks.suite import Draw, Suite
-from course_lib.gpt import rope_tables
 
 
 def _quarter_turn(x: Tensor) -> Tensor:
@@ -223,7 +223,7 @@ def _cube(draw: Draw, size: int = 3, head_dim: int = 8) -> tuple[Tensor, Tensor]
 
 def a_pair(subject: Subject, draw: Draw) -> None:
     """q and k come back as a pair, each in its own shape and dtype."""
-    args = (*_cube(draw), *rope_tables(3, 8))
+    args = (*_cube(draw), *exact_tables(3, 8))
     try:
         _apply(subject, *args, tried="q, k of shape (3, 3, 3, 8)")
     except AnswerError as failure:
@@ -240,7 +240,7 @@ def a_pair(subject: Subject, draw: Draw) -> None:
 
 def first_stays(subject: Subject, draw: Draw) -> None:
     """The token at position 0 is turned by 0, so it stays as it was."""
-    args = (*_cube(draw), *rope_tables(3, 8))
+    args = (*_cube(draw), *exact_tables(3, 8))
     out = _apply(subject, *args, tried="q, k of shape (3, 3, 3, 8)")
     for name, given, turned in zip("qk", args, out, strict=False):
         moved = (turned - given)[..., 0, :].abs().amax(-1)  # (B, H)
@@ -259,7 +259,7 @@ def first_stays(subject: Subject, draw: Draw) -> None:
 
 def keeps_length(subject: Subject, draw: Draw) -> None:
     """A rotation moves no vector's length."""
-    args = (*_cube(draw), *rope_tables(3, 8))
+    args = (*_cube(draw), *exact_tables(3, 8))
     out = _apply(subject, *args, tried="q, k of shape (3, 3, 3, 8)")
     for name, given, turned in zip("qk", args, out, strict=False):
         before, after = given.norm(dim=-1), turned.norm(dim=-1)
@@ -280,7 +280,7 @@ def keeps_length(subject: Subject, draw: Draw) -> None:
 def gap_only(subject: Subject, draw: Draw) -> None:
     """Moving q and k together by the same number of positions leaves their product alone."""
     shift = draw.size(5, 7, 11)
-    cos, sin = rope_tables(3 + shift, 8)
+    cos, sin = exact_tables(3 + shift, 8)
     q, k = _cube(draw)
     scores, tried = [], "q at position 2, k at position 0"
     for start in (0, shift):
@@ -327,7 +327,7 @@ def other_shapes(subject: Subject, draw: Draw) -> None:
     """Other sizes and tables, of another theta and later positions: as complex multiplication."""
     B, H, T, K = draw.size(2, 1, 3), draw.size(3, 2, 4), draw.size(5, 6, 9), draw.size(6, 4, 10)
     q, k = draw.randn(B, H, T, K), draw.randn(B, H, T, K)
-    cos, sin = rope_tables(T + 3, K, theta=500.0)
+    cos, sin = exact_tables(T + 3, K, theta=500.0)
     _compare_turned(subject, q, k, cos[:T], sin[:T], f"q, k of shape {(B, H, T, K)}, theta = 500")
     tried = "the same q and k, other tables of the same shape"
     try:
@@ -375,7 +375,7 @@ def _compare_turned(
 def turned_back(subject: Subject, draw: Draw) -> None:
     """The gradients of q and k are the upstream ones, turned the other way."""
     q, k, upstream = (draw.randn(2, 2, 5, 6) for _ in range(3))
-    cos, sin = rope_tables(5, 6)
+    cos, sin = exact_tables(5, 6)
     wanted = _oracle(upstream, cos, -sin).float()
     half = upstream * cos
     for item, name in enumerate("qk"):
@@ -412,7 +412,7 @@ def turned_back(subject: Subject, draw: Draw) -> None:
 
 def sixteen_bits(subject: Subject, draw: Draw) -> None:
     """bfloat16 and float16 come back as they were, although the tables are float32."""
-    cos, sin = rope_tables(5, 8)
+    cos, sin = exact_tables(5, 8)
     for dtype in (torch.bfloat16, torch.float16):
         q, k = (draw.randn(2, 3, 5, 8).clamp(-3, 3).to(dtype) for _ in range(2))
         tried = f"q, k in {str(dtype)[6:]}, cos and sin in float32"

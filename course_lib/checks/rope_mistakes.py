@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from course_lib.gpt import rope_tables
+from course_lib.checks.rope_tables import exact_tables
 
 
 class Mistake(NamedTuple):
@@ -169,7 +169,7 @@ def _repeat_pairs(table: Tensor) -> Tensor:
 
 
 def _default_tables(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
-    own = rope_tables(*cos.shape)
+    own = exact_tables(*cos.shape)
     return turn(q, *own), turn(k, *own)
 
 

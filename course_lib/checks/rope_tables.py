@@ -1,0 +1,598 @@
+"""Checks of lesson 02: rope_tables.
+
+Oracle: the angles in float64. A wrong answer is named by comparing it with the catalogue `MISTAKES`:
+what known mistakes give for the very same arguments.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from course_lib.checks import expect
+from course_lib.checks.report import Wrong, number, vector
+from course_lib.checks.subject import AnswerError, Subject
+from course_lib.checks.suite import Draw, Suite
+
+Tables = tuple[Tensor, Tensor]
+FEW, K = 5, 8
+"""T and K of the first checks, with theta 10,000."""
+
+
+def angles(T: int, K: int, theta: float, *, first: int = 0, step: float = 1.0) -> Tensor:
+    """(T, K/2), float64: positions first, first + step, ... times theta^(-2i/K)."""
+    positions = first + step * torch.arange(T, dtype=torch.float64)
+    return torch.outer(positions, speeds(K, theta))
+
+
+def speeds(K: int, theta: float, dtype: torch.dtype = torch.float64) -> Tensor:
+    """(K/2,): radians per position."""
+    return theta ** (-torch.arange(0, K, 2, dtype=dtype) / K)
+
+
+def write_twice(angle: Tensor) -> Tables:
+    """The tables of (T, K/2) angles, in float32."""
+    both = torch.cat((angle, angle), dim=-1)
+    return both.cos().float(), both.sin().float()
+
+
+def exact_tables(T: int, K: int, theta: float = 10_000.0) -> Tables:
+    """What a right answer gives."""
+    return write_twice(angles(T, K, theta))
+
+
+class Mistake(NamedTuple):
+    """One wrong answer that learners write: its tables for (T, K, theta)."""
+
+    code: str
+    gives: Callable[[int, int, float], Tables]
+    finding: str
+    fits: str
+    look: str
+
+
+def _exponent(power: Callable[[int], Tensor]) -> Callable[[int, int, float], Tables]:
+    """The tables whose speeds are theta^power(K)."""
+    return lambda T, K, theta: write_twice(
+        torch.outer(torch.arange(T, dtype=torch.float64), float(theta) ** power(K).double())
+    )
+
+
+def _each(change: Callable[[Tensor], Tensor]) -> Callable[[int, int, float], Tables]:
+    """The right tables, with the same change to both."""
+    return lambda *given: tuple(change(table) for table in exact_tables(*given))
+
+
+def _interleave(table: Tensor) -> Tensor:
+    return table[:, : table.shape[-1] // 2].repeat_interleave(2, dim=-1)
+
+
+def _mask_second(table: Tensor, fill: Callable[[Tensor], Tensor]) -> Tensor:
+    first, second = table.chunk(2, -1)
+    return torch.cat((first, fill(second)), -1)
+
+
+def _rounded(dtype: torch.dtype, stage: str) -> Callable[[int, int, float], Tables]:
+    """Tables that keep `dtype` at one stage, or from there on to the end with "all"."""
+
+    def gives(T: int, K: int, theta: float) -> Tables:
+        positions, speed = torch.arange(T, dtype=torch.float32), speeds(K, theta, torch.float32)
+        if stage == "all":
+            speed = speeds(K, theta, dtype)
+            return tuple(t.float() for t in write_twice(torch.outer(positions.to(dtype), speed)))
+        if stage == "positions":
+            positions = positions.to(dtype).float()
+        if stage == "speeds":
+            speed = speed.to(dtype).float()
+        angle = torch.outer(positions, speed)
+        if stage == "angles":
+            angle = angle.to(dtype).float()
+        cos, sin = write_twice(angle)
+        return (cos.to(dtype).float(), sin.to(dtype).float()) if stage == "tables" else (cos, sin)
+
+    return gives
+
+
+def _every_column(T: int, K: int, theta: float) -> Tables:
+    """By a mistake: K speeds, none of them shared."""
+    angle = torch.outer(torch.arange(T).double(), theta ** (-torch.arange(K).double() * 2 / K))
+    return angle.cos().float(), angle.sin().float()
+
+
+EXPONENT = "the exponent of theta, for i = 0 and for the last pair."
+POSITIONS = "where the positions begin, and their step."
+COLUMNS = "which columns belong to pair i: i and i + K/2."
+RETURN = "what stands after `return`."
+MISTAKES = (
+    Mistake(
+        "ROPE-TABLES-SWAPPED",
+        lambda *given: exact_tables(*given)[::-1],
+        "sines come first",
+        "sin and cos in each other's place.",
+        RETURN,
+    ),
+    *(
+        Mistake(
+            "ROPE-ONE-TABLE",
+            lambda *given, i=i: (exact_tables(*given)[i],) * 2,
+            f"both tables hold {name}",
+            "one table returned twice.",
+            RETURN,
+        )
+        for i, name in enumerate(("cosines", "sines"))
+    ),
+    Mistake(
+        "ROPE-ONE-TABLE",
+        lambda *given: (exact_tables(*given)[0].sin(),) * 2,
+        "both tables hold the sine of a cosine",
+        "`cos_` and `sin_`, which overwrite the angles.",
+        "methods that end in an underscore.",
+    ),
+    Mistake(
+        "ROPE-ANGLES",
+        lambda T, K, theta: (angles(T, K, theta).float().repeat(1, 2),) * 2,
+        "the tables hold angles",
+        "angles, without cosine and sine.",
+        RETURN,
+    ),
+    Mistake(
+        "ROPE-FROM-ONE",
+        lambda *given: write_twice(angles(*given, first=1)),
+        "the first position is 1",
+        "positions 1, 2, 3, ...; here they are 0, 1, 2, ...",
+        POSITIONS,
+    ),
+    Mistake(
+        "ROPE-POSITIONS",
+        _each(lambda table: table.flip(0)),
+        "the last position comes first",
+        "positions from T - 1 down to 0.",
+        POSITIONS,
+    ),
+    Mistake(
+        "ROPE-POSITIONS",
+        lambda T, K, theta: write_twice(angles(T, K, theta, step=T / max(T - 1, 1))),
+        "the positions are not whole numbers",
+        "T positions from 0 to T, both included.",
+        POSITIONS,
+    ),
+    Mistake(
+        "ROPE-POSITIONS",
+        lambda T, K, theta: write_twice(angles(T, K, theta, step=1 / T)),
+        "positions are shares of T",
+        "positions divided by T.",
+        POSITIONS,
+    ),
+    Mistake(
+        "ROPE-DEGREES",
+        lambda *given: write_twice(angles(*given) * torch.pi / 180),
+        "the angles are taken for degrees",
+        "a conversion to radians; these angles are radians.",
+        "factors such as pi / 180.",
+    ),
+    Mistake(
+        "ROPE-DEGREES",
+        lambda *given: write_twice(angles(*given) * 2 * torch.pi),
+        "each angle is 2 pi times as large",
+        "turns converted to radians; these angles are radians.",
+        "factors such as 2 * pi.",
+    ),
+    Mistake(
+        "ROPE-BACKWARDS",
+        lambda *given: write_twice(-angles(*given)),
+        "the sines have the other sign",
+        "negative angles: every turn goes backwards.",
+        "the sign of the angle.",
+    ),
+    Mistake(
+        "ROPE-SIGN",
+        lambda *given: (
+            exact_tables(*given)[0],
+            torch.cat(
+                (
+                    -1 * exact_tables(*given)[1].chunk(2, -1)[0],
+                    exact_tables(*given)[1].chunk(2, -1)[1],
+                ),
+                -1,
+            ),
+        ),
+        "the sines of the first half have a minus",
+        "the minus of rotate_half, already in the table: it would be there twice.",
+        "the sign of the sines.",
+    ),
+    Mistake(
+        "ROPE-INTERLEAVED",
+        _each(_interleave),
+        "neighbouring columns share an angle",
+        "the interleaved layout: columns 2i and 2i + 1.",
+        COLUMNS,
+    ),
+    Mistake(
+        "ROPE-COLUMNS",
+        _each(lambda table: _mask_second(table, lambda half: half.flip(-1))),
+        "the second half of the columns is in reverse order",
+        "`flip`.",
+        COLUMNS,
+    ),
+    *(
+        Mistake(
+            "ROPE-COLUMNS",
+            lambda T, K, theta, fill=fill: (
+                _mask_second(exact_tables(T, K, theta)[0], lambda half: half * 0 + fill[0]),
+                _mask_second(exact_tables(T, K, theta)[1], lambda half: half * 0 + fill[1]),
+            ),
+            "the second half of the columns turns nothing",
+            fits,
+            COLUMNS,
+        )
+        for fill, fits in (((0, 0), "zeros there."), ((1, 0), "angles of 0 there."))
+    ),
+    Mistake(
+        "ROPE-COLUMNS",
+        lambda T, K, theta: (
+            torch.cat([part[:, : K // 2] for part in exact_tables(T, K, theta)], -1),
+            torch.cat([part[:, : K // 2] for part in exact_tables(T, K, theta)], -1),
+        ),
+        "cosines and sines are in one table",
+        "the cosines and the sines of the pairs side by side, as in complex numbers.",
+        "what is joined by `cat`.",
+    ),
+    *(
+        Mistake(
+            "ROPE-THETA",
+            lambda T, K, theta, fixed=fixed: exact_tables(T, K, fixed),
+            "the speeds are those of another theta",
+            f"theta = {fixed:,.0f}.",
+            "where theta comes from: the argument, and its default.",
+        )
+        for fixed in (10_000.0, 1000.0, 500_000.0)
+    ),
+    *(
+        Mistake(
+            "ROPE-EXPONENT",
+            _exponent(power),
+            "other pairs than the first have another speed",
+            fits,
+            EXPONENT,
+        )
+        for power, fits in (
+            (lambda K: -torch.arange(K // 2) / K, "theta^(-i/K), without the 2."),
+            (lambda K: -torch.arange(0, K, 2) / (K // 2), "theta^(-4i/K): 2i divided by K/2."),
+            (lambda K: -torch.arange(1, K // 2 + 1) * 2 / K, "i counted from 1."),
+            (lambda K: -torch.arange(1, K, 2) / K, "theta^(-(2i + 1)/K)."),
+            (lambda K: torch.arange(0, K, 2) / K, "theta^(+2i/K): each pair faster than the last."),
+            (lambda K: -torch.linspace(0, 1, K // 2), "exponents from 0 to -1, both included."),
+            (lambda K: -torch.arange(0, K, 2), "theta^(-2i), not divided by K."),
+            (lambda K: -torch.arange(0, K, 2).flip(0) / K, "the slowest pair first."),
+            (lambda K: 0.0 * torch.arange(0, K, 2), "one speed for all pairs."),
+        )
+    ),
+    Mistake(
+        "ROPE-EXPONENT",
+        _every_column,
+        "each column has a speed of its own",
+        "i up to K - 1, one angle per column; a pair has one angle.",
+        COLUMNS,
+    ),
+    Mistake(
+        "ROPE-EXPONENT",
+        lambda T, K, theta: write_twice(
+            torch.arange(T)[:, None].double() * theta**-1.0 * torch.arange(0, K, 2) / K
+        ),
+        "the speeds are no power",
+        "theta^-1 times 2i/K: what `-` and `**` bind first.",
+        "brackets around the exponent.",
+    ),
+    *(
+        Mistake(
+            "ROPE-LOW-PRECISION",
+            _rounded(dtype, stage),
+            "the numbers are rounded to few digits",
+            f"{str(dtype)[6:]} for {what}.",
+            "the dtype of every step, from the positions to the tables.",
+        )
+        for dtype in (torch.bfloat16, torch.float16)
+        for stage, what in (
+            ("all", "everything up to the tables"),
+            ("positions", "the positions"),
+            ("speeds", "the speeds"),
+            ("angles", "the angles"),
+            ("tables", "the finished tables"),
+        )
+    ),
+)
+
+
+def _words(T: int, K: int, theta: float | None) -> str:
+    return f"seq_len = {T}, head_dim = {K}" + (f", theta = {theta:,.0f}" if theta else "")
+
+
+def _ask(
+    subject: Subject, T: int, K: int, theta: float | None = None, *, by_name: bool = False
+) -> Tables:
+    """The answer's two tables, after the generic expectations; theta None leaves it to its default."""
+    given = {"seq_len": T, "head_dim": K} | ({} if theta is None else {"theta": theta})
+    out = subject.call(**given) if by_name else subject.call(*given.values())
+    facts = dict(
+        tried=_words(T, K, theta), expected=f"a tuple of two tensors, both of shape ({T}, {K})"
+    )
+    if isinstance(out, Tensor):
+        raise Wrong(
+            "ROPE-ONE-TENSOR",
+            "one tensor came back",
+            got=f"one tensor of shape {tuple(out.shape)}",
+            look=RETURN,
+            **facts,
+        )
+    expect.not_none(out, facts["expected"], tried=facts["tried"])
+    if not isinstance(out, tuple | list):
+        raise Wrong(
+            "TYPE",
+            f"the answer returned a {type(out).__name__}",
+            got=type(out).__name__,
+            look=RETURN,
+            **facts,
+        )
+    if len(out) != 2:
+        raise Wrong(
+            "ROPE-COUNT",
+            f"{len(out)} values came back, not two",
+            got=f"a {type(out).__name__} of {len(out)}",
+            look=RETURN,
+            **facts,
+        )
+    for name, table in zip(("cos", "sin"), out, strict=True):
+        _expect_shape(table, T, K, f"{facts['tried']}; {name}")
+        expect.tensor(table, shape=(T, K), dtype=torch.float32, tried=f"{facts['tried']}; {name}")
+    return tuple(out)
+
+
+def _expect_shape(table: Any, T: int, K: int, tried: str) -> None:
+    """Names the shapes of known mistakes; dtype and other shapes are left to `expect`."""
+    shape = tuple(table.shape) if isinstance(table, Tensor) else None
+    facts = dict(tried=tried, expected=f"shape ({T}, {K})", got=f"shape {shape}")
+    if shape == (T, K // 2):
+        raise Wrong(
+            "ROPE-HALF-WIDTH",
+            "there is one column per pair",
+            fits="angles that are written once; rotate_half's layout needs each of them twice.",
+            look="the columns from K/2 on.",
+            **facts,
+        )
+    if shape == (K, T):
+        raise Wrong(
+            "ROPE-TRANSPOSED",
+            "positions are columns, not rows",
+            fits="the two arguments of an outer product in each other's place, or a transpose.",
+            look="which of the two comes first: positions.",
+            **facts,
+        )
+    if shape == (T, K) and table.dtype != torch.float32:
+        is_wide = table.dtype == torch.float64
+        raise Wrong(
+            "DTYPE",
+            f"the dtype is {str(table.dtype)[6:]}",
+            tried=tried,
+            expected="float32",
+            got=str(table.dtype)[6:],
+            fits="angles computed in float64, which is welcome, and no cast at the end."
+            if is_wide
+            else "",
+            hides="float64 tables make float64 of every q and k that they multiply."
+            if is_wide
+            else "",
+            look="the last step before `return`: `.float()`, `.to(...)`.",
+        )
+
+
+def _close(T: int) -> float:
+    # float32 keeps an angle to a few times 6e-8 of itself, and no angle here is above T
+    return 2e-6 + 1e-6 * T
+
+
+def _same(one: Tables, other: Tables, within: float) -> bool:
+    return all(
+        a.shape == b.shape and torch.allclose(a, b, rtol=0, atol=within, equal_nan=True)
+        for a, b in zip(one, other, strict=True)
+    )
+
+
+def _explain(out: Tables, T: int, K: int, theta: float, finding: str, **facts: str) -> None:
+    """Raise `Wrong`: the mistake that gives these very numbers, else OTHER with `finding`."""
+    right = exact_tables(T, K, theta)
+    for mistake in MISTAKES:
+        gives = mistake.gives(T, K, theta)
+        if not _same(gives, right, _close(T)) and _same(out, gives, 10 * _close(T)):
+            facts["look"] = mistake.look
+            raise Wrong(mistake.code, mistake.finding, fits=mistake.fits, **facts)
+    raise Wrong("OTHER", finding, **facts)
+
+
+def _compare(
+    subject: Subject, T: int, K: int, theta: float | None = None, *, by_name: bool = False
+) -> None:
+    """Every number of both tables."""
+    out, base = _ask(subject, T, K, theta, by_name=by_name), theta or 10_000.0
+    for name, table, wanted in zip(("cos", "sin"), out, exact_tables(T, K, base), strict=True):
+        bad = ~torch.isclose(table, wanted, rtol=0, atol=_close(T))
+        if bad.any():
+            row, column = (int(i) for i in bad.nonzero()[0])
+            shown = slice(None) if K <= 6 else slice(column, column + 1)
+            place = f"{name}, row {row}" + ("" if K <= 6 else f", column {column}")
+            _explain(
+                out,
+                T,
+                K,
+                base,
+                f"the numbers of {name} differ",
+                tried=_words(T, K, theta),
+                expected=f"{place}: {vector(wanted[row, shown])}",
+                got=f"{vector(table[row, shown])}; {int(bad.sum())} of {T * K} differ",
+                look="the speed of each pair, then the angle of each position.",
+            )
+
+
+def a_pair(subject: Subject, draw: Draw) -> None:
+    """Two finite float32 tensors of shape (T, K)."""
+    _ask(subject, FEW, K)
+
+
+def first_row(subject: Subject, draw: Draw) -> None:
+    """Position 0 turns nothing: its cosines are 1 and its sines 0."""
+    cos, sin = out = _ask(subject, FEW, K)
+    if not torch.allclose(cos[0], torch.ones(K)) or not torch.allclose(
+        sin[0], torch.zeros(K), atol=1e-6
+    ):
+        _explain(
+            out,
+            FEW,
+            K,
+            10_000.0,
+            "position 0 is turned",
+            tried=f"{_words(FEW, K, None)}; row 0",
+            expected="cos = [1, 1, 1, 1, ...], sin = [0, 0, 0, 0, ...]",
+            got=f"cos = {vector(cos[0], 4)}, sin = {vector(sin[0], 4)}",
+            look="the first angle of every column.",
+        )
+
+
+def unit_length(subject: Subject, draw: Draw) -> None:
+    """cos^2 + sin^2 = 1 at every place, or a turn would change lengths."""
+    cos, sin = out = _ask(subject, FEW, K)
+    squares = cos.square() + sin.square()
+    bad = ~torch.isclose(squares, torch.ones(FEW, K), rtol=0, atol=1e-5)
+    if bad.any():
+        row, column = (int(i) for i in bad.nonzero()[0])
+        _explain(
+            out,
+            FEW,
+            K,
+            10_000.0,
+            "cos and sin are not of one angle",
+            tried=f"{_words(FEW, K, None)}; row {row}, column {column}",
+            expected="cos^2 + sin^2 = 1",
+            got=number(squares[row, column].item()),
+            look="what cosine and sine are taken of.",
+        )
+
+
+def halves_agree(subject: Subject, draw: Draw) -> None:
+    """Columns i and i + K/2 are equal: both numbers of a pair have one angle."""
+    out = _ask(subject, FEW, K)
+    for name, table in zip(("cos", "sin"), out, strict=True):
+        first, second = table.chunk(2, -1)
+        if not torch.allclose(first, second, rtol=0, atol=_close(FEW)):
+            row = int((first - second).abs().amax(-1).argmax())
+            _explain(
+                out,
+                FEW,
+                K,
+                10_000.0,
+                f"{name}: columns i and i + K/2 differ",
+                tried=f"{_words(FEW, K, None)}; row {row}",
+                expected="columns 0 to 3 again in columns 4 to 7",
+                got=f"{vector(first[row])}, then {vector(second[row])}",
+                look=COLUMNS,
+            )
+
+
+def every_speed(subject: Subject, draw: Draw) -> None:
+    """theta is 10,000 where none is given, and pair i turns by theta^(-2i/K) per position."""
+    _compare(subject, FEW, K)
+
+
+def by_hand(subject: Subject, draw: Draw) -> None:
+    """theta = 100 and K = 4 give the speeds 1 and 0.1."""
+    _compare(subject, 3, 4, 100.0)
+
+
+def other_sizes(subject: Subject, draw: Draw) -> None:
+    """One position, one pair, wide heads, any theta; arguments by name."""
+    _compare(subject, 1, draw.size(6, 10))
+    _compare(subject, draw.size(9, 12), 2)
+    _compare(subject, draw.size(33, 40), draw.size(128, 96), 500_000.0)
+    _compare(subject, draw.size(7, 11), draw.size(12, 20), 50, by_name=True)  # an int is a number
+
+
+def not_of_before(subject: Subject, draw: Draw) -> None:
+    """The same T and K with another theta, and a longer text after a shorter one."""
+    seen: list[Tables] = []
+    for T, theta in ((4, 100.0), (4, 1e6), (3, 1e6), (11, 1e6), (4, 100.0)):
+        right, out = exact_tables(T, 6, theta), _ask(subject, T, 6, theta)
+        for before in seen:
+            stale = tuple(table[:T] for table in before)
+            if not _same(stale, right, _close(T)) and _same(out, stale, _close(T)):
+                raise Wrong(
+                    "ROPE-STALE-TABLES",
+                    "the tables of an earlier call come back",
+                    tried=f"{_words(T, 6, theta)}, after calls with another theta",
+                    expected=f"cos, row 1: {vector(right[0][1])}",
+                    got=vector(out[0][1]),
+                    fits="tables that are kept by their shape.",
+                    look="what outlives a call: a cache, a global name, an attribute.",
+                )
+        seen.append(right)
+        _compare(subject, T, 6, theta)
+
+
+def late_positions(subject: Subject, draw: Draw) -> None:
+    """Positions beyond 2,048, where 16 bits no longer have every whole number."""
+    _compare(subject, draw.size(2500, 3000), 4)
+
+
+def _shapes(out: Any) -> list[tuple[int, ...]]:
+    tables = out if isinstance(out, tuple | list) else [out]
+    return [tuple(table.shape) for table in tables if isinstance(table, Tensor)]
+
+
+def odd_width(subject: Subject, draw: Draw) -> None:
+    """An odd K has no pairs: ValueError."""
+    for width in (7, 1):
+        facts = dict(
+            tried=_words(FEW, width, None),
+            expected="ValueError, since an odd number of columns has no pairs",
+            look="the docstring: Raises.",
+        )
+        try:
+            out = subject.call(FEW, width)
+        except AnswerError as failure:
+            if isinstance(failure.error, ValueError):
+                continue
+            if isinstance(failure.error, NotImplementedError):
+                raise
+            said = f"{type(failure.error).__name__}: {failure.error}".splitlines()[0][:60]
+            raise Wrong(
+                "ROPE-ODD-ERROR", "an odd head_dim is refused with another error", got=said, **facts
+            ) from None
+        shapes = _shapes(out)
+        raise Wrong(
+            "ROPE-ODD",
+            "an odd head_dim is not refused",
+            got=f"a tensor of shape {shapes[0]}" if shapes else f"a {type(out).__name__}",
+            hides="the tables then fit no q, or the last number of a head has no partner.",
+            **facts,
+        )
+
+
+SUITES = (
+    Suite(
+        "rope-tables",
+        (
+            a_pair,
+            first_row,
+            unit_length,
+            halves_agree,
+            every_speed,
+            by_hand,
+            other_sizes,
+            not_of_before,
+            late_positions,
+            odd_width,
+        ),
+        proved="each number is the cosine or sine of its angle, for one position and for\n"
+        "thousands, one pair and many, any theta; an odd width is refused.",
+        remember="pair i turns by theta^(-2i/K) radians per position; columns i, i + K/2.",
+        next_step="rope_tables(300, 2)[0][-1], which angles in bfloat16 would miss.",
+    ),
+)
