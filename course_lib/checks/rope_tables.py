@@ -294,11 +294,11 @@ MISTAKES = (
         )
         for dtype in (torch.bfloat16, torch.float16)
         for stage, what in (
-            ("all", "everything up to the tables"),
             ("positions", "the positions"),
             ("speeds", "the speeds"),
             ("angles", "the angles"),
             ("tables", "the finished tables"),
+            ("all", "everything up to the tables"),
         )
     ),
 )
