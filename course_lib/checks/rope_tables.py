@@ -294,11 +294,18 @@ MISTAKES = (
         )
         for dtype in (torch.bfloat16, torch.float16)
         for stage, what in (
+<<<<<<< HEAD
+=======
+            ("all", "everything up to the tables"),
+>>>>>>> cac15e4 (Lesson 02's tables have a contract, a suite of checks, and right and wrong answers)
             ("positions", "the positions"),
             ("speeds", "the speeds"),
             ("angles", "the angles"),
             ("tables", "the finished tables"),
+<<<<<<< HEAD
             ("all", "everything up to the tables"),
+=======
+>>>>>>> cac15e4 (Lesson 02's tables have a contract, a suite of checks, and right and wrong answers)
         )
     ),
 )
