@@ -2,7 +2,7 @@
 
 import torch
 
-from course_lib.gpt import apply_rotary_pos_emb, rotate_half
+from course_lib.gpt import apply_rotary_pos_emb, rope_tables, rotate_half
 from tests.reviews import yes
 
 ARGUED = {
@@ -24,6 +24,41 @@ def scores(turn, length: int = 256) -> torch.Tensor:
     spread = [x.expand(1, 1, length, 16) for x in (q, k)]
     q, k = turn(*spread, *(t.double() for t in tables(length, 16)))
     return (q @ k.transpose(-2, -1))[0, 0]
+
+
+def rope_tables_1(n):
+    """The speed from row 1; the angle from the table, up to whole turns."""
+    cos, sin = rope_tables(n.t + 1, n.K, n.theta)
+    angle = n.t * torch.atan2(sin[1, n.i], cos[1, n.i])
+    torch.testing.assert_close(
+        torch.stack((angle.cos(), angle.sin())),
+        torch.stack((cos[n.t, n.i], sin[n.t, n.i])),
+        atol=1e-4,
+        rtol=0,
+    )
+    return angle.item()
+
+
+def rope_tables_2(n):
+    new, old = (float(part.replace(",", "")) for part in n.change.split(" in place of "))
+    speeds = [torch.atan2(*(table[1, :8] for table in rope_tables(2, 16, t)[::-1])) for t in (new, old)]
+    changed = {"more slowly": torch.lt, "faster": torch.gt, "as before": torch.eq}[n.how](*speeds)
+    found = {
+        "all": torch.ones(8),
+        "all but the first": torch.tensor([0.0, 1, 1, 1, 1, 1, 1, 1]),
+        "the first alone": torch.tensor([1.0, 0, 0, 0, 0, 0, 0, 0]),
+        "the last alone": torch.tensor([0.0, 0, 0, 0, 0, 0, 0, 1]),
+    }
+    return next(name for name, pairs in found.items() if torch.equal(pairs.bool(), changed))
+
+
+def rope_tables_3(n):
+    rows = torch.cat(rope_tables(n.T, 64), -1)
+    if n.part.startswith("The positions"):
+        rows = rows[torch.arange(n.T).bfloat16().long().clamp(max=n.T - 1)]
+    else:
+        rows = rows.bfloat16()
+    return yes(len(rows.unique(dim=0)) < n.T)
 
 
 def rotate_half_1(n):
