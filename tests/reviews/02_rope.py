@@ -36,7 +36,7 @@ def rope_tables_1(n):
         atol=1e-4,
         rtol=0,
     )
-    return angle.item()
+    return round(angle.item(), 4)
 
 
 def rope_tables_2(n):
