@@ -121,12 +121,12 @@ def test_what_arrives_is_graded_and_ctrl_c_leaves_what_another_run_goes_on_from(
     watching = start(tmp_path, "--watch", "--workers", "1", **pipes)
     try:
         hand_in(tmp_path, "ada", notebook("WRONG"))
-        wait_until(lambda: scores(tmp_path) == {"ada": 2})
+        wait_until(lambda: scores(tmp_path) == {"ada": 4})
         hand_in(tmp_path, "ben", notebook()[:5000])  # half of it, the rest takes its time
         hand_in(tmp_path, "ada", notebook("better"))
-        wait_until(lambda: scores(tmp_path) == {"ada": 3})
+        wait_until(lambda: scores(tmp_path) == {"ada": 5})
         hand_in(tmp_path, "ben", notebook())
-        wait_until(lambda: scores(tmp_path) == {"ada": 3, "ben": 3})
+        wait_until(lambda: scores(tmp_path) == {"ada": 5, "ben": 5})
         assert watching.poll() is None
     finally:
         os.killpg(watching.pid, signal.SIGINT)

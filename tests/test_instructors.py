@@ -113,7 +113,7 @@ def test_a_class_from_the_first_release_to_exported_grades(teaching):
         "ada.html", "ben.html",
     }  # fmt: skip
     table = pandas.read_csv(teaching.course / "grades.csv").set_index("SIS Login ID")
-    assert table.loc["ada", ["01_rmsnorm", "02_rope", "Final Points"]].tolist() == [2, 3, 5]
+    assert table.loc["ada", ["01_rmsnorm", "02_rope", "Final Points"]].tolist() == [2, 5, 7]
     assert table.loc["ben", ["01_rmsnorm", "Final Points"]].tolist() == [0, 0]
 
     teaching.run(take("again.jsonl"))

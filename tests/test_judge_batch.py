@@ -36,9 +36,9 @@ def reachable(monkeypatch, tmp_path):
 
 
 def notebook(word: str = "", view: str = "solutions", lesson: str = "02_rope") -> bytes:
-    """The solved notebook with `word` as a comment in its first answer."""
+    """The solved notebook with `word` as a comment in its answer to rotate-half."""
     nb = json.loads((ROOT / view / f"{lesson}.ipynb").read_text(encoding="utf-8"))
-    cell = next(c for c in nb["cells"] if c["metadata"].get("nbgrader", {}).get("solution"))
+    cell = next(c for c in nb["cells"] if c.get("id") == "rotate-half")
     cell["source"] = "".join(cell["source"]) + f"\n# {word}"
     return json.dumps(nb).encode()
 
@@ -73,7 +73,7 @@ def test_the_environment_is_part_of_the_key(monkeypatch):
 
 def test_one_submission_through_a_judge():
     result = grade_submission(read_submission(notebook("WRONG"), name="a.ipynb"), Fake(), 7)
-    assert (result.status, result.score, result.max_score) == ("graded", 2, 3)
+    assert (result.status, result.score, result.max_score) == ("graded", 4, 5)
     first = result.exercises["rotate-half"]
     assert (first.verdict, first.points, first.code, first.flags) == ("WRONG", 0, "SIGN", ("SLOW",))
     assert result.exercises["apply-rope"].verdict == "PASS" and result.tier == "fake"
@@ -109,16 +109,16 @@ def test_a_class_by_the_command(tmp_path, capsys):
     assert main(["grade", "class", "--json", "--workers", "2"]) == 0
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [line["notebook"] for line in lines] == [f"class/s00{i}/02_rope.ipynb" for i in range(4)]
-    assert [line["score"] for line in lines] == [3, 2, 2, 3]
-    assert asked(tmp_path) == 6, "the two equal notebooks are graded once"
+    assert [line["score"] for line in lines] == [5, 4, 4, 5]
+    assert asked(tmp_path) == 9, "the two equal notebooks are graded once"
 
     (tmp_path / "class/broken.ipynb").write_text("no")
     (tmp_path / "class/s001/02_rope.ipynb").write_bytes(notebook("better"))
     assert main(["grade", "class", "--workers", "1"]) == 2
     said = capsys.readouterr().out
     assert "ungradable: its text is not JSON" in said and "5 notebooks, 1 ungradable" in said
-    assert asked(tmp_path) == 8, "only the changed notebook is graded again"
-    assert results()["class/s001/02_rope.ipynb"]["score"] == 3
+    assert asked(tmp_path) == 12, "only the changed notebook is graded again"
+    assert results()["class/s001/02_rope.ipynb"]["score"] == 5
 
 
 def test_nobody_vanishes(tmp_path, capsys, monkeypatch):
@@ -165,12 +165,12 @@ def test_what_cannot_be_graded_here_has_no_points_and_is_no_cached_verdict(tmp_p
     write_class(tmp_path / "class", ["RANKS", "WRONG"])
     assert main(["grade", "class", "--workers", "1"]) == 1
     said = capsys.readouterr().out
-    assert "2+?/3" in said and "1 exercises that cannot be graded here" in said
+    assert "4+?/5" in said and "1 exercises that cannot be graded here" in said
     row = results()["class/s000/02_rope.ipynb"]["exercises"]["rotate-half"]
     assert (row["verdict"], row["points"], row["max_points"]) == ("UNGRADABLE", None, 1)
     before = asked(tmp_path)
     assert main(["grade", "class", "--workers", "1"]) == 1
-    assert asked(tmp_path) == before + 2, "another machine, or another day, may decide it"
+    assert asked(tmp_path) == before + 3, "another machine, or another day, may decide it"
 
 
 def test_errors_say_what_to_do(tmp_path, capsys, monkeypatch):
@@ -200,12 +200,12 @@ def test_a_judge_that_dies_is_replaced(tmp_path):
     write_class(tmp_path / "class", ["DIE-ONCE", "", "DIE-ALWAYS", "last"])
     assert main(["grade", "class", "--workers", "2"]) == 2
     found = results()
-    assert [found[f"class/s00{i}/02_rope.ipynb"]["score"] for i in (0, 1, 3)] == [3, 3, 3]
+    assert [found[f"class/s00{i}/02_rope.ipynb"]["score"] for i in (0, 1, 3)] == [5, 5, 5]
     lost = found["class/s002/02_rope.ipynb"]
     assert lost["status"] == "ungradable" and "a person must look" in lost["reason"]
     before = asked(tmp_path)
     assert main(["grade", "class", "--workers", "1"]) == 2, "and it is tried again the next time"
-    assert asked(tmp_path) == before + 2
+    assert asked(tmp_path) == before + 3
 
 
 def test_a_verdict_of_a_clock_is_tried_again_alone_and_never_copied(tmp_path, capsys):
@@ -214,13 +214,13 @@ def test_a_verdict_of_a_clock_is_tried_again_alone_and_never_copied(tmp_path, ca
     said = capsys.readouterr().out
     assert "2 stopped by a clock twice" in said and "TIMEOUT TIMEOUT; CLOCK" in said
     found = [results()[f"class/s00{i}/02_rope.ipynb"] for i in range(4)]
-    assert [one["score"] for one in found] == [3, 2, 3, 2]
+    assert [one["score"] for one in found] == [5, 4, 5, 4]
     assert found[1]["exercises"]["rotate-half"]["flags"] == ("CLOCK",)
-    assert asked(tmp_path) == 2 * (4 + 3), "each of the three late ones twice, equal or not"
-    last = (tmp_path / "asked").read_text().splitlines()[-6:]
+    assert asked(tmp_path) == 3 * (4 + 3), "each of the three late ones twice, equal or not"
+    last = (tmp_path / "asked").read_text().splitlines()[-9:]
     assert len({line.split()[2] for line in last}) == 1, "one judge alone has the second tries"
     main(["grade", "class", "--workers", "2"])
-    assert asked(tmp_path) == 2 * (4 + 3 + 2 + 2), "and they are no cached verdicts"
+    assert asked(tmp_path) == 3 * (4 + 3 + 2 + 2), "and they are no cached verdicts"
 
 
 def test_a_line_cut_short_is_dropped(tmp_path):

@@ -55,7 +55,7 @@ def test_the_scores_are_right(graded):
     _, rows = graded
     scores = {student: row["score"] for student, row in rows.items()}
     assert scores.pop("02_rope.ipynb") == 0
-    assert {s for s, score in scores.items() if score == 3} == {
+    assert {s for s, score in scores.items() if score == 5} == {
         s for s in scores if s == "solved" or s.startswith("right")
     }
     verdicts = [rows[f"hostile{i}"]["exercises"]["rotate-half"]["verdict"] for i in range(3)]

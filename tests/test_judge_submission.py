@@ -91,7 +91,7 @@ def test_lost_ids_are_matched_by_cell_id_and_by_name():
     for cell in nb["cells"]:
         cell["metadata"] = {}
     found = taken(nb)
-    assert set(found.answers) == {"rotate-half", "apply-rope"}
+    assert set(found.answers) == {"rope-tables", "rotate-half", "apply-rope"}
     assert found.flags["rotate-half"] == ("MATCHED",), "the check is still there, by its text"
     for n, cell in enumerate(nb["cells"]):
         cell["id"] = f"x{n}"
@@ -159,7 +159,7 @@ def test_tampering_is_flagged_and_changes_nothing(change):
     nb = book()
     change(nb)
     found, honest = taken(nb), taken(book())
-    assert found.flags == {"rotate-half": ("TAMPERED",), "apply-rope": ()}
+    assert found.flags == {"rope-tables": (), "rotate-half": ("TAMPERED",), "apply-rope": ()}
     assert found.answers["rotate-half"].source == honest.answers["rotate-half"].source
     assert found.answers["apply-rope"] == honest.answers["apply-rope"]
     assert found.notes
@@ -309,7 +309,9 @@ def test_hostile_text_does_not_break_the_parser():
         timeout=60,
         cwd=ROOT,
     )
-    assert done.stdout.decode().strip() == "['apply-rope', 'rotate-half']", done.stderr.decode()
+    assert done.stdout.decode().strip() == "['apply-rope', 'rope-tables', 'rotate-half']", (
+        done.stderr.decode()
+    )
 
 
 def hidden_answer() -> dict:
@@ -342,7 +344,7 @@ def test_reading_takes_seconds_whatever_is_in_the_cells(kind):
     nb["cells"] += [code(text) for text in ODD[kind]]
     before = time.process_time()
     found = taken(nb)
-    assert set(found.answers) == {"rotate-half", "apply-rope"}, found.problem
+    assert set(found.answers) == {"rope-tables", "rotate-half", "apply-rope"}, found.problem
     assert time.process_time() - before < 20
 
 
@@ -373,5 +375,5 @@ def test_what_is_not_read_may_be_large(part):
         }[part]
     )  # fmt: skip
     before = time.process_time()
-    assert set(taken(nb).answers) == {"rotate-half", "apply-rope"}
+    assert set(taken(nb).answers) == {"rope-tables", "rotate-half", "apply-rope"}
     assert time.process_time() - before < 20

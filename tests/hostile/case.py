@@ -14,8 +14,8 @@ from grader.course import ROOT
 from tests.answers import answers
 
 LESSON = "02_rope"
-HALF, TURN = "rotate-half", "apply-rope"
-POINTS = {HALF: 1, TURN: 2}
+TABLES, HALF, TURN = "rope-tables", "rotate-half", "apply-rope"
+POINTS = {TABLES: 2, HALF: 1, TURN: 2}
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,6 +71,7 @@ def right(exercise: str, beginning: str) -> str:
     )
 
 
+RIGHT_TABLES = right(TABLES, "step by step")
 RIGHT_HALF = right(HALF, "slices")
 RIGHT_TURN = right(TURN, "complex")
 READING_TURN = right(TURN, "a loop")  # calls the learner's rotate_half
@@ -83,8 +84,9 @@ def _view(view: str) -> dict:
 
 
 def book(half: str = RIGHT_HALF, turn: str = RIGHT_TURN) -> dict:
-    """The solved notebook with these answers in it."""
+    """The solved notebook with these answers in it; the first exercise is right, and nobody's target."""
     nb = copy.deepcopy(_view("solutions"))
+    cell(nb, TABLES)["source"] = RIGHT_TABLES
     cell(nb, HALF)["source"], cell(nb, TURN)["source"] = half, turn
     return nb
 
@@ -96,8 +98,8 @@ def untouched() -> dict:
 
 def solution() -> list[str]:
     """The lines that only the solved notebook has: none may come out."""
-    cells = [cell(_view("solutions"), name)["source"] for name in (HALF, TURN)]
-    stubs = "".join("".join(cell(_view("notebooks"), name)["source"]) for name in (HALF, TURN))
+    cells = [cell(_view("solutions"), name)["source"] for name in POINTS]
+    stubs = "".join("".join(cell(_view("notebooks"), name)["source"]) for name in POINTS)
     lines = {line.strip() for text in cells for line in "".join(text).splitlines()}
     return sorted(line for line in lines if len(line) > 20 and line not in stubs)
 
