@@ -68,12 +68,29 @@ def _interleave(table: Tensor) -> Tensor:
     return table[:, : table.shape[-1] // 2].repeat_interleave(2, dim=-1)
 
 
-def _mask_second(table: Tensor, fill: Callable[[Tensor], Tensor]) -> Tensor:
+def _change_second(table: Tensor, change: Callable[[Tensor], Tensor]) -> Tensor:
     first, second = table.chunk(2, -1)
-    return torch.cat((first, fill(second)), -1)
+    return torch.cat((first, change(second)), -1)
 
 
-def _rounded(dtype: torch.dtype, stage: str) -> Callable[[int, int, float], Tables]:
+def _fill_second(*fills: float) -> Callable[[int, int, float], Tables]:
+    """The right tables, but one number in all columns from K/2 on, of the cosines and of the sines."""
+
+    def gives(T: int, K: int, theta: float) -> Tables:
+        cos, sin = exact_tables(T, K, theta)
+        for table, fill in zip((cos, sin), fills, strict=True):
+            table[:, K // 2 :] = fill
+        return cos, sin
+
+    return gives
+
+
+def _keep_theta(fixed: float) -> Callable[[int, int, float], Tables]:
+    """The right tables of one theta, whatever is given."""
+    return lambda T, K, theta: exact_tables(T, K, fixed)
+
+
+def _round_at(dtype: torch.dtype, stage: str) -> Callable[[int, int, float], Tables]:
     """Tables that keep `dtype` at one stage, or from there on to the end with "all"."""
 
     def gives(T: int, K: int, theta: float) -> Tables:
@@ -210,7 +227,7 @@ MISTAKES = (
     ),
     Mistake(
         "ROPE-COLUMNS",
-        _each(lambda table: _mask_second(table, lambda half: half.flip(-1))),
+        _each(lambda table: _change_second(table, lambda half: half.flip(-1))),
         "the second half of the columns is in reverse order",
         "`flip`.",
         COLUMNS,
@@ -218,10 +235,7 @@ MISTAKES = (
     *(
         Mistake(
             "ROPE-COLUMNS",
-            lambda T, K, theta, fill=fill: (
-                _mask_second(exact_tables(T, K, theta)[0], lambda half: half * 0 + fill[0]),
-                _mask_second(exact_tables(T, K, theta)[1], lambda half: half * 0 + fill[1]),
-            ),
+            _fill_second(*fill),
             "the second half of the columns turns nothing",
             fits,
             COLUMNS,
@@ -231,8 +245,7 @@ MISTAKES = (
     Mistake(
         "ROPE-COLUMNS",
         lambda T, K, theta: (
-            torch.cat([part[:, : K // 2] for part in exact_tables(T, K, theta)], -1),
-            torch.cat([part[:, : K // 2] for part in exact_tables(T, K, theta)], -1),
+            (torch.cat([part[:, : K // 2] for part in exact_tables(T, K, theta)], -1),) * 2
         ),
         "cosines and sines are in one table",
         "the cosines and the sines of the pairs side by side, as in complex numbers.",
@@ -241,7 +254,7 @@ MISTAKES = (
     *(
         Mistake(
             "ROPE-THETA",
-            lambda T, K, theta, fixed=fixed: exact_tables(T, K, fixed),
+            _keep_theta(fixed),
             "the speeds are those of another theta",
             f"theta = {fixed:,.0f}.",
             "where theta comes from: the argument, and its default.",
@@ -287,7 +300,7 @@ MISTAKES = (
     *(
         Mistake(
             "ROPE-LOW-PRECISION",
-            _rounded(dtype, stage),
+            _round_at(dtype, stage),
             "the numbers are rounded to few digits",
             f"{str(dtype)[6:]} for {what}.",
             "the dtype of every step, from the positions to the tables.",

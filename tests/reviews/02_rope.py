@@ -41,7 +41,9 @@ def rope_tables_1(n):
 
 def rope_tables_2(n):
     new, old = (float(part.replace(",", "")) for part in n.change.split(" in place of "))
-    speeds = [torch.atan2(*(table[1, :8] for table in rope_tables(2, 16, t)[::-1])) for t in (new, old)]
+    speeds = [
+        torch.atan2(*(table[1, :8] for table in rope_tables(2, 16, t)[::-1])) for t in (new, old)
+    ]
     changed = {"more slowly": torch.lt, "faster": torch.gt, "as before": torch.eq}[n.how](*speeds)
     found = {
         "all": torch.ones(8),
