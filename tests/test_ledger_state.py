@@ -192,7 +192,7 @@ def test_a_remedy_names_the_weakest_thing_below(learner):
 
 
 def test_the_weakest_below_is_the_lowest_and_of_equals_the_first():
-    levels = {NORM: 3, "rotation": 1, "half-split-layout": 1, "silu": 2}
+    levels = {NORM: 3, "rotary-frequencies": 2, "rotation": 1, "half-split-layout": 1, "silu": 2}
     assert weakest_needed(["rotary-embedding"], levels) == "half-split-layout"
     assert weakest_needed(["gating"], levels) == "silu"
     assert weakest_needed(["next-token-loss"], levels) == "rotary-embedding"
