@@ -307,18 +307,11 @@ MISTAKES = (
         )
         for dtype in (torch.bfloat16, torch.float16)
         for stage, what in (
-<<<<<<< HEAD
-=======
-            ("all", "everything up to the tables"),
->>>>>>> cac15e4 (Lesson 02's tables have a contract, a suite of checks, and right and wrong answers)
             ("positions", "the positions"),
             ("speeds", "the speeds"),
             ("angles", "the angles"),
             ("tables", "the finished tables"),
-<<<<<<< HEAD
             ("all", "everything up to the tables"),
-=======
->>>>>>> cac15e4 (Lesson 02's tables have a contract, a suite of checks, and right and wrong answers)
         )
     ),
 )
@@ -411,7 +404,7 @@ def _close(T: int) -> float:
     return 2e-6 + 1e-6 * T
 
 
-def _same(one: Tables, other: Tables, within: float) -> bool:
+def _are_close(one: Tables, other: Tables, within: float) -> bool:
     return all(
         a.shape == b.shape and torch.allclose(a, b, rtol=0, atol=within, equal_nan=True)
         for a, b in zip(one, other, strict=True)
@@ -423,7 +416,7 @@ def _explain(out: Tables, T: int, K: int, theta: float, finding: str, **facts: s
     right = exact_tables(T, K, theta)
     for mistake in MISTAKES:
         gives = mistake.gives(T, K, theta)
-        if not _same(gives, right, _close(T)) and _same(out, gives, 10 * _close(T)):
+        if not _are_close(gives, right, _close(T)) and _are_close(out, gives, 10 * _close(T)):
             facts["look"] = mistake.look
             raise Wrong(mistake.code, mistake.finding, fits=mistake.fits, **facts)
     raise Wrong("OTHER", finding, **facts)
@@ -542,7 +535,7 @@ def not_of_before(subject: Subject, draw: Draw) -> None:
         right, out = exact_tables(T, 6, theta), _ask(subject, T, 6, theta)
         for before in seen:
             stale = tuple(table[:T] for table in before)
-            if not _same(stale, right, _close(T)) and _same(out, stale, _close(T)):
+            if not _are_close(stale, right, _close(T)) and _are_close(out, stale, _close(T)):
                 raise Wrong(
                     "ROPE-STALE-TABLES",
                     "the tables of an earlier call come back",

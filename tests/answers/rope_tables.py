@@ -310,15 +310,9 @@ def rope_tables(seq_len, head_dim, theta=10_000.0):
 - angle = positions[:, None] * speed[None, :]
 + angle = positions.view(5, 1) * speed.view(1, 4)
 
-<<<<<<< HEAD
 # %% wrong OTHER right for heads of 64 alone | of: step by step
 - exponent = torch.arange(0, head_dim, 2).float() / head_dim
 + exponent = torch.arange(0, head_dim, 2).float() / 64
-=======
-# %% wrong OTHER right for heads of 8 alone | of: step by step
-- exponent = torch.arange(0, head_dim, 2).float() / head_dim
-+ exponent = torch.arange(0, head_dim, 2).float() / 8
->>>>>>> cac15e4 (Lesson 02's tables have a contract, a suite of checks, and right and wrong answers)
 
 # %% wrong OTHER the waves of the wave | of: step by step
 - sin = torch.cat([angle.sin(), angle.sin()], dim=-1)
