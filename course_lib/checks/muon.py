@@ -532,7 +532,7 @@ SUITES = (
             memory_layouts,
             as_torch,
         ),
-        proved="every singular value of a step is near 1 in its length, whatever the gradient's;\n"
+        proved="all but tiny singular values come out of the rounds between 0.68 and 1.21;\n"
         "the run stays beside torch.optim.Muon.",
         remember="five rounds, one m for each weight, and 0.2 * sqrt(longer side) * lr.",
         next_step="python -m course_lib.training.ddp_trainer --model_size tiny --optimizer muon --mine",
