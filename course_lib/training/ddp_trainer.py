@@ -149,7 +149,7 @@ class DistributedTrainer:
         micro-batches on all ranks, however unequal they are. It is clipped to the global norm
         `config.grad_clip`, 0 for no limit. The rate is `get_lr(step)`, in every group. Afterwards
         no gradient is left, `step` is 1 higher, `tokens_seen` higher by the targets that counted.
-        ValueError on every rank where no target counts on any; nothing has been changed then.
+        ValueError on every rank when no target counts on any of them; nothing has changed then.
         Returns "loss" (nats per token, before the update), "grad_norm" (before clipping) and "lr":
         floats, or tensors of no dimension, whose numbers are there once the device has computed
         them. Micro-batches lie in host memory, so an update that returns tensors never waits for a
