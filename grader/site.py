@@ -42,9 +42,10 @@ def skip_prose(app: Sphinx, config: Config) -> None:
 
 
 def tell_hours(app: Sphinx, config: Config) -> None:
-    """Gives the pages `{{ hours_1 }}`, the hours of the contents' first part of lessons, and so on."""
+    """Gives the pages `{{ hours_1 }}`, the hours of the contents' first part, and so on, and their sum."""
     hours = count_hours(Path(app.srcdir))
     told = {f"hours_{n}": str(value) for n, value in enumerate(hours, start=1)}
+    told["hours"] = str(sum(hours))
     config.myst_substitutions = {**config.myst_substitutions, **told}
 
 

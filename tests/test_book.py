@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import yaml
 from docutils import nodes
 
+from course_lib.lab.checking import judge
+from course_lib.lab.registry import exercise
 from grader import book, site
 from grader.lesson import WORDS_PER_MINUTE
 
@@ -137,7 +140,20 @@ def test_hours_are_those_of_the_lessons(tmp_path: Path) -> None:
     lesson.write_text(lesson.read_text(encoding="utf-8") + "word " * 2 * 60 * WORDS_PER_MINUTE)
     assert site.count_hours(tmp_path) == [before[0] + 2, *before[1:]]
     index = (ROOT / "book" / "index.md").read_text(encoding="utf-8")
-    assert all(f"{{{{ hours_{n} }}}}" in index for n in range(1, 6))
+    assert all(f"{{{{ hours_{n} }}}}" in index for n in range(1, 6)) and "{{ hours }}" in index
+    config = SimpleNamespace(myst_substitutions={})
+    site.tell_hours(SimpleNamespace(srcdir=tmp_path), config)
+    assert int(config.myst_substitutions["hours"]) == sum(before) + 2
+
+
+def test_the_message_on_the_front_page_is_what_the_check_says() -> None:
+    def weights_only(num_params, *, param_bytes=2, **others):
+        return num_params * param_bytes
+
+    index = (ROOT / "book" / "index.md").read_text(encoding="utf-8")
+    shown = index.partition("```text\n")[2].partition("```")[0]
+    assert "Fits" in shown
+    assert judge(exercise("bytes"), weights_only).text().startswith(shown.rstrip())
 
 
 def test_toc_names_pages_that_exist() -> None:

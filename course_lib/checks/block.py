@@ -304,6 +304,6 @@ SUITES = (
         proved="attention and MLP read the stream through their norms and add to it; where they add\n"
         "nothing, the stream and its gradient pass through to the last bit.",
         remember="nothing replaces the stream, so its gradient has a path that no branch is on.",
-        next_step="put the norms on the stream instead, and train 12 blocks of it at your best rate.",
+        next_step="the table below: 12 blocks with norms in front, on the stream and behind.",
     ),
 )
