@@ -23,7 +23,7 @@ def test_a_group_is_an_exercise_a_walk_a_file_or_a_test():
 
 
 def test_one_worker_takes_a_group(tmp_path):
-    """Two files about the same four exercises: each exercise has one worker, each worker some."""
+    """Two files about the same four exercises: each exercise has one worker."""
     names = ("rmsnorm", "swiglu", "bytes", "get-lr")
     tests = f"import pytest\n\n@pytest.mark.parametrize('name', {names})\ndef test_it(name): pass\n"
     for file in ("test_exercises.py", "test_judge_worker.py"):

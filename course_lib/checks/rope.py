@@ -15,7 +15,7 @@ from course_lib.checks.expect import Pattern
 from course_lib.checks.layouts import expect_any_layout
 from course_lib.checks.report import Wrong, number, vector
 from course_lib.checks.rope_mistakes import HALVES, TURNS, Mistake, half_split, split
-from course_lib.checks.rope_tables import exact_tables
+from course_lib.checks.rope_tables_mistakes import exact_tables
 from course_lib.checks.subject import AnswerError, Subject
 from course_lib.checks.suite import Draw, Suite
 

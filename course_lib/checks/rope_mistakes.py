@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from course_lib.checks.rope_tables import exact_tables
+from course_lib.checks.rope_tables_mistakes import exact_tables
 
 
 class Mistake(NamedTuple):
