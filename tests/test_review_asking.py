@@ -18,7 +18,10 @@ from course_lib.lab.reviews.items import items
 from course_lib.lab.reviews.sitting import AGAIN, EASY, GOOD, HARD, Sitting, rate
 from grader.cli import main
 
-NOW = datetime.now(UTC)
+
+def now() -> datetime:
+    """Asked anew each time, as the program does: a run of the tests may last past midnight."""
+    return datetime.now(UTC)
 
 
 @pytest.fixture(autouse=True)
@@ -35,7 +38,7 @@ def passed(*exercises: str, days: float = 3, **fields) -> None:
         for exercise in exercises:
             event = {
                 "v": 1,
-                "t": events.stamp(NOW - timedelta(days=days)),
+                "t": events.stamp(now() - timedelta(days=days)),
                 "kind": "check",
                 "item": exercise,
                 "result": "pass",
@@ -67,7 +70,7 @@ def test_nothing_passed_yet(capsys):
 def test_nothing_due_yet(capsys):
     passed("bytes", days=0)
     assert main(["review"]) == 0
-    soon = NOW + timedelta(days=2)
+    soon = now() + timedelta(days=2)
     assert f"Next: 3 reviews on {soon.day} {soon:%b %Y}." in capsys.readouterr().out
 
 
@@ -208,12 +211,12 @@ def test_each_time_another_variant(monkeypatch):
     passed("swiglu", days=40)
     seen = []
     for day in range(4):
-        one = Sitting(clock=lambda day=day: NOW + timedelta(days=day))
+        one = Sitting(clock=lambda day=day: now() + timedelta(days=day))
         one.due = [due for due in one.due if due.item == "swiglu-1"]
         if question := one.question():
             seen.append(question.variant.question)
             with events.path().open("a") as record:
-                stamp = events.stamp(NOW + timedelta(days=day))
+                stamp = events.stamp(now() + timedelta(days=day))
                 record.write(
                     json.dumps(
                         {
@@ -246,7 +249,7 @@ def test_strange_records_are_explained(capsys, monkeypatch):
     passed("bytes")
     passed("swiglu", days=-700)
     with events.path().open("a") as record:
-        stamp = events.stamp(NOW - timedelta(days=1))
+        stamp = events.stamp(now() - timedelta(days=1))
         record.write(
             json.dumps(
                 {
@@ -379,5 +382,5 @@ def test_the_form_keeps_its_keys_from_jupyterlab_and_labels_its_fields():
 
 def test_levels_come_from_the_ledger():
     passed("apply-rope", concepts=["rotary-embedding", "relative-position"])
-    levels = sitting.levels_of(events.read(), NOW)
+    levels = sitting.levels_of(events.read(), now())
     assert levels["rotary-embedding"] >= 2 and levels.get("half-split-layout", 0) == 0

@@ -104,16 +104,20 @@ def test_the_plan_is_said_and_both_ranks_move(page: harness.Page, lab: jupyter.L
 
 
 def test_it_is_updated_at_most_five_times_a_second(page: harness.Page) -> None:
-    updates = page.evaluate(
+    updates, seconds = page.evaluate(
         """() => new Promise((done) => {
             const body = document.querySelector('.course-launch tbody');
+            const began = performance.now();
             let count = 0;
             const look = new MutationObserver(() => { count += 1; });
             look.observe(body, {childList: true, characterData: true, subtree: true});
-            setTimeout(() => { look.disconnect(); done(count); }, 4000);
+            setTimeout(() => {
+                look.disconnect();
+                done([count, (performance.now() - began) / 1000]);
+            }, 4000);
         })"""
     )
-    assert 2 <= updates <= 21
+    assert 2 <= updates <= 1 + 5 * seconds  # a busy machine's timer is late
 
 
 def test_the_log_of_a_rank_is_chosen_and_keys_stay_inside(page: harness.Page) -> None:
