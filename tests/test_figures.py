@@ -9,10 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from course_lib.checks import suite
+from course_lib.checks.report import Wrong
+from course_lib.checks.suite import Suite
 from course_lib.lab import figures as lib
 from course_lib.lab.figures import text
 from grader import figures as rendering
 from grader.course import ROOT
+from tests.course import lessons
 from tests.figure_states import run_node
 
 MAX_BYTES = 8 * 1024 + 256
@@ -105,6 +109,26 @@ def test_states_that_checks_name_exist():
     assert len(found) > 20
     probes = {("zero", "updates")}  # a function of course_lib.probes.zero
     assert not found - set(PRESETS) - probes
+
+
+def test_a_failing_check_says_how_to_open_its_figure():
+    def check(subject, draw):
+        raise Wrong("OTHER", "wrong", preset="rmsnorm:shifted")
+
+    verdict = Suite("bytes", (check,), proved="p", remember="r", next_step="n").run(None)
+    assert 'figure("rmsnorm", "shifted")' in dict(verdict.rows)["Next"]
+
+
+def test_a_button_that_a_pass_names_is_in_a_figure_of_its_lesson():
+    named = []
+    for lesson in lessons():
+        shown = set(re.findall(r'\bfigure\("([a-z-]+)"', lesson.path.read_text(encoding="utf-8")))
+        source = "".join(lib.module_text(name) for name in shown)
+        for exercise in lesson.exercises:
+            for label in re.findall(r'"[^"]+"(?= in the figure)', suite(exercise).next_step):
+                named.append(exercise)
+                assert label in source, f"{exercise}: no figure of its lesson has a button {label}"
+    assert len(named) >= 8
 
 
 @pytest.fixture

@@ -449,7 +449,7 @@ SUITES = (
         (two_tensors, one_later, large_ids, any_row, far_windows, last_window, own_memory),
         proved="equal to a plain loop, targets one later, up to the last token of the row.",
         remember="T predictions take T + 1 tokens.",
-        next_step="the figure's preset batches:rolled, where the extra token is missing.",
+        next_step='"Rolled" in the figure above, where the extra token is missing.',
     ),
     Suite(
         "shard-batch",

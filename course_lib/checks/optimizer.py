@@ -634,7 +634,7 @@ SUITES = (
         ),
         proved="a run of your updates ends at the weights of torch.optim.AdamW.",
         remember="a weight moves by lr or less in most updates, whatever the size of its gradient.",
-        next_step="the figure adamw without bias correction: update 12 is worse than update 1.",
+        next_step='"No correction" in the figure above: update 12 is worse than update 1.',
         loads=(DYNAMO,),
     ),
 )

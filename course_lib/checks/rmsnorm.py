@@ -392,6 +392,6 @@ SUITES = (
         proved="equal to torch's rms_norm, eps included, in float32, float16 and bfloat16,\n"
         "with its gradient.",
         remember="float16 squares overflow beyond 255.9; the mean square needs float32.",
-        next_step="the figure's preset rmsnorm:shifted, where LayerNorm stays and RMSNorm moves.",
+        next_step='"Plus 2" in the figure above: LayerNorm stays and RMSNorm moves.',
     ),
 )

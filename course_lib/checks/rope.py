@@ -448,7 +448,7 @@ SUITES = (
         proved="equal to multiplying each pair by i, for any even K and any leading shape,\n"
         "in every dtype, with its gradient.",
         remember="a pair is (i, i + K/2): the half-split layout. Twice rotate_half is -x.",
-        next_step="rotate_half(rotate_half(x)), and the preset rope:mixed of the figure.",
+        next_step='rotate_half(rotate_half(x)), and "Layouts mixed" in the figure above.',
     ),
     Suite(
         "apply-rope",
@@ -465,6 +465,6 @@ SUITES = (
         proved="lengths kept, q . k a function of the gap alone, every number equal to\n"
         "complex multiplication, in float32, float16 and bfloat16.",
         remember="q and k are turned, v never.",
-        next_step="the figure's preset rope:slid, where both positions move and q . k does not.",
+        next_step='"Both 40 later" in the figure above: both positions move and q . k does not.',
     ),
 )

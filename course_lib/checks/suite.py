@@ -257,7 +257,8 @@ def _broken_verdict(base: Verdict, error: Exception) -> Verdict:
 def _next_steps(verdict: Verdict) -> str:
     steps = ["run this cell again after the change", f'hint("{verdict.exercise}")']
     if verdict.preset:
-        steps.append(f"figure preset {verdict.preset}")
+        name, preset = verdict.preset.split(":")
+        steps.append(f'figure("{name}", "{preset}")')
     if verdict.seed:  # a learner's own checks all use 0
         steps.append(f"seed {verdict.seed}")
     return " \N{MIDDLE DOT} ".join(steps)

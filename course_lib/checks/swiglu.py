@@ -427,6 +427,6 @@ SUITES = (
         proved="down(silu(gate(x)) * up(x)) for random weights, each token by itself,\n"
         "with the gradients of x and of all three matrices.",
         remember="three matrices of D x F; F = 8/3 D has the parameters of a two-matrix 4 D MLP.",
-        next_step="the figure's preset swiglu:closed, then swap the signs of gate and up.",
+        next_step='"Closed gate" in the figure above, then swap the signs of gate and up.',
     ),
 )
