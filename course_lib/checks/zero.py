@@ -4,6 +4,7 @@ Oracle: `bytes_of`, whose options bend one thing each, as wrong answers do.
 """
 
 import functools
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -132,6 +133,13 @@ WRONG: tuple[tuple[str, Way, str, str, str], ...] = (
         "a count that world_size divides needs no padding.",
     ),
     (
+        "ZERO-PAD-WHOLE",
+        lambda n, ranks, stage, sizes: bytes_of(n + -n % ranks, ranks, stage, sizes),
+        "what is not cut is padded",
+        "world_size shards' worth of a part that every rank holds whole.",
+        "num_params where a stage shards nothing.",
+    ),
+    (
         "ZERO-ALL-RANKS",
         _times,
         "these are the bytes of all ranks together",
@@ -159,10 +167,27 @@ def _expect(subject: Subject, n: int, ranks: int, stage: int, **sizes) -> None:
     if out == right:
         return
     facts |= dict(got=_line(out))
+    less = bytes_of(n - 1, ranks, stage, SIZES | sizes)
+    if ranks >= 64 and all(out[name] in (right[name], less[name]) for name in NAMES):
+        raise Wrong(  # one that rounds down has been named where less was left over
+            "ZERO-LITTLE-LEFT",
+            "a small remainder has no place in a shard",
+            fits="a quotient to which a little less than 1 is added.",
+            look="one number more than all shards hold makes every shard longer.",
+            **facts,
+        )
     for code, way, finding, fits, look in WRONG:
         if out == way(n, ranks, stage, SIZES | sizes):
             preset = "zero:stage-2" if code == "ZERO-SWAPPED" else ""
             raise Wrong(code, finding, fits=fits, look=look, preset=preset, **facts)
+    if max(n, *right.values()) > 2**53 and all(math.isclose(out[k], right[k]) for k in NAMES):
+        raise Wrong(
+            "ZERO-FLOAT",
+            "the bytes are not exact",
+            fits="a float on the way: above 2^53 it leaves out whole numbers.",
+            look="`/` makes a float, `//` stays whole: -(-a // b) is a / b rounded up.",
+            **facts,
+        )
     off = next(name for name in NAMES if out[name] != right[name])
     raise Wrong("OTHER", f"the bytes of the {off} differ", look=f"{off} at stage {stage}.", **facts)
 
@@ -220,7 +245,11 @@ def rounded_up(subject: Subject, draw: Draw) -> None:
     for stage in (3, 1, 2):
         _expect(subject, n, ranks, stage)
     for few in (2, 1, 0):
-        _expect(subject, few, draw.size(5, 7), 3)
+        for stage in (3, 0):
+            _expect(subject, few, draw.size(5, 7), stage)
+    for many in (64, 1024):
+        _expect(subject, 3 * many + 1, many, 3)
+        _expect(subject, 4 * many - 1, many, 2)
 
 
 def sizes(subject: Subject, draw: Draw) -> None:
@@ -232,6 +261,13 @@ def sizes(subject: Subject, draw: Draw) -> None:
     for name, size in (("param_bytes", 3), ("grad_bytes", 6), ("optimizer_bytes", 9)):
         _expect(subject, n, ranks, draw.size(2, 1), **{name: size})
         _expect(subject, n, ranks, 0, **{name: size})
+        for few, stage in (
+            (ranks, 0),
+            (ranks, 3),
+            (1, 3),
+        ):  # 0: gradients used up at once, plain SGD
+            _expect(subject, n, few, stage, **{name: 0})
+        _expect(subject, n, 1, draw.size(3, 0), **{name: size})
 
 
 def seven_billion(subject: Subject, draw: Draw) -> None:
@@ -240,6 +276,13 @@ def seven_billion(subject: Subject, draw: Draw) -> None:
     for ranks in (1, 8, 1024):
         for stage in (0, 1, 2, 3):
             _expect(subject, n, ranks, stage)
+
+
+def exact(subject: Subject, draw: Draw) -> None:
+    """Above 2^53, where a float leaves out whole numbers, counts are exact."""
+    n = 2 ** draw.size(58, 60, 57) + 1
+    for ranks, stage in ((draw.size(3, 7), 3), (1, 3), (8, 1), (8, 0)):
+        _expect(subject, n, ranks, stage)
 
 
 def refuses(subject: Subject, draw: Draw) -> None:
@@ -265,7 +308,7 @@ def refuses(subject: Subject, draw: Draw) -> None:
 SUITES = (
     Suite(
         "zero-memory",
-        (stage_zero, stages, rounded_up, sizes, seven_billion, refuses),
+        (stage_zero, stages, rounded_up, sizes, seven_billion, exact, refuses),
         proved="bytes of weights, gradients and optimizer on each rank, for every stage,\n"
         "for world sizes that divide the parameters and for those that do not.",
         remember="16 bytes a parameter become 4 + 12/R, 2 + 14/R, 16/R at stages 1, 2, 3.",

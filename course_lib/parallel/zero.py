@@ -11,7 +11,6 @@ N parameters, R ranks. The flat vector of all weights is cut into R shards of S 
 ones are padded with zeros.
 """
 
-import math
 from collections.abc import Iterable
 
 import torch
@@ -52,13 +51,13 @@ def zero_memory(
     Stage 0 is plain data parallelism: every rank holds all. Stage 1 shards the optimizer's state,
     stage 2 the gradients too, stage 3 the weights too. A shard has ceil(num_params / world_size)
     numbers; each takes `param_bytes`, `grad_bytes` or `optimizer_bytes` (12: float32 master copy
-    and Adam's two moments). Ints. No stage changes activations, or the blocks that stage 3 has
-    gathered for the moment; neither counts. ValueError as `check_stage`.
+    and Adam's two moments). Exact ints, however large. No stage changes activations, or the blocks
+    that stage 3 has gathered for the moment; neither counts. ValueError as `check_stage`.
 
     Source: Rajbhandari et al. 2020, section 5 and figure 1.
     """
     check_stage(stage, world_size)
-    shard = math.ceil(num_params / world_size)
+    shard = -(-num_params // world_size)
     held = [shard if stage >= first else num_params for first in (3, 2, 1)]
     each = (param_bytes, grad_bytes, optimizer_bytes)
     names = ("weights", "gradients", "optimizer")

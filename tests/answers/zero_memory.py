@@ -31,7 +31,7 @@ def zero_memory(num_params: int, world_size: int, stage: int, *, param_bytes: in
 # %% right in plain steps
 def zero_memory(num_params, world_size, stage, *, param_bytes=2, grad_bytes=2, optimizer_bytes=12):
     check_stage(stage, world_size)
-    shard = math.ceil(num_params / world_size)
+    shard = -(-num_params // world_size)
     held = [shard if stage >= first else num_params for first in (3, 2, 1)]
     return {"weights": held[0] * param_bytes, "gradients": held[1] * grad_bytes, "optimizer": held[2] * optimizer_bytes}
 
@@ -48,11 +48,11 @@ def zero_memory(num_params, world_size, stage, *, param_bytes=2, grad_bytes=2, o
 + def zero_memory(num_params, world_size, stage, *, param_bytes=2, grad_bytes=2, optimizer_bytes=8):
 
 # %% wrong TYPE an even division
-- shard = math.ceil(num_params / world_size)
+- shard = -(-num_params // world_size)
 + shard = num_params / world_size
 
 # %% wrong ZERO-FLOOR rounded down
-- shard = math.ceil(num_params / world_size)
+- shard = -(-num_params // world_size)
 + shard = num_params // world_size
 
 # %% wrong ZERO-CEIL-BYTES bytes divided and rounded
@@ -101,7 +101,71 @@ def zero_memory(num_params, world_size, stage, *, param_bytes=2, grad_bytes=2, o
 
 # %% wrong ZERO-REFUSES stage 0 shards nothing, on no rank either
 - check_stage(stage, world_size)
-- shard = math.ceil(num_params / world_size)
+- shard = -(-num_params // world_size)
 + if stage:
 +     check_stage(stage, world_size)
-+ shard = math.ceil(num_params / (world_size or 1))
++ shard = -(-num_params // (world_size or 1))
+
+# %% right what is left over, and numbers in a loop
+def zero_memory(num_params, world_size, stage, *, param_bytes=2, grad_bytes=2, optimizer_bytes=12):
+    check_stage(stage, world_size)
+    held = {}
+    for part, size, first in (
+        ("optimizer", optimizer_bytes, 1), ("gradients", grad_bytes, 2), ("weights", param_bytes, 3)
+    ):
+        sharers = world_size if stage >= first else 1
+        held[part] = (num_params + -num_params % sharers) // sharers * size
+    return held
+
+# %% right whole numbers by fractions
+def zero_memory(num_params, world_size, stage, *, param_bytes=2, grad_bytes=2, optimizer_bytes=12):
+    from fractions import Fraction
+    check_stage(stage, world_size)
+    shard = math.ceil(Fraction(num_params, world_size))
+    return dict(weights=param_bytes * (shard if stage > 2 else num_params),
+                gradients=grad_bytes * (shard if stage > 1 else num_params),
+                optimizer=optimizer_bytes * (shard if stage > 0 else num_params))
+
+# %% wrong ZERO-FLOAT a quotient in float64 | of: in plain steps
+- shard = -(-num_params // world_size)
++ shard = math.ceil(num_params / world_size)
+
+# %% wrong ZERO-FLOAT a float that is made an int | of: in plain steps
+- shard = -(-num_params // world_size)
++ shard = int(num_params / world_size)
++ shard += shard * world_size < num_params
+
+# %% wrong ZERO-FLOAT counts in float64
+def zero_memory(num_params, world_size, stage, *, param_bytes=2, grad_bytes=2, optimizer_bytes=12):
+    check_stage(stage, world_size)
+    num_params = float(num_params)
+    shard = -(-num_params // world_size)
+    held = [shard if stage >= first else num_params for first in (3, 2, 1)]
+    each = (param_bytes, grad_bytes, optimizer_bytes)
+    return {k: int(n * b) for k, n, b in zip(("weights", "gradients", "optimizer"), held, each)}
+
+# %% wrong ZERO-LITTLE-LEFT a remainder of one number is lost | of: in plain steps
+- shard = -(-num_params // world_size)
++ shard = int(num_params / world_size + 0.99)
+
+# %% wrong ZERO-FIXED no bytes taken for none said | of: in plain steps
+- held = [shard if stage >= first else num_params for first in (3, 2, 1)]
++ held = [shard if stage >= first else num_params for first in (3, 2, 1)]
++ grad_bytes = grad_bytes or 2
+
+# %% wrong ZERO-FIXED no state taken for none said | of: in plain steps
+- held = [shard if stage >= first else num_params for first in (3, 2, 1)]
++ held = [shard if stage >= first else num_params for first in (3, 2, 1)]
++ optimizer_bytes = optimizer_bytes or 12
+
+# %% wrong ZERO-PAD-WHOLE padded where nothing is cut | of: in plain steps
+- held = [shard if stage >= first else num_params for first in (3, 2, 1)]
++ held = [shard if stage >= first else num_params for first in (3, 2, 1)]
++ if not stage:
++     held = [shard * world_size] * 3
+
+# %% wrong ZERO-FIXED sizes by heart where nothing is cut | of: in plain steps
+- held = [shard if stage >= first else num_params for first in (3, 2, 1)]
++ held = [shard if stage >= first else num_params for first in (3, 2, 1)]
++ if world_size == 1:
++     param_bytes, grad_bytes, optimizer_bytes = 2, 2, 12
