@@ -123,6 +123,32 @@ def each_size_alone(subject: Subject, draw: Draw) -> None:
     expect.integer(out, right, tried=tried)
 
 
+def zeros(subject: Subject, draw: Draw) -> None:
+    """0 is a number like any other: what has no bytes adds none."""
+    n = draw.size(1_000, 3_000)
+    for count, sizes in (
+        (n, dict(grad_bytes=0)),
+        (n, dict(moment_bytes=0)),
+        (n, dict(param_bytes=0)),
+        (n, dict(param_bytes=0, grad_bytes=0, master_copy=False, moments=0, moment_bytes=0)),
+        (0, {}),
+    ):
+        given = ", ".join(f"{name}={value}" for name, value in sizes.items())
+        tried = f"num_params {count:,}, {given or 'the defaults'}"
+        out, right = subject.call(count, **sizes), _bytes(count, **(MIXED | sizes))
+        if isinstance(out, int) and out != right:
+            raise Wrong(
+                "BYTES-ZERO",
+                "a 0 counts as something",
+                tried=tried,
+                expected=f"{right:,} bytes",
+                got=f"{out:,} bytes",
+                fits="`or`, for which a 0 is the same as nothing given.",
+                look="`or`, `max`, and an `if` that asks for a number without comparing it.",
+            )
+        expect.integer(out, right, tried=tried)
+
+
 def _expect(subject: Subject, n: int, **sizes) -> None:
     shown = [f"{name}={value}" for name, value in sizes.items()]
     tried = f"{n:,} parameters, {', '.join(shown[:2])},\n{', '.join(shown[2:])}"
@@ -203,6 +229,7 @@ SUITES = (
             other_optimizers,
             seven_billion,
             each_size_alone,
+            zeros,
         ),
         proved="weights, gradients, master copy and moments, counted exactly,\n"
         "for Adam and SGD, in mixed precision and in float32.",

@@ -127,3 +127,22 @@ def training_state_bytes(num_params, *, param_bytes=4, grad_bytes=4, master_copy
 # %% wrong BYTES-ROUNDED through a float
 def training_state_bytes(num_params, *, param_bytes=2, grad_bytes=2, master_copy=True, moments=2, moment_bytes=4):
     return int(num_params * float(param_bytes + grad_bytes + 4 * master_copy + moments * moment_bytes))
+
+# %% wrong BYTES-ZERO 0 bytes a gradient taken for "not given"
+def training_state_bytes(num_params, *, param_bytes=None, grad_bytes=None, master_copy=True, moments=2, moment_bytes=4):
+    state = (param_bytes or 2) + (grad_bytes or 2)
+    return num_params * (state + 4 * master_copy + moments * moment_bytes)
+
+# %% wrong BYTES-ZERO 0 bytes a moment taken for "not given"
+def training_state_bytes(num_params, *, param_bytes=2, grad_bytes=2, master_copy=True, moments=2, moment_bytes=None):
+    return num_params * (param_bytes + grad_bytes + 4 * master_copy + moments * (moment_bytes or 4))
+
+# %% wrong BYTES-ZERO at least one parameter
+def training_state_bytes(num_params, *, param_bytes=2, grad_bytes=2, master_copy=True, moments=2, moment_bytes=4):
+    return max(num_params, 1) * (param_bytes + grad_bytes + 4 * master_copy + moments * moment_bytes)
+
+# %% right None for a default, told from 0
+def training_state_bytes(num_params, *, moment_bytes=None, moments=2, master_copy=True, grad_bytes=2, param_bytes=2):
+    moment_bytes = 4 if moment_bytes is None else moment_bytes
+    each = [param_bytes, grad_bytes] + [4] * bool(master_copy) + moments * [moment_bytes]
+    return int(num_params) * sum(each)
