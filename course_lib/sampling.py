@@ -20,11 +20,11 @@ def next_token_probs(
 ) -> Tensor:
     """(B, V) logits of any float dtype to (B, V) probabilities in float32; each row sums to 1.
 
-    In this order: the logits are divided by `temperature`; all but the `top_k` likeliest tokens are
-    closed; all but the fewest likeliest tokens whose probabilities sum to `top_p` or more are
-    closed. A closed token has the probability 0, and what is open keeps its proportions.
-    At `temperature` 0 the likeliest token has the probability 1. None switches a setting off; a
-    `top_k` beyond V keeps all. At least one token always stays open.
+    In this order, and in float32 or wider: the logits are divided by `temperature`; all but the
+    `top_k` likeliest tokens are closed; all but the fewest likeliest tokens whose probabilities sum
+    to `top_p` or more are closed. A closed token has the probability 0, and what is open keeps its
+    proportions. At `temperature` 0 the likeliest token has the probability 1. None switches a
+    setting off; a `top_k` beyond V keeps all. At least one token always stays open.
     """
     V = logits_BV.shape[-1]
     if temperature == 0:

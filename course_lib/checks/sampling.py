@@ -6,6 +6,7 @@ Oracle: `chances`, the same in float64 with sorted tokens, whose options bend on
 import math
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -65,9 +66,7 @@ def draw_logits(draw: Draw, B: int, V: int) -> Tensor:
 def ask(subject: Subject, logits: Tensor, **settings) -> Tensor:
     """The answer's probabilities, of the right shape and dtype, not negative, no NaN."""
     tried = _say(logits, settings)
-    out = expect.tensor(
-        subject.call(logits, **settings), shape=logits.shape, dtype=torch.float32, tried=tried
-    )
+    out = _of_shape(subject.call(logits, **settings), logits, settings)
     sums = out.double().sum(-1)
     if (out < 0).any() or not torch.allclose(sums, torch.ones_like(sums), atol=1e-4):
         row = int((sums - 1).abs().argmax())
@@ -85,6 +84,21 @@ def ask(subject: Subject, logits: Tensor, **settings) -> Tensor:
     return out
 
 
+def _of_shape(out: Any, logits: Tensor, settings: dict) -> Tensor:
+    """`out`, if it is a finite float32 tensor of the shape of `logits`."""
+    tried = _say(logits, settings)
+    if isinstance(out, Tensor) and out.shape == logits.shape and out.dtype != torch.float32:
+        raise Wrong(
+            "DTYPE",
+            f"the probabilities are {str(out.dtype)[6:]}",
+            tried=f"{tried}, in {str(logits.dtype)[6:]}",
+            expected="float32, whatever dtype the logits have",
+            got=str(out.dtype)[6:],
+            look="the dtype on every way to a `return`.",
+        )
+    return expect.tensor(out, shape=logits.shape, dtype=torch.float32, tried=tried)
+
+
 def _say(logits: Tensor, settings: dict) -> str:
     said = ", ".join(f"{name}={value}" for name, value in settings.items()) or "no settings"
     shown = f"; row 0: {vector(logits[0].float())}" if logits.shape[1] <= 6 else ""
@@ -93,12 +107,24 @@ def _say(logits: Tensor, settings: dict) -> str:
 
 def compare(subject: Subject, logits: Tensor, **settings) -> None:
     """The answer gives what `chances` does."""
-    wanted = chances(logits, **settings)
+    wanted, out = chances(logits, **settings), ask(subject, logits, **settings)
     expect.values(
-        ask(subject, logits, **settings), wanted, patterns(logits, settings, wanted), **CLOSE,
+        out, wanted, patterns(logits, settings, wanted), **CLOSE,
         tried=_say(logits, settings), finding="the probabilities differ",
         look="the docstring: the order of the three steps.",
     )  # fmt: skip
+    before = chances(logits, temperature=settings.get("temperature", 1.0))
+    kept = out[(wanted == 0) & (before > 1e-30)]
+    if (kept != 0).any():
+        raise Wrong(
+            "SAMPLE-LEAK",
+            "a closed token can still be drawn",
+            tried=_say(logits, settings),
+            expected="the probability 0 for each token that is closed",
+            got=f"{number(kept.max().item())} for one of them",
+            fits="a small number in place of 0.",
+            look="`clamp`, and numbers such as 1e-10.",
+        )
 
 
 BENT = (
@@ -162,15 +188,52 @@ def temperature(subject: Subject, draw: Draw) -> None:
     logits = draw_logits(draw, 3, draw.size(6, 5))
     for degrees in (1.0, 0.5, 3.0):
         compare(subject, logits, temperature=degrees)
-    tried = _say(logits, dict(temperature=0))
     for zero in (0, 0.0):
-        out = subject.call(logits, temperature=zero)
-        out = expect.tensor(out, shape=logits.shape, dtype=torch.float32, tried=tried)
-        wanted = torch.zeros_like(logits).scatter(-1, logits.argmax(-1, keepdim=True), 1.0)
-        expect.values(
-            out, wanted, **CLOSE, tried=tried, finding="the likeliest token is not certain",
-            look="a division by 0, and what stands in its place.",
-        )  # fmt: skip
+        expect_certain(subject, logits, temperature=zero)
+
+
+def at_zero(subject: Subject, draw: Draw) -> None:
+    """Temperature 0 is no low temperature, and a low one is not 0; whatever the logits are."""
+    near = torch.tensor([[-1.0, 0.0, 2e-6, -3.0], [4e30, -1e30, 5.0, -torch.inf]])
+    out = ask(subject, near, temperature=0)
+    if out[0, 2] != 1 or out[1, 0] != 1:
+        raise Wrong(
+            "SAMPLE-NEAR",
+            "at temperature 0 another token than the likeliest has a chance",
+            tried=_say(near, dict(temperature=0)),
+            expected="all for the third token of row 0, the likeliest by little, and the first of row 1",
+            got=vector(out[0]) if out[0, 2] != 1 else f"{vector(out[1])} for row 1",
+            fits="a division by a very small number.",
+            look="what stands in place of the division by 0.",
+        )
+    for dtype in (torch.bfloat16, torch.float16, torch.float64):
+        logits = draw_logits(draw, 2, 5).to(dtype)
+        expect_certain(subject, logits, temperature=0)
+        expect_certain(subject, logits, temperature=0, top_k=3, top_p=0.9)
+    cold, logits = 2.0**-10, draw_logits(draw, 2, 5)  # powers of two: nothing is rounded
+    settings = dict(temperature=cold)
+    certain = Pattern(
+        code="SAMPLE-COLD",
+        value=logits.softmax(-1).eq(logits.softmax(-1).amax(-1, keepdim=True)).float(),
+        finding="a low temperature is taken for 0",
+        fits="all for the likeliest, below some temperature.",
+        look="the comparison of `temperature` with 0.",
+    )
+    expect.values(
+        ask(subject, logits * cold, **settings), chances(logits), [certain], **CLOSE,
+        tried=_say(logits, settings), finding="the probabilities differ",
+        look="the division by `temperature`.",
+    )  # fmt: skip
+
+
+def expect_certain(subject: Subject, logits: Tensor, **settings) -> None:
+    """The likeliest token of each row has the probability 1."""
+    wanted = torch.zeros(logits.shape).scatter(-1, logits.argmax(-1, keepdim=True), 1.0)
+    expect.values(
+        ask(subject, logits, **settings), wanted, **CLOSE, tried=_say(logits, settings),
+        finding="the likeliest token is not certain",
+        look="a division by 0, and what stands in its place.",
+    )  # fmt: skip
 
 
 def top_k(subject: Subject, draw: Draw) -> None:
@@ -202,7 +265,7 @@ def together(subject: Subject, draw: Draw) -> None:
 
 
 def rows_alone(subject: Subject, draw: Draw) -> None:
-    """Each row has its own tokens, whatever the others are; strides, sizes and bfloat16."""
+    """Each row has its own tokens, whatever the others are; strides and sizes."""
     V = draw.size(40, 33, 50)
     logits = draw_logits(draw, 5, V)
     logits[1] *= 4  # sharp: few tokens reach p
@@ -216,19 +279,52 @@ def rows_alone(subject: Subject, draw: Draw) -> None:
     closed = logits.clone()
     closed[:, ::2] = -math.inf
     compare(subject, closed, temperature=2.0, top_p=0.9)
-    half = (3 * draw_logits(draw, 2, 12)).bfloat16()
-    out = expect.tensor(subject.call(half), shape=half.shape, dtype=torch.float32)
-    # float32 after the cast: a softmax in bfloat16 is off by 2^-9 of each probability
-    expect.values(
-        out, chances(half), rtol=5e-4, atol=1e-6, tried="logits in bfloat16",
-        finding="the probabilities are those of 16 bits", look="`.float()`, before the softmax.",
-    )  # fmt: skip
+    compare(subject, draw.randn(2, 1), temperature=0.5, top_k=1, top_p=0.5)  # a single token
+
+
+def any_dtype(subject: Subject, draw: Draw) -> None:
+    """Logits in 16 and in 64 bits: all that is computed has 32 bits or more."""
+    for dtype in (torch.bfloat16, torch.float16, torch.float64):
+        logits = (3 * draw_logits(draw, 2, 12)).to(dtype)
+        for settings in ({}, dict(temperature=0.7)):
+            # a softmax in bfloat16 is off by 2^-9 of each probability
+            expect.values(
+                _of_shape(subject.call(logits, **settings), logits, settings), chances(logits, **settings),
+                rtol=5e-4, atol=1e-6, tried=f"{_say(logits, settings)}, in {str(dtype)[6:]}",
+                finding="the probabilities are those of 16 bits",
+                look="`.float()`, before anything is computed.",
+            )  # fmt: skip
+        ask(subject, logits, top_k=4, top_p=0.8)
+
+
+def no_floor(subject: Subject, draw: Draw) -> None:
+    """A closed token stays closed, however low the open ones are."""
+    low = torch.tensor([[-2.0, 0.0, -1.0, -3.0]])
+    for logits, settings in (
+        (low - 50_000, dict(top_k=2)),
+        (low - 50_000, dict(top_p=0.8)),
+        (1e4 * low, dict(temperature=1e4, top_k=2)),
+        (1e9 * (low - 2), dict(top_k=2)),
+        (1e9 * (low - 2), dict(top_p=0.8)),
+    ):
+        wanted = chances(logits, **settings)
+        out = ask(subject, logits, **settings)
+        if not torch.allclose(out, wanted, **CLOSE):
+            raise Wrong(
+                "SAMPLE-FLOOR",
+                "low logits change what is closed",
+                tried=_say(logits, settings),
+                expected=vector(wanted[0]),
+                got=vector(out[0]),
+                fits="a number such as -1e4 or -1e9 in place of minus infinity.",
+                look="what a closed logit becomes.",
+            )
 
 
 SUITES = (
     Suite(
         "sample",
-        (runs, temperature, top_k, top_p, together, rows_alone),
+        (runs, temperature, at_zero, top_k, top_p, together, rows_alone, any_dtype, no_floor),
         proved="temperature, top-k and top-p do what they say, in this order, row by row.",
         remember="the token that brings the sum to p is kept, so one always stays open.",
         next_step="temperature=2 with top_p=0.9: how many tokens stay open, and how many at 0.5?",

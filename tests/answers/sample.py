@@ -210,3 +210,85 @@ def next_token_probs(logits, *, temperature=1.0, top_k=None, top_p=None):
 # %% wrong OTHER one threshold for the batch | of: as the library has it
 - falling, order = probs_BV.sort(dim=-1, descending=True)
 + falling, order = probs_BV.mean(0, keepdim=True).expand_as(probs_BV).sort(dim=-1, descending=True)
+
+# %% right log-probabilities, closed with the lowest number of float32
+def next_token_probs(logits_BV, *, temperature=1.0, top_k=None, top_p=None):
+    x = logits_BV.to(torch.float32)
+    if temperature == 0.0:
+        return torch.zeros_like(x).scatter_(1, x.max(1, keepdim=True).indices, 1.0)
+    lowest = torch.finfo(torch.float32).min
+    x = torch.log_softmax(x.div(temperature), dim=-1)
+    rank = x.argsort(dim=-1, descending=True).argsort(dim=-1)
+    if top_k is not None:
+        x = torch.where(rank < top_k, x, lowest).log_softmax(-1)
+    if top_p is not None:
+        likelier = (x[:, None, :] > x[:, :, None]).float() @ x.exp()[:, :, None]
+        x = torch.where((likelier.squeeze(2) < top_p) | (rank == 0), x, lowest).log_softmax(-1)
+    return x.exp()
+
+# %% wrong SAMPLE-NEAR a very low temperature in place of 0 | of: as the library has it
+- if temperature == 0:
+-     return F.one_hot(logits_BV.argmax(-1), V).float()
++ temperature = max(temperature, 1e-5)
+
+# %% wrong NAN a still lower one | of: as the library has it
+- if temperature == 0:
+-     return F.one_hot(logits_BV.argmax(-1), V).float()
++ temperature = temperature or 1e-30
+
+# %% wrong SAMPLE-COLD low temperatures taken for 0 | of: as the library has it
+- if temperature == 0:
++ if temperature < 0.01:
+
+# %% wrong SAMPLE-FLOOR -1e4 in place of minus infinity | of: as the library has it
+- logits_BV = logits_BV.masked_fill(logits_BV < kth, float("-inf"))
++ logits_BV = logits_BV.masked_fill(logits_BV < kth, -1e4)
+
+# %% wrong SAMPLE-FLOOR -1e9 in place of minus infinity | of: as the library has it
+- logits_BV = logits_BV.masked_fill(logits_BV < kth, float("-inf"))
++ logits_BV = logits_BV.masked_fill(logits_BV < kth, -1e9)
+
+# %% wrong SAMPLE-FLOOR -1e4 for what top_p closes | of: ascending, as in other libraries
+- scores = scores.masked_fill(remove.scatter(1, places, remove), -float("inf"))
++ scores = scores.masked_fill(remove.scatter(1, places, remove), -1e4)
+
+# %% wrong SAMPLE-FLOOR closed before the temperature, with -1e4
+def next_token_probs(logits_BV, *, temperature=1.0, top_k=None, top_p=None):
+    V = logits_BV.shape[-1]
+    if temperature == 0:
+        return F.one_hot(logits_BV.argmax(-1), V).float()
+    logits_BV = logits_BV.float()
+    if top_k is not None:
+        kth = logits_BV.topk(min(top_k, V)).values[:, -1:]
+        logits_BV = logits_BV.masked_fill(logits_BV < kth, max(-1e4, -1e4 + logits_BV.max().item()))
+    probs_BV = torch.softmax(logits_BV / temperature, dim=-1)
+    if top_p is None:
+        return probs_BV
+    falling, order = probs_BV.sort(dim=-1, descending=True)
+    open_BV = torch.zeros_like(probs_BV, dtype=torch.bool).scatter(-1, order, falling.cumsum(-1) - falling < top_p)
+    probs_BV = probs_BV * open_BV
+    return probs_BV / probs_BV.sum(-1, keepdim=True)
+
+# %% wrong SAMPLE-LEAK a floor under all chances | of: as the library has it
+- probs_BV = probs_BV * open_BV
++ probs_BV = (probs_BV * open_BV).clamp(min=1e-10)
+
+# %% wrong DTYPE the likeliest token in the dtype that came in | of: as the library has it
+- return F.one_hot(logits_BV.argmax(-1), V).float()
++ return F.one_hot(logits_BV.argmax(-1), V).to(logits_BV.dtype)
+
+# %% wrong DTYPE float64 stays float64 | of: as the library has it
+- logits_BV = logits_BV.float() / temperature
++ logits_BV = (logits_BV if logits_BV.dtype == torch.float64 else logits_BV.float()) / temperature
+
+# %% wrong OTHER divided in 16 bits | of: as the library has it
+- logits_BV = logits_BV.float() / temperature
++ logits_BV = (logits_BV / temperature).float()
+
+# %% wrong OTHER the temperature in 16 bits | of: as the library has it
+- logits_BV = logits_BV.float() / temperature
++ logits_BV = logits_BV.float() / torch.tensor(temperature, dtype=logits_BV.dtype).float()
+
+# %% wrong RAISED a vocabulary of one token | of: everything in the order of the ranks, then back
+- falling, order = logits.float().sort(dim=-1, descending=True)
++ falling, order = logits.float().squeeze(-1).sort(dim=-1, descending=True)
