@@ -8,9 +8,17 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from course_lib.checks import expect
+from course_lib.checks.calls import expect_separate_calls
 from course_lib.checks.expect import Pattern
 from course_lib.checks.layouts import expect_any_layout
 from course_lib.checks.report import Wrong, number, vector
+from course_lib.checks.rmsnorm_precision import (
+    gain_in_low_precision,
+    gradient_in_low_precision,
+    gradient_of_zeros,
+    large_numbers,
+    low_precision,
+)
 from course_lib.checks.subject import Subject
 from course_lib.checks.suite import Draw, Suite
 
@@ -169,6 +177,32 @@ def gain(subject: Subject, draw: Draw) -> None:
     )
 
 
+def each_call_alone(subject: Subject, draw: Draw) -> None:
+    """A result depends on the x and the gain of its own call, and stays when another one follows."""
+    module, first, second = subject.module(5), draw.randn(2, 3, 5), draw.randn(2, 3, 5)
+    tried = "two inputs of shape (2, 3, 5), then the first one again"
+    close = dict(rtol=1e-4, atol=1e-5)
+    out = expect_separate_calls(module.probe, (first,), (second,), tried=tried, **close)
+    expect.values(
+        out, F.rms_norm(second, (5,), eps=1e-5), **close, tried=tried,
+        finding="the second of two calls is wrong", look="what outlives a call.",
+    )  # fmt: skip
+    weight = draw.randn(5)
+    module.load({"weight": weight})
+    right = F.rms_norm(first, (5,), weight, eps=1e-5)
+    out = expect.tensor(module.forward(first), shape=first.shape, dtype=first.dtype)
+    if not torch.allclose(out, right, **close):
+        raise Wrong(
+            "REMEMBERS",
+            "other gains give the result of the gains before",
+            tried="gains of 1, then others loaded into `weight`",
+            expected=vector(right[0, 0]),
+            got=vector(out[0, 0]),
+            hides="every update of the optimizer would be without effect.",
+            look="what is kept on `self`, or outside, between two calls.",
+        )
+
+
 def epsilon(subject: Subject, draw: Draw) -> None:
     """eps is added to the mean square, inside the root; zeros stay zeros."""
     eps = 1e-4  # beside a mean square of 9e-6, so that 1e-4, 1e-5, 1e-6 and none all differ
@@ -231,70 +265,19 @@ def epsilon(subject: Subject, draw: Draw) -> None:
     )
 
 
-def low_precision(subject: Subject, draw: Draw) -> None:
-    """fp16 in, fp16 out, and the squares do not overflow on the way."""
-    x = torch.tensor([[300.0, -300.0, 300.0, 300.0]], dtype=torch.float16)
-    out = subject.module(4).forward(x)
-    tried = "x = [300, -300, 300, 300] in float16; 300^2 = 90,000 > 65,504, its largest number"
-    if isinstance(out, Tensor) and (not torch.isfinite(out).all() or (out == 0).all()):
+def no_epsilon(subject: Subject, draw: Draw) -> None:
+    """eps = 0 is a number too."""
+    x = torch.tensor([[0.003, -0.003, 0.003, -0.003]])
+    out = expect.tensor(subject.module(4, 0.0).forward(x), shape=x.shape, dtype=x.dtype)
+    if not torch.allclose(out, x / 0.003, rtol=1e-4):
         raise Wrong(
-            "RMS-FP16",
-            "the squares overflowed float16",
-            tried=tried,
-            expected="[1, -1, 1, 1]",
+            "RMS-EPS-ZERO",
+            "an eps of 0 is taken for none",
+            tried="RMSNorm(4, 0.0); a vector of RMS 0.003",
+            expected="[1, -1, 1, -1]",
             got=vector(out[0]),
-            fits="squares taken in float16: the mean is infinite, its inverse root 0.",
-            look="`x.float()` before the squares, the cast back at the end.",
+            look="`or`, or an `if` on eps: 0 counts as False there.",
         )
-    out = expect.tensor(out, shape=x.shape, dtype=x.dtype, tried=tried)
-    expect.values(out.float(), x.float() / 300, rtol=1e-3, atol=1e-3, tried=tried)
-    x = draw.randn(4, 256).clamp(-3, 3).bfloat16()  # so that no output reaches 4
-    out = expect.tensor(subject.module(256).forward(x), shape=x.shape, dtype=x.dtype)
-    reference = F.rms_norm(x.float(), (256,), eps=1e-5)
-    error = (out.float() - reference).abs().max().item()
-    # numbers in [2, 4) are 2^-6 apart in bf16, so one rounding costs at most 2^-7 = 0.0078
-    if error > 0.0079:
-        raise Wrong(
-            "RMS-BF16",
-            "bfloat16 lost digits on the way",
-            tried="256 random bfloat16 numbers",
-            expected="an error of one rounding, at most 0.0078",
-            got=f"{error:.4f}",
-            fits="products taken in bfloat16, each with its own rounding.",
-            look="`x.float()` at the start, one cast back at the end.",
-        )
-
-
-def gain_in_low_precision(subject: Subject, draw: Draw) -> None:
-    """With gains other than 1, a 16-bit result is rounded once, whatever dtype the gains have."""
-    dim = draw.size(64, 96)
-    x = draw.randn(8, dim).clamp(-3, 3).bfloat16()
-    weight = (1 + 0.2 * draw.randn(dim)).bfloat16().float()
-    module = subject.module(dim)
-    module.load({"weight": weight})
-    exact = F.rms_norm(x.double(), (dim,), weight.double(), eps=1e-5)
-    for dtype in (torch.float32, torch.bfloat16):
-        module.to(dtype)
-        name = str(dtype)[6:]
-        tried = f"{8 * dim} bfloat16 numbers, random gains in {name}"
-        out = expect.tensor(module.forward(x), shape=x.shape, dtype=x.dtype, tried=tried)
-        # bf16 numbers are 2^-7 of their power of two apart: half of that for one rounding, and the
-        # float32 in between may move a tie
-        power = torch.exp2(torch.floor(torch.log2(exact.abs() + 1e-9)))
-        share = ((out.double() - exact).abs() / power).max().item() / 2**-7
-        if share > 0.55:
-            raise Wrong(
-                "RMS-BF16",
-                "bfloat16 lost digits on the way",
-                tried=tried,
-                expected="one rounding at the end: at most 0.5 of the last place",
-                got=f"an error of {share:.2f} of the last place",
-                fits="a rounding to bfloat16 before the gain, and another after it.",
-                look="the cast back: it comes after the gain.",
-            )
-    tried = "float64 numbers"
-    x = draw.randn(2, 8, dtype=torch.float64)
-    out = expect.tensor(subject.module(8).forward(x), shape=x.shape, dtype=x.dtype, tried=tried)
 
 
 def any_shape(subject: Subject, draw: Draw) -> None:
@@ -307,6 +290,23 @@ def any_shape(subject: Subject, draw: Draw) -> None:
         expect.values(out, right, rtol=1e-4, atol=1e-5, tried=tried, look="the `dim` of `mean`.")
     x = draw.randn(2, 3, 4, 6)
     expect_any_layout(module.forward, x, tried="x of shape (2, 3, 4, 6)", rtol=1e-4, atol=1e-5)
+    x, tried = draw.randn(3, 1), "D = 1; x of shape (3, 1)"
+    out = expect.tensor(subject.module(1).forward(x), shape=x.shape, dtype=x.dtype, tried=tried)
+    expect.values(out, F.rms_norm(x, (1,), eps=1e-5), rtol=1e-4, atol=1e-5, tried=tried)
+    x = draw.randn(2, 6, 4).transpose(1, 2)
+    tried = "x of shape (2, 4, 6), the numbers of a vector apart in memory"
+    out = expect.tensor(module.forward(x), shape=x.shape, dtype=x.dtype, tried=tried)
+    right = F.rms_norm(x.contiguous(), (6,), eps=1e-5)
+    if not torch.allclose(out, right, rtol=1e-4, atol=1e-5):
+        raise Wrong(
+            "STRIDED",
+            "a tensor that is not contiguous gives other numbers",
+            tried=tried,
+            expected=vector(right[0, 0], 4),
+            got=vector(out[0, 0], 4),
+            fits="the memory read in its own order, not in that of the indices.",
+            look="`as_strided`, `data_ptr`, `storage`, or a transpose that is not undone.",
+        )
 
 
 def default_epsilon(subject: Subject, draw: Draw) -> None:
@@ -382,12 +382,17 @@ SUITES = (
             unit_rms,
             not_centered,
             gain,
+            each_call_alone,
             epsilon,
             default_epsilon,
+            no_epsilon,
             low_precision,
             gain_in_low_precision,
+            large_numbers,
             any_shape,
             gradient,
+            gradient_of_zeros,
+            gradient_in_low_precision,
         ),
         proved="equal to torch's rms_norm, eps included, in float32, float16 and bfloat16,\n"
         "with its gradient.",

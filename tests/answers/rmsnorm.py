@@ -160,3 +160,115 @@ class RMSNorm(RMSNorm):
         y = x.reshape(-1, x.shape[-1]).float()
         y = y * (y.square().mean(1, True) + self.eps).rsqrt() * self.weight
         return y.to(x.dtype).reshape(x.shape)
+
+# %% right the gain times the inverse root first, the length by linalg
+class RMSNorm(RMSNorm):
+    def forward(self, x):
+        wide = x if x.dtype == torch.float64 else x.float()
+        rms = torch.linalg.vector_norm(wide, dim=-1, keepdim=True).square() / x.size(-1)
+        scale = (rms + self.eps).reciprocal().sqrt() * self.weight.to(wide.dtype)
+        return scale.mul(wide).type(x.dtype)
+
+# %% right the gain as a column, beside transposed vectors
+class RMSNorm(RMSNorm):
+    def forward(self, x):
+        columns = x.unsqueeze(-1).double()
+        mean = columns.mT @ columns / len(self.weight)
+        return (columns * self.weight[:, None] * (mean + self.eps) ** -0.5).squeeze(-1).to(x.dtype)
+
+# %% wrong RMS-BF16 a float32 gain in the dtype of x
+class RMSNorm(RMSNorm):
+    def forward(self, x):
+        y, gain = x.float(), self.weight.to(x.dtype).float()
+        return (y * torch.rsqrt(y.pow(2).mean(-1, keepdim=True) + self.eps) * gain).to(x.dtype)
+
+# %% wrong RMS-BF16 results in the dtype of the gain
+class RMSNorm(RMSNorm):
+    def forward(self, x):
+        y = x.float()
+        y = y * torch.rsqrt(y.pow(2).mean(-1, keepdim=True) + self.eps)
+        return (y.to(self.weight.dtype).float() * self.weight).to(x.dtype)
+
+# %% wrong REMEMBERS the gain of the first call
+class RMSNorm(RMSNorm):
+    def forward(self, x):
+        if not hasattr(self, "gain"):
+            self.gain = self.weight.detach().clone().float()
+        gain = self.gain if not torch.is_grad_enabled() else self.weight
+        y = x.float()
+        return (y * torch.rsqrt(y.pow(2).mean(-1, keepdim=True) + self.eps) * gain).to(x.dtype)
+
+# %% wrong OTHER scales kept by shape
+class RMSNorm(RMSNorm):
+    kept = {}
+
+    def forward(self, x):
+        y = x.float()
+        if torch.is_grad_enabled() or x.shape not in self.kept:
+            self.kept[x.shape] = torch.rsqrt(y.pow(2).mean(-1, keepdim=True) + self.eps)
+        return (y * self.kept[x.shape] * self.weight).to(x.dtype)
+
+# %% wrong RESULT-CHANGES one tensor for all results
+class RMSNorm(RMSNorm):
+    rows = {}
+
+    def forward(self, x):
+        y = x.float()
+        y = (y * torch.rsqrt(y.pow(2).mean(-1, keepdim=True) + self.eps) * self.weight).to(x.dtype)
+        if torch.is_grad_enabled():
+            return y
+        return self.rows.setdefault((x.shape, x.dtype), torch.empty_like(y)).copy_(y)
+
+# %% wrong RMS-EPS-ZERO an eps of 0 taken for none
+class RMSNorm(RMSNorm):
+    def forward(self, x):
+        y, eps = x.float(), self.eps or 1e-5
+        return (y * torch.rsqrt(y.pow(2).mean(-1, keepdim=True) + eps) * self.weight).to(x.dtype)
+
+# %% wrong RMS-NAN-GRAD a root of the mean square before eps
+class RMSNorm(RMSNorm):
+    def forward(self, x):
+        y = x.float()
+        rms = y.pow(2).mean(-1, keepdim=True).sqrt()
+        return (y * torch.rsqrt(rms**2 + self.eps) * self.weight).to(x.dtype)
+
+# %% wrong RMS-LIMITED vectors cut off at the range of float16
+class RMSNorm(RMSNorm):
+    def forward(self, x):
+        y = x.float().clamp(-65504, 65504)
+        return (y * torch.rsqrt(y.pow(2).mean(-1, keepdim=True) + self.eps) * self.weight).to(x.dtype)
+
+# %% wrong RMS-LIMITED results cut off at 1,000
+class RMSNorm(RMSNorm):
+    def forward(self, x):
+        y = x.float()
+        y = y * torch.rsqrt(y.pow(2).mean(-1, keepdim=True) + self.eps) * self.weight
+        return y.clamp(-1000, 1000).to(x.dtype)
+
+# %% wrong RMS-NO-GRAD no graph in 16 bits
+class RMSNorm(RMSNorm):
+    def forward(self, x):
+        y = x.float() if x.dtype == torch.float32 else x.detach().float()
+        return (y * torch.rsqrt(y.pow(2).mean(-1, keepdim=True) + self.eps) * self.weight).to(x.dtype)
+
+# %% wrong STRIDED a row read in the order of the memory
+class RMSNorm(RMSNorm):
+    def forward(self, x):
+        y = x.float()
+        if y.dim() > 1 and y.stride(-1) != 1:
+            y = y.transpose(-2, -1).contiguous().view(x.shape)
+        return (y * torch.rsqrt(y.pow(2).mean(-1, keepdim=True) + self.eps) * self.weight).to(x.dtype)
+
+# %% wrong SHAPE every dimension of 1 dropped
+class RMSNorm(RMSNorm):
+    def forward(self, x):
+        y = x.float()
+        y = y * torch.rsqrt(y.pow(2).mean(-1, keepdim=True) + self.eps) * self.weight
+        return y.to(x.dtype) if len(self.weight) > 1 else y.to(x.dtype).squeeze(-1)
+
+# %% wrong OTHER float32 results in the dtype of the gain
+class RMSNorm(RMSNorm):
+    def forward(self, x):
+        y = x.float()
+        y = y * torch.rsqrt(y.pow(2).mean(-1, keepdim=True) + self.eps) * self.weight.float()
+        return y.to(torch.promote_types(x.dtype, self.weight.dtype) if x.dtype != torch.float32 else self.weight.dtype).to(x.dtype)
