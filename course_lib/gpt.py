@@ -174,7 +174,9 @@ class MLP(nn.Module):
         self.down_proj.writes_residual = True  # read by GPT._init_weights
 
     def forward(self, x_BTD: Tensor) -> Tensor:
-        """(B, T, D) to (B, T, D)."""
+        """(B, T, D) to (B, T, D), in the dtype of x. A gate far below 0 gives 0, with its gradient,
+        also where gate times up overflows.
+        """
         return self.down_proj(F.silu(self.gate_proj(x_BTD)) * self.up_proj(x_BTD))
 
 

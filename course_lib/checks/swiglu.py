@@ -8,12 +8,14 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from course_lib.checks import expect
-from course_lib.checks.expect import Pattern
+from course_lib.checks.calls import expect_separate_calls
 from course_lib.checks.layouts import expect_any_layout
 from course_lib.checks.report import Wrong, vector
 from course_lib.checks.subject import Module, Subject
 from course_lib.checks.suite import Draw, Suite
+from course_lib.checks.swiglu_mistakes import hidden_mistakes
 
+MARKED = "course_lib.probes.residual:writers_of"
 NAMES = ("gate_proj.weight", "up_proj.weight", "down_proj.weight")
 
 
@@ -108,12 +110,24 @@ def any_input(subject: Subject, draw: Draw) -> None:
     module, w = _random(subject, draw, 6, 9)
     x = draw.randn(2, 3, 6)
     expect_any_layout(module.forward, x, tried="x of shape (2, 3, 6)", rtol=1e-4, atol=1e-5)
+    for batch, length in ((1, 1), (1, 3), (3, 1)):
+        x, tried = draw.randn(batch, length, 6), f"x of shape {(batch, length, 6)}"
+        out = expect.tensor(module.forward(x), shape=x.shape, dtype=x.dtype, tried=tried)
+        expect.values(out, _run(x, w), rtol=1e-4, atol=1e-5, tried=tried, look="`squeeze`.")
+    tried, x = "parameters and x in float64", draw.randn(2, 3, 6, dtype=torch.float64)
+    module.to(torch.float64)
+    out = expect.tensor(module.forward(x), shape=x.shape, dtype=x.dtype, tried=tried)
+    expect.values(
+        out, _run(x, [t.double() for t in w]), rtol=1e-9, atol=1e-9, tried=tried,
+        finding="float64 comes back with the digits of float32", look="casts in forward.",
+    )  # fmt: skip
+    x = draw.randn(2, 3, 6)
     module.to(torch.bfloat16)
     tried = "parameters and x in bfloat16"
     out = expect.tensor(
         module.forward(x.bfloat16()), shape=x.shape, dtype=torch.bfloat16, tried=tried
     )
-    right = (F.silu(x @ w[0].T) * (x @ w[1].T)) @ w[2].T
+    right = _run(x, w)
     # a handful of roundings of 2^-9 of numbers below 4
     expect.values(out.float(), right, rtol=0.1, atol=0.1, tried=tried, look="casts in forward.")
 
@@ -129,7 +143,7 @@ def oracle(subject: Subject, draw: Draw) -> None:
     expect.values(
         out,
         (F.silu(gate) * up) @ down,
-        _patterns(x, gate, up, down),
+        hidden_mistakes(x, gate, up, down),
         # sums of 16 products of fp32, in another order or fused: a few roundings of 6e-8
         rtol=1e-4,
         atol=1e-5,
@@ -137,6 +151,98 @@ def oracle(subject: Subject, draw: Draw) -> None:
         look="one factor at a time: gate, up, their product, down.",
         tried=f"random weights, D = {d_model}, F = {d_hidden}; x of shape {tuple(x.shape)}",
     )
+
+
+def overflowing_product(subject: Subject, draw: Draw) -> None:
+    """In float16 a gate of -300 closes a value of 300, although their product is beyond 65,504."""
+    gate, up = torch.tensor([300.0, -300.0]), torch.tensor([200.0, 300.0])
+    module, x = subject.module(2, 2), torch.tensor([[[1.0, 0.0]]], dtype=torch.float16)
+    weights = (torch.stack((gate, gate), 1), torch.stack((up, up), 1), torch.eye(2))
+    module.load(dict(zip(NAMES, weights, strict=True)))
+    module.to(torch.float16)
+    tried = "float16; gate(x) = [300, -300], up(x) = [200, 300]; down leaves all as it is"
+    out = expect.tensor(module.forward(x), shape=x.shape, dtype=x.dtype, tried=tried, finite=False)
+    right = torch.tensor([6e4, 0.0])
+    if not torch.allclose(out.float().flatten(), right, rtol=1e-2, atol=1e-2):
+        raise Wrong(
+            "SWIGLU-OVERFLOW",
+            "a closed gate gives NaN or infinity, or an open one is cut off",
+            tried=tried,
+            expected=f"{vector(right)}: SiLU of -300 is 0",
+            got=vector(out.flatten()),
+            fits="-300 * 300 = -90,000, beyond float16, before a sigmoid of 0."
+            if out.isnan().any()
+            else "",
+            look="the order of the factors: SiLU first, then times up.",
+        )
+
+
+def gradient_of_large_gates(subject: Subject, draw: Draw) -> None:
+    """Gates of 100 and -100 have finite gradients."""
+    gate, up = torch.tensor([100.0, -100.0]), torch.tensor([3.0, 5.0])
+    module, x = subject.module(2, 2), torch.tensor([[[1.0, 0.0]]])
+    weights = (torch.stack((gate, gate), 1), torch.stack((up, up), 1), torch.eye(2))
+    module.load(dict(zip(NAMES, weights, strict=True)))
+    upstream = torch.ones(1, 1, 2)
+    (grad,), _ = module.vjp(x, upstream=upstream)
+    leaf = x.clone().requires_grad_()
+    hidden = F.silu(leaf @ weights[0].T) * (leaf @ weights[1].T)
+    (hidden * upstream).sum().backward()
+    tried = "gate(x) = [100, -100], up(x) = [3, 5]; the gradient of x"
+    if not torch.isfinite(grad).all():
+        raise Wrong(
+            "SWIGLU-NAN-GRAD",
+            "the gradient of a large gate is NaN",
+            tried=tried,
+            expected=vector(leaf.grad.flatten()),
+            got=vector(grad.flatten()),
+            fits="e^100 is beyond float32, and the backward pass multiplies it by 0.",
+            look="a sigmoid written out; `F.silu` and `torch.sigmoid` know both ends.",
+        )
+    expect.values(grad, leaf.grad, rtol=1e-4, atol=1e-3, tried=tried)
+
+
+def marked(subject: Subject, draw: Draw) -> None:
+    """The down projection says that it writes into the residual stream, and nothing else does."""
+    found = subject.module(8, 12).probe(MARKED)
+    if list(found) != ["down_proj"]:
+        raise Wrong(
+            "SWIGLU-RESIDUAL-MARK",
+            "the attribute `writes_residual` is not where it was",
+            tried="MLP(8, 12)",
+            expected="`writes_residual` on down_proj alone",
+            got=", ".join(map(str, found))[:60] or "on none",
+            hides="GPT draws the first weights of such a projection more narrowly (lesson 06).",
+            look="`__init__`: it came with the exercise; leave it.",
+        )
+
+
+def each_call_alone(subject: Subject, draw: Draw) -> None:
+    """A result depends on its own x and on the weights of now, and stays when another call follows."""
+    module, w = _random(subject, draw, 6, 9)
+    first, second = draw.randn(2, 3, 6), draw.randn(2, 3, 6)
+    tried = "two inputs of shape (2, 3, 6), then the first one again"
+    close = dict(rtol=1e-4, atol=1e-5)
+    out = expect_separate_calls(module.probe, (first,), (second,), tried=tried, **close)
+    expect.values(
+        out, _run(second, w), **close, tried=tried,
+        finding="the second of two calls is wrong", look="what outlives a call.",
+    )  # fmt: skip
+    for name in range(3):
+        w[name] = w[name].flip(0)
+        module.load(dict(zip(NAMES, w, strict=True)))
+        out = expect.tensor(module.forward(first), shape=first.shape, dtype=first.dtype)
+        right = _run(first, w)
+        if not torch.allclose(out, right, **close):
+            raise Wrong(
+                "REMEMBERS",
+                "other weights give a result of the weights before",
+                tried=f"other numbers loaded into {NAMES[name]}, between two calls",
+                expected=vector(right[0, 0]),
+                got=vector(out[0, 0]),
+                hides="every update of the optimizer would be without effect.",
+                look="what is kept on `self`, or outside, between two calls.",
+            )
 
 
 def tokens_apart(subject: Subject, draw: Draw) -> None:
@@ -212,7 +318,7 @@ def _compare(out: Tensor, x: Tensor, gate: Tensor, up: Tensor, tried: str, findi
     expect.values(
         row[0],
         F.silu(row[1]) * row[2],
-        _patterns(x, row[1], row[2], torch.eye(2)),
+        hidden_mistakes(x, row[1], row[2], torch.eye(2)),
         rtol=1e-4,
         atol=1e-5,  # numbers of 3 digits, one product: roundings are 1e-6
         tried=tried,
@@ -232,183 +338,9 @@ def _random(
     return module, weights
 
 
-def _patterns(x: Tensor, gate: Tensor, up: Tensor, down: Tensor) -> list[Pattern]:
-    """Wrong hidden values that learners write, each taken through the down projection."""
-    silu, right = F.silu, F.silu(gate) * up
-
-    def pattern(
-        code: str, finding: str, fits: str, look: str, hidden: Tensor, preset: str = ""
-    ) -> Pattern:
-        return Pattern(
-            code=f"SWIGLU-{code}",
-            value=hidden @ down,
-            finding=finding,
-            fits=fits,
-            look=look,
-            preset=preset and f"swiglu:{preset}",
-        )
-
-    which = "which projection goes through `F.silu`."
-    return [
-        pattern(
-            "SWAPPED",
-            "gate and up have changed places",
-            "silu(up(x)) * gate(x).",
-            which,
-            silu(up) * gate,
-        ),
-        pattern(
-            "NO-SILU",
-            "the gate has no activation",
-            "gate(x) * up(x), both linear.",
-            which,
-            gate * up,
-            "bilinear",
-        ),
-        pattern(
-            "BOTH",
-            "both factors went through SiLU",
-            "silu(gate(x)) * silu(up(x)).",
-            which,
-            silu(gate) * silu(up),
-        ),
-        pattern(
-            "LATE",
-            "SiLU acts on the product",
-            "silu(gate(x) * up(x)).",
-            "the parentheses around `F.silu`.",
-            silu(gate * up),
-        ),
-        Pattern(
-            code="SWIGLU-LATE",
-            value=silu((gate * up) @ down),
-            finding="SiLU acts after down",
-            fits="silu(down(gate(x) * up(x))).",
-            look="the parentheses around `F.silu`.",
-        ),
-        pattern(
-            "SUM",
-            "the two branches are added",
-            "silu(gate(x)) + up(x).",
-            "the operator between the two.",
-            silu(gate) + up,
-            "closed",
-        ),
-        pattern(
-            "SUM",
-            "the two branches are added",
-            "silu(gate(x) + up(x)).",
-            "the operator between the two.",
-            silu(gate + up),
-            "closed",
-        ),
-        pattern(
-            "SUM",
-            "the two branches are added",
-            "gate(x) + up(x), without SiLU.",
-            "the operator between the two.",
-            gate + up,
-            "closed",
-        ),
-        pattern(
-            "ONE-BRANCH",
-            "the up projection has no effect",
-            "silu(gate(x)) alone.",
-            "`self.up_proj`.",
-            silu(gate),
-        ),
-        pattern("ONE-BRANCH", "the gate has no effect", "up(x) alone.", "`self.gate_proj`.", up),
-        pattern(
-            "ONE-BRANCH",
-            "the gate has no effect",
-            "silu(up(x)) alone.",
-            "`self.gate_proj`.",
-            silu(up),
-        ),
-        pattern(
-            "ONE-BRANCH",
-            "one projection serves as both",
-            "silu(gate(x)) * gate(x).",
-            "`self.up_proj`.",
-            silu(gate) * gate,
-        ),
-        pattern(
-            "ONE-BRANCH",
-            "one projection serves as both",
-            "silu(up(x)) * up(x).",
-            "`self.gate_proj`.",
-            silu(up) * up,
-        ),
-        pattern(
-            "SIGMOID",
-            "the gate is a sigmoid, not SiLU",
-            "sigmoid(gate(x)) * up(x): GLU.",
-            "SiLU is z * sigmoid(z): one factor more.",
-            torch.sigmoid(gate) * up,
-            "sigmoid",
-        ),
-        pattern(
-            "GLU",
-            "a sigmoid of up multiplies the gate",
-            "gate(x) * sigmoid(up(x)).",
-            "what `F.glu` does with the two halves.",
-            gate * torch.sigmoid(up),
-        ),
-        pattern(
-            "SOFTMAX",
-            "the gates compete with each other",
-            "softmax(gate(x)) * up(x).",
-            "a gate opens by itself; nothing sums to 1.",
-            torch.softmax(gate, -1) * up,
-        ),
-        pattern(
-            "GELU",
-            "the gate is GELU, not SiLU",
-            "gelu(gate(x)) * up(x), called GEGLU.",
-            "the name of the activation.",
-            F.gelu(gate) * up,
-            "gelu",
-        ),
-        pattern(
-            "GELU",
-            "the gate is GELU, not SiLU",
-            "gelu(gate(x), tanh form) * up(x).",
-            "the name of the activation.",
-            F.gelu(gate, approximate="tanh") * up,
-            "gelu",
-        ),
-        pattern(
-            "GELU",
-            "the gate is a form of GELU",
-            "z * sigmoid(1.702 z), z = gate(x).",
-            "the factor inside the sigmoid.",
-            gate * torch.sigmoid(1.702 * gate) * up,
-            "gelu",
-        ),
-        pattern(
-            "RELU",
-            "the gate is ReLU, not SiLU",
-            "relu(gate(x)) * up(x), called ReGLU.",
-            "the name of the activation.",
-            F.relu(gate) * up,
-            "relu",
-        ),
-        pattern(
-            "TANH",
-            "the gate is tanh, not SiLU",
-            "tanh(gate(x)) * up(x).",
-            "the name of the activation.",
-            torch.tanh(gate) * up,
-        ),
-        Pattern(
-            code="SWIGLU-RESIDUAL",
-            value=x + right @ down,
-            finding="x itself was added",
-            fits="x + down(...): a residual inside the MLP.",
-            hides="the block adds x already (lesson 06); here it would count twice.",
-            look="the last line: only down(...) leaves.",
-        ),
-    ]
+def _run(x: Tensor, weights: list[Tensor]) -> Tensor:
+    gate, up, down = (w.T for w in weights)
+    return (F.silu(x @ gate) * (x @ up)) @ down
 
 
 SUITES = (
@@ -420,9 +352,13 @@ SUITES = (
             by_hand,
             oracle,
             large_gates,
+            overflowing_product,
+            each_call_alone,
             any_input,
             tokens_apart,
             gradient,
+            gradient_of_large_gates,
+            marked,
         ),
         proved="down(silu(gate(x)) * up(x)) for random weights, each token by itself,\n"
         "with the gradients of x and of all three matrices.",

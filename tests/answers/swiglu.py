@@ -30,11 +30,11 @@ class MLP(MLP):
         hidden = up * gate / (1 + torch.exp(-gate))
         return torch.einsum("btf,df->btd", hidden, self.down_proj.weight.double()).to(x.dtype)
 
-# %% right F.glu with the gate as second half
+# %% right F.glu with the gate as both halves
 class MLP(MLP):
     def forward(self, x):
-        gate, up = self.gate_proj(x), self.up_proj(x)
-        return self.down_proj(F.glu(torch.cat((gate * up, gate), dim=-1)))
+        gate = self.gate_proj(x)
+        return self.down_proj(F.glu(torch.cat((gate, gate), dim=-1)) * self.up_proj(x))
 
 # %% right in place on its own tensors
 class MLP(MLP):
@@ -228,3 +228,90 @@ class MLP(MLP):
     def forward(self, x):
         hidden = F.silu(self.gate_proj(x)) * self.up_proj(x)
         return self.down_proj(hidden.clamp(-65504, 65504))
+
+# %% right logsigmoid, transposed matrices, the width of 1 kept
+class MLP(MLP):
+    def forward(self, x):
+        z = torch.matmul(x, self.gate_proj.weight.T)
+        hidden = F.logsigmoid(z).exp().mul(z) * torch.matmul(x, self.up_proj.weight.T)
+        return torch.matmul(hidden, self.down_proj.weight.T)
+
+# %% right SiLU in float32, token by token
+class MLP(MLP):
+    def forward(self, x):
+        def one(token):
+            z, u = self.gate_proj(token), self.up_proj(token)
+            wide = z if z.dtype == torch.float64 else z.float()
+            return self.down_proj((wide * wide.sigmoid() * u).to(x.dtype))
+
+        return torch.stack([torch.stack([one(token) for token in row]) for row in x])
+
+# %% wrong SWIGLU-OVERFLOW gate times up before the sigmoid
+class MLP(MLP):
+    def forward(self, x):
+        gate, up = self.gate_proj(x), self.up_proj(x)
+        return self.down_proj(gate * up * torch.sigmoid(gate))
+
+# %% wrong SWIGLU-OVERFLOW F.glu of the product and the gate
+class MLP(MLP):
+    def forward(self, x):
+        gate, up = self.gate_proj(x), self.up_proj(x)
+        return self.down_proj(F.glu(torch.cat((gate * up, gate), dim=-1)))
+
+# %% wrong SWIGLU-NAN-GRAD a sigmoid by hand
+class MLP(MLP):
+    def forward(self, x):
+        gate = self.gate_proj(x)
+        return self.down_proj(gate / (1 + torch.exp(-gate)) * self.up_proj(x))
+
+# %% wrong SWIGLU-NAN-GRAD two sigmoids by hand, one thrown away
+class MLP(MLP):
+    def forward(self, x):
+        gate = self.gate_proj(x)
+        open_by = torch.where(gate > 0, 1 / (1 + torch.exp(-gate)), gate.exp() / (1 + gate.exp()))
+        return self.down_proj(gate * open_by * self.up_proj(x))
+
+# %% wrong SWIGLU-RESIDUAL-MARK the mark of the down projection dropped | of: SiLU written out
+- self.down_proj.writes_residual = True
+
+# %% wrong SWIGLU-RESIDUAL-MARK a down projection made anew | of: SiLU written out
+  self.down_proj.writes_residual = True
++ self.down_proj = nn.Linear(d_hidden, d_model, bias=False)
+
+# %% wrong REMEMBERS the joined matrices of the first call
+class MLP(MLP):
+    def forward(self, x):
+        joined = torch.cat((self.gate_proj.weight, self.up_proj.weight))
+        if not torch.is_grad_enabled():
+            self.joined = getattr(self, "joined", joined)
+            joined = self.joined.to(x.dtype)
+        gate, up = F.linear(x, joined).chunk(2, dim=-1)
+        return self.down_proj(F.silu(gate) * up)
+
+# %% wrong RESULT-CHANGES one tensor for all results
+class MLP(MLP):
+    def forward(self, x):
+        out = self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x))
+        if torch.is_grad_enabled():
+            return out
+        if getattr(self, "out", None) is None or self.out.shape != out.shape:
+            self.out = out.clone()
+        return self.out.copy_(out)
+
+# %% wrong OTHER float64 through float32
+class MLP(MLP):
+    def forward(self, x):
+        narrow = torch.float32 if x.dtype == torch.float64 else x.dtype
+        gate, up, down = (p.weight.to(narrow) for p in (self.gate_proj, self.up_proj, self.down_proj))
+        x, dtype = x.to(narrow), x.dtype
+        return F.linear(F.silu(F.linear(x, gate)) * F.linear(x, up), down).to(dtype)
+
+# %% wrong SHAPE one token is enough
+class MLP(MLP):
+    def forward(self, x):
+        return self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x)).squeeze(1)
+
+# %% wrong SHAPE one sequence is enough
+class MLP(MLP):
+    def forward(self, x):
+        return self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x)).squeeze(0)
