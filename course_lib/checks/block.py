@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from course_lib.checks import expect
+from course_lib.checks.calls import expect_separate_calls
 from course_lib.checks.expect import Pattern
 from course_lib.checks.layouts import expect_any_layout
 from course_lib.checks.report import Wrong, vector
@@ -27,6 +28,7 @@ NAMES = (
     "mlp_norm.weight",
     *(f"mlp.{part}_proj.weight" for part in ("gate", "up", "down")),
 )
+MARKED = "course_lib.probes.residual:writers_of"
 Branch = Callable[[Tensor], Tensor]
 
 
@@ -106,6 +108,84 @@ def run_block(w: dict[str, Tensor], config: GPTConfig, x: Tensor, *turns: Tensor
     n1, a, n2, m = parts_of(w, config, *turns)
     h = x + a(n1(x))
     return h + m(n2(h))
+
+
+def expect_calls_alone(
+    module: Module, config: GPTConfig, draw: Draw, run: Callable[..., Tensor], code: str
+) -> None:
+    """Each result of `module` follows from its own x, its own tables and the weights of now.
+
+    `run` is the oracle, as run(weights, config, x, cos, sin); `code` begins a code.
+    """
+    state = draw_weights(module, draw)
+    first, second = ((draw.randn(2, 5, 12), *tables(5, config, theta)) for theta in (THETA, 3.0))
+    tried = "x and tables, then others of the same shapes, then the first ones again"
+    close = dict(rtol=1e-4, atol=1e-3)
+    out = expect_separate_calls(module.probe, first, second, tried=tried, **close)
+    stale = Pattern(
+        code=f"{code}-STALE-TABLES",
+        value=run(state, config, second[0], *first[1:]),
+        finding="the tables of an earlier call are used",
+        fits="cos and sin that are kept.",
+        look="what outlives a call: a cache, a global name, an attribute.",
+    )
+    expect.values(
+        out, run(state, config, *second), [stale], **close, tried=tried,
+        finding="the second of two calls is wrong", look="what outlives a call.",
+    )  # fmt: skip
+    for name, old in state.items():
+        state = state | {name: old.flip(0)}
+        module.load(state)
+        out, right = module.forward(*first), run(state, config, *first)
+        bad = ~torch.isclose(out, right, **close)
+        if bad.any():
+            row = tuple(int(i) for i in bad.nonzero()[0, :2])
+            raise Wrong(
+                "REMEMBERS",
+                "other weights give a result of the weights before",
+                tried=f"other numbers loaded into {name}, between two calls",
+                expected=vector(right[row]),
+                got=vector(out[row]),
+                hides="every update of the optimizer would be without effect.",
+                look="what is kept on `self`, or outside, between two calls.",
+            )
+
+
+def expect_not_limited(
+    module: Module, config: GPTConfig, draw: Draw, run: Callable[..., Tensor], code: str, last: str
+) -> None:
+    """Where the matrix `last` is 100,000 times as large, its results are too: nothing cuts them off."""
+    state = draw_weights(module, draw)
+    state[last] = 1e5 * state[last]
+    module.load(state)
+    given = (draw.randn(2, 5, 12), *tables(5, config))
+    out, right = module.forward(*given), run(state, config, *given)
+    bad = ~torch.isclose(out, right, rtol=1e-3, atol=1e-4 * float(right.abs().max()))
+    if bad.any():
+        row = tuple(int(i) for i in bad.nonzero()[0, :2])
+        raise Wrong(
+            f"{code}-LIMITED",
+            "large values are cut off",
+            tried=f"{last} times 100,000",
+            expected=vector(right[row]),
+            got=vector(out[row]),
+            look="`clamp`, `nan_to_num`, or a cast to 16 bits on the way.",
+        )
+
+
+def expect_marks(module: Module, code: str, *names: str) -> None:
+    """The projections of these names, and no others, say that they write into the stream."""
+    found = list(map(str, module.probe(MARKED)))
+    if found != list(names):
+        raise Wrong(
+            f"{code}-RESIDUAL-MARK",
+            "the attribute `writes_residual` is not where it was",
+            tried="the parts that the constructor makes",
+            expected=f"`writes_residual` on {' and '.join(names)} alone",
+            got=", ".join(found)[:60] or "on none",
+            hides="GPT draws the first weights of such a projection more narrowly (lesson 06).",
+            look="`__init__`: it came with the exercise; leave it.",
+        )
 
 
 def runs(subject: Subject, draw: Draw) -> None:
@@ -272,6 +352,61 @@ def any_input(subject: Subject, draw: Draw) -> None:
     )  # fmt: skip
 
 
+def exact_stream(subject: Subject, draw: Draw) -> None:
+    """In every float dtype, large numbers and small ones, what branches of 0 leave is x to the bit."""
+    config = small_config()
+    module = subject.module(config)
+    state = {
+        name: torch.zeros_like(w) if "norm" not in name else w for name, w in module.state().items()
+    }
+    module.load(state)
+    for dtype, most in (
+        (torch.float32, 1e12),
+        (torch.float64, 1e12),
+        (torch.bfloat16, 1e12),
+        (torch.float16, 6e4),
+    ):
+        module.to(dtype)
+        size = torch.logspace(-3, 0, 12, dtype=torch.float64) * most
+        x = (size * draw.randn(2, 5, 12).double().clamp(-1, 1)).to(dtype)
+        if dtype == torch.float64:
+            x = x + torch.pi
+        tried = f"all projections 0, parameters and x in {str(dtype)[6:]}, x up to {most:g}"
+        given = (x, *tables(5, config))
+        out = expect.tensor(module.forward(*given), shape=x.shape, dtype=dtype, tried=tried)
+        if torch.equal(out, x):
+            continue
+        index = tuple(int(i) for i in (out != x).nonzero()[0])
+        was, came = x[index].item(), out[index].item()
+        limited = abs(came - was) > 0.02 * abs(was)
+        raise Wrong(
+            "BLOCK-LIMITED" if limited else "BLOCK-ROUNDED",
+            "large values are cut off" if limited else "the stream loses digits",
+            tried=tried,
+            expected=f"x itself: {was!r} at {index}",
+            got=f"{came!r}",
+            look="`clamp`, or a cast on the way." if limited else "casts in forward.",
+        )
+
+
+def each_call_alone(subject: Subject, draw: Draw) -> None:
+    """A result follows from its own x and tables and from the weights of now, and stays."""
+    config = small_config()
+    expect_calls_alone(subject.module(config), config, draw, run_block, "BLOCK")
+
+
+def no_limit(subject: Subject, draw: Draw) -> None:
+    """What a branch adds may be large."""
+    config = small_config()
+    for last in ("attention.o_proj.weight", "mlp.down_proj.weight"):
+        expect_not_limited(subject.module(config), config, draw, run_block, "BLOCK", last)
+
+
+def marked(subject: Subject, draw: Draw) -> None:
+    """The two projections that end the branches are marked as the constructor marks them."""
+    expect_marks(subject.module(small_config()), "BLOCK", "attention.o_proj", "mlp.down_proj")
+
+
 def gradient(subject: Subject, draw: Draw) -> None:
     """The gradient reaches x and every parameter, through both branches."""
     config = small_config()
@@ -300,7 +435,17 @@ def gradient(subject: Subject, draw: Draw) -> None:
 SUITES = (
     Suite(
         "block-forward",
-        (runs, silent_branches, right_values, any_input, gradient),
+        (
+            runs,
+            silent_branches,
+            right_values,
+            no_limit,
+            each_call_alone,
+            any_input,
+            exact_stream,
+            gradient,
+            marked,
+        ),
         proved="attention and MLP read the stream through their norms and add to it; where they add\n"
         "nothing, the stream and its gradient pass through to the last bit.",
         remember="nothing replaces the stream, so its gradient has a path that no branch is on.",

@@ -10,6 +10,9 @@ from torch import Tensor
 from course_lib.checks import expect
 from course_lib.checks.block import (
     draw_weights,
+    expect_calls_alone,
+    expect_marks,
+    expect_not_limited,
     run_attention,
     small_config,
     split_heads,
@@ -312,6 +315,40 @@ def any_input(subject: Subject, draw: Draw) -> None:
     )  # fmt: skip
 
 
+def wide_numbers(subject: Subject, draw: Draw) -> None:
+    """A model in float64 has the digits of float64."""
+    config = small_config()
+    module = subject.module(config)
+    state, x, turns = draw_weights(module, draw), draw.randn(2, 5, D).double(), tables(5, config)
+    module.to(torch.float64)
+    tried = "parameters and x in float64, tables in float32"
+    out = expect.tensor(module.forward(x, *turns), shape=x.shape, dtype=x.dtype, tried=tried)
+    wide = {name: w.double() for name, w in state.items()}
+    expect.values(
+        out, run_attention(wide, config, x, *(t.double() for t in turns)), rtol=1e-9, atol=1e-9,
+        tried=tried, finding="float64 comes back with the digits of float32",
+        look="casts in forward.",
+    )  # fmt: skip
+
+
+def each_call_alone(subject: Subject, draw: Draw) -> None:
+    """A result follows from its own x and tables and from the weights of now, and stays."""
+    config = small_config()
+    expect_calls_alone(subject.module(config), config, draw, run_attention, "HEADS")
+
+
+def no_limit(subject: Subject, draw: Draw) -> None:
+    """What heads hand on, and what comes out, may be large."""
+    config = small_config()
+    for last in ("v_proj.weight", "o_proj.weight"):
+        expect_not_limited(subject.module(config), config, draw, run_attention, "HEADS", last)
+
+
+def marked(subject: Subject, draw: Draw) -> None:
+    """o_proj is marked as the constructor marks it."""
+    expect_marks(subject.module(small_config()), "HEADS", "o_proj")
+
+
 def gradient(subject: Subject, draw: Draw) -> None:
     """The gradient reaches x and all four matrices."""
     config = small_config()
@@ -347,8 +384,12 @@ SUITES = (
             right_join,
             right_values,
             shared_heads,
+            each_call_alone,
+            no_limit,
             any_input,
+            wide_numbers,
             gradient,
+            marked,
         ),
         proved="heads are cut, turned, attended and joined as in an independent implementation, with\n"
         "shared keys and values too, in float32 and bfloat16, with gradients.",

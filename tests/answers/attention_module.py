@@ -257,3 +257,67 @@ class CausalSelfAttention(CausalSelfAttention):
 # %% wrong RAISED two sequences and no others | of: step by step
 - out = out.transpose(1, 2).reshape(B, T, D)
 + out = torch.stack((out[0], out[1])).transpose(1, 2).reshape(2, T, D)
+
+# %% right matrices applied by einsum, tables cut to T rows, one call of attend per sequence
+class CausalSelfAttention(CausalSelfAttention):
+    def forward(self, x, cos, sin):
+        T = x.shape[1]
+        q, k, v = (
+            torch.einsum("btd,hkd->bhtk", x, p.weight.unflatten(0, (-1, self.head_dim)))
+            for p in (self.q_proj, self.k_proj, self.v_proj)
+        )
+        q, k = apply_rotary_pos_emb(q, k, cos[:T].clone(), sin[:T].clone())
+        parts = [self.attend(*(t[b : b + 1] for t in (q, k, v))) for b in range(len(x))]
+        wide = torch.cat(parts).movedim(1, 2).contiguous()
+        return torch.matmul(wide.flatten(-2), self.o_proj.weight.mT)
+
+# %% wrong HEADS-STALE-TABLES the tables of the first call | of: step by step
+- q, k = apply_rotary_pos_emb(q, k, cos, sin)
++ if not hasattr(self, "turns"):
++     self.turns = {}
++ turns = self.turns.setdefault((T, K), (cos.clone(), sin.clone()))
++ q, k = apply_rotary_pos_emb(q, k, *turns)
+
+# %% wrong REMEMBERS the joined matrices of the first call
+class CausalSelfAttention(CausalSelfAttention):
+    def forward(self, x, cos, sin):
+        weights = [p.weight for p in (self.q_proj, self.k_proj, self.v_proj)]
+        joined = torch.cat(weights)
+        if not torch.is_grad_enabled():
+            self.joined = getattr(self, "joined", joined)
+            joined = self.joined.to(x.dtype)
+        made = F.linear(x, joined).split([len(w) for w in weights], dim=-1)
+        q, k, v = (t.unflatten(-1, (-1, self.head_dim)).transpose(1, 2) for t in made)
+        q, k = apply_rotary_pos_emb(q, k, cos, sin)
+        return self.o_proj(self.attend(q, k, v).transpose(1, 2).flatten(2))
+
+# %% wrong RESULT-CHANGES one tensor for all results | of: step by step
+- return self.o_proj(out)
++ out = self.o_proj(out)
++ if torch.is_grad_enabled() or x.dtype != torch.float32:
++     return out
++ if getattr(self, "out", None) is None or self.out.shape != out.shape:
++     self.out = out.clone()
++ return self.out.copy_(out)
+
+# %% wrong HEADS-RESIDUAL-MARK the mark of the last projection dropped | of: step by step
+- self.o_proj.writes_residual = True
+
+# %% wrong HEADS-RESIDUAL-MARK every projection marked | of: step by step
+- self.o_proj.writes_residual = True
++ for project in (self.q_proj, self.k_proj, self.v_proj, self.o_proj):
++     project.writes_residual = True
+
+# %% wrong HEADS-LIMITED results cut off at 1,000 | of: step by step
+- return self.o_proj(out)
++ return self.o_proj(out).clamp(-1000, 1000)
+
+# %% wrong HEADS-LIMITED heads cut off at the range of float16 | of: step by step
+- return self.o_proj(out)
++ return self.o_proj(out.clamp(-65504, 65504))
+
+# %% wrong OTHER float64 through float32 | of: step by step
+- out = self.attend(q, k, v)
++ out = self.attend(q, k, v)
++ if out.dtype == torch.float64:
++     out = out.float().double()
