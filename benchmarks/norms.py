@@ -1,13 +1,14 @@
 """Where the norms of a block are, and which learning rates it then trains at.
 
     python -m benchmarks.norms              # 24 short runs, three minutes on a free core
+    python -m benchmarks.norms --std 0.02   # two of the places from smaller weights, 16 runs
     python -m benchmarks.norms --steps 3 --dry-run
 
 Loss of a small model on characters of Python source, by place of the norms and learning rate, with
 and without warmup, and how alike the tokens of a text are on top of its last block afterwards. Each
 place gets the same first weights, the same batches and the same rates. The weights of a Linear
 begin with std 1/sqrt(fan in), which is 0.02 in a model of width 2,500, so that a branch begins with
-a third of its input's size or more.
+a third of its input's size or more. With --std they begin with that std, and the record is another.
 """
 
 import argparse
@@ -43,17 +44,20 @@ class Behind(TransformerBlock):
 
 
 PLACES = {"front": TransformerBlock, "stream": Post, "behind": Behind}
+SMALL_PLACES = ("stream", "front")  # the places that --std compares
 
 
-def build_model(place: str) -> GPT:
-    """A model of BLOCKS blocks with its norms there, of seed 0."""
+def build_model(place: str, std: float | None = None) -> GPT:
+    """A model of BLOCKS blocks with its norms there, of seed 0; `std` is that of its Linears."""
     config = GPTConfig(vocab_size=128, max_seq_len=SEQ_LEN, num_layers=BLOCKS, num_heads=4,
                        d_model=WIDTH, d_hidden=168, tie_embeddings=False)  # fmt: skip
     torch.manual_seed(0)
     model = GPT(config)
     for name, weight in model.named_parameters():
         if weight.dim() == 2 and name != "head.weight":  # its std stays 0.02: first loss near ln V
-            nn.init.normal_(weight, std=1 if "embedding" in name else weight.shape[1] ** -0.5)
+            nn.init.normal_(
+                weight, std=1 if "embedding" in name else std or weight.shape[1] ** -0.5
+            )
     for at, block in enumerate(model.blocks):
         model.blocks[at] = PLACES[place](config)
         model.blocks[at].load_state_dict(block.state_dict())
@@ -91,6 +95,7 @@ def compare_tokens(model: GPT, data: Tensor) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.norms")
     parser.add_argument("--steps", type=int, default=150, help="updates of a run [150]")
+    parser.add_argument("--std", type=float, help="std of the first weights [1/sqrt(fan in)]")
     parser.add_argument("--dry-run", action="store_true", help="print, record nothing")
     args = parser.parse_args()
     torch.set_num_threads(1)
@@ -99,11 +104,11 @@ def main() -> None:
     counts = torch.bincount(data, minlength=128)
     share = counts[counts > 0] / len(data)
     figures: dict = {"characters_alone_nats": round(-(share * share.log()).sum().item(), 3)}
-    for place in PLACES:
+    for place in SMALL_PLACES if args.std else PLACES:
         for warmup in WARMUPS:
             losses, alike = [], []
             for rate in RATES:
-                model = build_model(place)
+                model = build_model(place, args.std)
                 losses.append(round(train(model, data, rate, warmup, args.steps), 3))
                 alike.append(round(compare_tokens(model, data), 2))
             figures[f"{place}_warmup_{warmup}_nats"] = losses
@@ -117,8 +122,10 @@ def main() -> None:
         "seq_len": SEQ_LEN,
         "width": WIDTH,
     }
+    if args.std:
+        figures["std"] = args.std
     if not args.dry_run:
-        print(f"wrote {record('norms', figures)}")
+        print(f"wrote {record('norms_small' if args.std else 'norms', figures)}")
     else:
         print(json.dumps(figures, indent=2))
 

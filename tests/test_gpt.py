@@ -409,3 +409,13 @@ def test_the_table_of_lesson_05_is_its_record():
     low, high = min(alike["front"]), max(alike["front"])
     assert set(alike["stream"]) == {1.0}, "the page says 1.00 at all eight settings"
     assert f"With the norms in front it was {low:.2f} to {high:.2f}" in page
+    small = ROOT / "benchmarks/results/norms_small.json"
+    small = json.loads(small.read_text(encoding="utf-8"))["figures"]
+    for place, words in (("front", "in front"), ("stream", "on the stream")):
+        for warmup, said in ((0, "none"), (50, "50 updates")):
+            losses = small[f"{place}_warmup_{warmup}_nats"]
+            cells = [f"**{x:.3f}**" if x == min(losses) else f"{x:.3f}" for x in losses]
+            assert f"| {words} | {said} | {' | '.join(cells)} |" in page
+    both = [x for w in (0, 50) for x in small[f"front_warmup_{w}_nats"]]
+    assert max(both) < figures["characters_alone_nats"], "below it at all sixteen settings"
+    assert f"{min(both):.2f}" == f"{min(learns):.2f}" and f"best is {min(both):.2f} from" in page
