@@ -17,6 +17,7 @@ from course_lib.gpt import GPTConfig
 BASE = ("q_proj", "k_proj", "v_proj", "gate_proj", "up_proj")
 RESIDUAL = ("o_proj", "down_proj")
 STD = 0.02
+OTHERS = "course_lib.probes.first_weights:draw_modules"
 WITH_BIAS = "course_lib.probes.modules:init_with_bias"
 PRESETS = {"INIT-NO-RESIDUAL": "init:no-residual-scaling", "INIT-STD-1": "init:std-one"}
 
@@ -280,6 +281,66 @@ def biases(subject: Subject, draw: Draw) -> None:
         )
 
 
+def other_modules(subject: Subject, draw: Draw) -> None:
+    """Any Linear and any Embedding, subclasses too, in place; what is frozen stays so."""
+    config = _wide_config(draw)
+    found = subject.module(config, seed=draw.seed).probe(OTHERS)
+    for kind, told in found.items():
+        tried = f"{kind}, 64 x 64, given to _init_weights"
+        scaled, weight = "writes_residual" in kind, told["weight"]
+        wanted = STD / math.sqrt(2 * config.num_layers) if scaled else STD
+        words = f"0.02 / sqrt(2 * {config.num_layers})" if scaled else "0.02"
+        # 4,096 numbers: 7 percent are 6 standard errors
+        if abs(weight.float().std().item() / wanted - 1) > 0.07:
+            code = "INIT-SUBCLASS" if "subclass" in kind else "INIT-NAMES" if scaled else "OTHER"
+            raise Wrong(
+                code,
+                f"{kind} is drawn otherwise",
+                tried=tried,
+                expected=f"std {number(wanted)}: {words}",
+                got=f"std {number(weight.float().std().item())}",
+                fits={
+                    "INIT-SUBCLASS": "an exact comparison of types.",
+                    "INIT-NAMES": "names of parts in place of the attribute.",
+                }.get(code, ""),
+                look="`isinstance`, and `getattr(module, ...)`.",
+            )
+        bias = told["bias"]
+        if bias is not None and bias.any():
+            raise Wrong(
+                "INIT-BIAS",
+                f"the bias of {kind} is not 0",
+                tried=tried,
+                expected="[0, 0, 0, ...]",
+                got=vector(bias, 3),
+                look="`isinstance`, and `module.bias`.",
+            )
+        if not told["same"] or not told["in_place"] or weight.dtype != _dtype_of(kind):
+            raise Wrong(
+                "INIT-PLACE",
+                "the weight is a new tensor, not the old one with new numbers",
+                tried=tried,
+                expected=f"the same parameter in the same memory, in {str(_dtype_of(kind))[6:]}",
+                got=f"{'other memory' if told['same'] else 'another parameter'}, "
+                f"in {str(weight.dtype)[6:]}",
+                hides="an optimizer, a tied head or a hook would hold on to the old one.",
+                look="`nn.init.normal_`, or `copy_`: what ends in an underscore.",
+            )
+        if not told["trains"]:
+            raise Wrong(
+                "INIT-FROZEN",
+                "`requires_grad` was changed",
+                tried=tried,
+                expected="a weight that is frozen as before, or not frozen as before",
+                got="the other one",
+                look="`requires_grad_`, and what is computed without `no_grad`.",
+            )
+
+
+def _dtype_of(kind: str) -> torch.dtype:
+    return torch.bfloat16 if "bfloat16" in kind else torch.float32
+
+
 def independent_draws(subject: Subject, draw: Draw) -> None:
     """Each matrix is a draw of its own, and follows torch's seed."""
     config = _wide_config(draw)
@@ -295,6 +356,18 @@ def independent_draws(subject: Subject, draw: Draw) -> None:
             fits="a seed that is set again for every module.",
             look="`manual_seed`.",
         )
+    for i, (one, w) in enumerate(first.items()):
+        for two in list(first)[:i]:
+            if w.dim() > 1 and first[two].shape == w.shape and torch.equal(first[two], w):
+                raise Wrong(
+                    "INIT-SAME",
+                    "two matrices hold the same numbers",
+                    tried=f"{two} and {one}",
+                    expected="two draws",
+                    got=f"both begin {vector(w[0], 3)}",
+                    fits="numbers that are copied, or kept and used again.",
+                    look="where the numbers of the second one come from.",
+                )
     again, other = (subject.module(config, seed=draw.seed + n).state() for n in (0, 1))
     name = "blocks.0.attention.q_proj.weight"
     if torch.equal(first[name], other[name]):
@@ -367,7 +440,16 @@ def _std_of_one(stds: dict[str, float], wanted: float, L: int) -> None:
 SUITES = (
     Suite(
         "init-weights",
-        (draws_weights, base_std, tables_std, residual_std, gains_stay, independent_draws, biases),
+        (
+            draws_weights,
+            base_std,
+            tables_std,
+            residual_std,
+            gains_stay,
+            independent_draws,
+            biases,
+            other_modules,
+        ),
         proved="every matrix is drawn with the std its place asks for, gains stay 1, and the\n"
         "draw follows torch's seed.",
         remember="2 L branches add up, so each is scaled by 1 / sqrt(2 L).",

@@ -183,3 +183,107 @@ class GPT(gpt.GPT):
 # %% wrong INIT-BIAS biases drawn too | of: in plain steps
 - nn.init.zeros_(module.bias)
 + nn.init.normal_(module.bias, std=std)
+
+# %% right normal numbers by Box and Muller, written into slices
+class GPT(gpt.GPT):
+    def _init_weights(self, module):
+        if not isinstance(module, (nn.Embedding, nn.Linear)):
+            return
+        std = 0.02 * (2 * self.config.num_layers) ** -0.5 if hasattr(module, "writes_residual") else 0.02
+        with torch.no_grad():
+            u, v = torch.rand(2, *module.weight.shape)
+            module.weight[:] = std * torch.sqrt(-2 * torch.log1p(-u)) * torch.cos(2 * math.pi * v)
+            for name, value in module.named_parameters(recurse=False):
+                if name == "bias":
+                    value.fill_(0)
+
+# %% right in float64, copied into data
+class GPT(gpt.GPT):
+    def _init_weights(self, module):
+        if issubclass(type(module), nn.Linear) or issubclass(type(module), nn.Embedding):
+            std = 0.02 / (math.sqrt(2 * self.config.num_layers) if getattr(module, "writes_residual", None) else 1)
+            module.weight.data.copy_(torch.randn(module.weight.shape, dtype=torch.float64) * std)
+        if getattr(module, "bias", None) is not None:
+            module.bias.data.mul_(0)
+
+# %% wrong INIT-SUBCLASS the exact type | of: in plain steps
+- if isinstance(module, (nn.Linear, nn.Embedding)):
++ if type(module) in (nn.Linear, nn.Embedding):
+
+# %% wrong INIT-SUBCLASS the name of the type | of: in plain steps
+- if isinstance(module, (nn.Linear, nn.Embedding)):
++ if type(module).__name__ in ("Linear", "Embedding"):
+
+# %% wrong INIT-SUBCLASS the exact type of the embedding | of: in plain steps
+- if isinstance(module, (nn.Linear, nn.Embedding)):
++ if isinstance(module, nn.Linear) or type(module) is nn.Embedding:
+
+# %% wrong INIT-BIAS biases of the exact type | of: in plain steps
+- if isinstance(module, nn.Linear) and module.bias is not None:
++ if type(module) is nn.Linear and module.bias is not None:
+
+# %% wrong INIT-PLACE new memory for the numbers
+class GPT(gpt.GPT):
+    def _init_weights(self, module):
+        std = 0.02
+        if getattr(module, "writes_residual", False):
+            std /= math.sqrt(2 * self.config.num_layers)
+        if isinstance(module, (nn.Linear, nn.Embedding)):
+            module.weight.data = torch.randn(module.weight.shape, dtype=module.weight.dtype) * std
+        if isinstance(module, nn.Linear) and module.bias is not None:
+            nn.init.zeros_(module.bias)
+
+# %% wrong INIT-PLACE numbers of another dtype
+class GPT(gpt.GPT):
+    def _init_weights(self, module):
+        std = 0.02
+        if getattr(module, "writes_residual", False):
+            std /= math.sqrt(2 * self.config.num_layers)
+        if isinstance(module, (nn.Linear, nn.Embedding)):
+            module.weight.data = torch.randn(module.weight.shape) * std
+        if isinstance(module, nn.Linear) and module.bias is not None:
+            nn.init.zeros_(module.bias)
+
+# %% wrong INIT-PLACE a new parameter where nothing is tied
+class GPT(gpt.GPT):
+    def _init_weights(self, module):
+        std = 0.02
+        if getattr(module, "writes_residual", False):
+            std /= math.sqrt(2 * self.config.num_layers)
+        if isinstance(module, (nn.Linear, nn.Embedding)):
+            if module.weight is self.embedding.weight:
+                nn.init.normal_(module.weight, std=std)
+            else:
+                module.weight = nn.Parameter(torch.randn_like(module.weight) * std)
+        if isinstance(module, nn.Linear) and module.bias is not None:
+            nn.init.zeros_(module.bias)
+
+# %% wrong INIT-FROZEN all weights set to train | of: in plain steps
+- nn.init.normal_(module.weight, std=std)
++ nn.init.normal_(module.weight.requires_grad_(), std=std)
+
+# %% wrong INIT-NAMES projections known by their names
+class GPT(gpt.GPT):
+    def _init_weights(self, module):
+        names = {part: name for name, part in self.named_modules()}
+        std = 0.02
+        if names.get(module, "").endswith(("o_proj", "down_proj")):
+            std /= math.sqrt(2 * self.config.num_layers)
+        if isinstance(module, (nn.Linear, nn.Embedding)):
+            nn.init.normal_(module.weight, std=std)
+        if isinstance(module, nn.Linear) and module.bias is not None:
+            nn.init.zeros_(module.bias)
+
+# %% wrong INIT-SAME the same numbers in every block
+class GPT(gpt.GPT):
+    def _init_weights(self, module):
+        std = 0.02
+        if getattr(module, "writes_residual", False):
+            std /= math.sqrt(2 * self.config.num_layers)
+        if isinstance(module, (nn.Linear, nn.Embedding)):
+            nn.init.normal_(module.weight, std=std)
+        if isinstance(module, nn.Linear) and module.bias is not None:
+            nn.init.zeros_(module.bias)
+        if module is self:
+            for block in self.blocks[1:]:
+                block.load_state_dict(self.blocks[0].state_dict())
