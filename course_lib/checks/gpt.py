@@ -1,66 +1,33 @@
-"""Checks of lesson 06: GPT.forward.
-
-Oracle: `logits_of`, the same architecture written once more in plain functions of the answer's own
-weights.
-"""
-
-import math
+"""Checks of lesson 06: GPT.forward. Those of the loss are in gpt_loss, the oracle is in gpt_oracle."""
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from course_lib.checks import expect
-from course_lib.checks.block import run_block, tables
+from course_lib.checks.calls import expect_separate_calls
 from course_lib.checks.expect import Pattern
-from course_lib.checks.report import Wrong, number
+from course_lib.checks.gpt_loss import (
+    ignored_targets,
+    large_logits,
+    low_precision,
+    right_loss,
+    targets_of_zero,
+)
+from course_lib.checks.gpt_oracle import (
+    cross_entropy,
+    draw_model,
+    expect_pair,
+    logits_of,
+    small_config,
+)
+from course_lib.checks.report import Wrong, number, vector
 from course_lib.checks.subject import AnswerError, Subject
 from course_lib.checks.suite import DYNAMO, Draw, Suite
-from course_lib.gpt import GPTConfig
-
-
-def _small_config(**changes) -> GPTConfig:
-    shape = dict(vocab_size=23, max_seq_len=8, num_layers=3, num_heads=2, d_model=8, d_hidden=12)
-    return GPTConfig(**(shape | dict(tie_embeddings=False) | changes))
-
-
-def _weights(module, draw: Draw) -> dict[str, Tensor]:
-    """Weights far larger than the initial ones, so that every step shows in the logits."""
-    state = {
-        name: 1 + 0.3 * draw.randn(*w.shape) if "norm" in name else 0.4 * draw.randn(*w.shape)
-        for name, w in module.state().items()
-    }
-    module.load(state)
-    return state
-
-
-def logits_of(
-    state: dict[str, Tensor],
-    config: GPTConfig,
-    idx: Tensor,
-    *,
-    final_norm: bool = True,
-    blocks: list[int] | None = None,
-    restart: bool = False,
-) -> Tensor:
-    """Logits by the plain formulas; the options leave something out, as wrong answers do."""
-    x = F.embedding(idx, state["embedding.weight"])
-    start, turns = x, tables(idx.shape[1], config, config.rope_theta)
-    for i in range(config.num_layers) if blocks is None else blocks:
-        w = {
-            n.removeprefix(f"blocks.{i}."): v
-            for n, v in state.items()
-            if n.startswith(f"blocks.{i}.")
-        }
-        x = run_block(w, config, start if restart else x, *turns)
-    if final_norm:
-        x = F.rms_norm(x, (config.d_model,), state["norm.weight"], config.norm_eps)
-    return x @ state["head.weight"].T
 
 
 def pair(subject: Subject, draw: Draw) -> None:
     """(B, T) in, (logits (B, T, V), None) out, with T = max_seq_len and with a shorter T."""
-    config = _small_config()
+    config = small_config()
     module, V, full = subject.module(config), config.vocab_size, config.max_seq_len
     for T in (full, draw.size(5, 3, 6)):
         idx = draw.randint(0, V, (2, T))
@@ -69,7 +36,7 @@ def pair(subject: Subject, draw: Draw) -> None:
             out = module.forward(idx)
         except AnswerError as failure:
             raise _explain_error(failure, T, full, tried) or failure from None
-        logits, loss = _pair(out, tried)
+        logits, loss = expect_pair(out, tried)
         if logits is None or (isinstance(loss, Tensor) and loss.dim() == 3):
             raise Wrong(
                 "GPT-SWAPPED",
@@ -102,25 +69,6 @@ def pair(subject: Subject, draw: Draw) -> None:
             )
 
 
-def _pair(out, tried: str) -> tuple:
-    expect.not_none(out, "(logits, loss)", tried=tried)
-    if not isinstance(out, tuple) or len(out) != 2:
-        what = (
-            f"a tensor of shape {tuple(out.shape)}"
-            if isinstance(out, Tensor)
-            else type(out).__name__
-        )
-        raise Wrong(
-            "GPT-PAIR",
-            "the answer is not a pair",
-            tried=tried,
-            expected="(logits, loss)",
-            got=what,
-            look="what stands after each `return`.",
-        )
-    return out
-
-
 def _explain_error(failure: AnswerError, T: int, full: int, tried: str) -> Wrong | None:
     error = failure.error
     facts = dict(
@@ -148,10 +96,13 @@ def _explain_error(failure: AnswerError, T: int, full: int, tried: str) -> Wrong
 
 def right_logits(subject: Subject, draw: Draw) -> None:
     """The logits of an independent implementation with the same weights."""
-    config = _small_config(num_layers=draw.size(3, 2, 4), max_seq_len=8)
+    config = small_config(num_layers=draw.size(3, 2, 4), max_seq_len=8)
     module, L = subject.module(config), config.num_layers
-    state, idx = _weights(module, draw), draw.randint(0, config.vocab_size, (2, draw.size(6, 4, 7)))
-    logits, _ = _pair(module.forward(idx), "idx alone")
+    state, idx = (
+        draw_model(module, draw),
+        draw.randint(0, config.vocab_size, (2, draw.size(6, 4, 7))),
+    )
+    logits, _ = expect_pair(module.forward(idx), "idx alone")
     expect.tensor(logits, shape=(*idx.shape, config.vocab_size), dtype=torch.float32)
     expect.values(
         logits,
@@ -209,174 +160,9 @@ def right_logits(subject: Subject, draw: Draw) -> None:
     )
 
 
-def right_loss(subject: Subject, draw: Draw) -> None:
-    """Mean cross-entropy in nats; the caller has shifted the targets already."""
-    config = _small_config()
-    module = subject.module(config)
-    state, shape = _weights(module, draw), (draw.size(2, 3), draw.size(6, 5))
-    idx, targets = (draw.randint(0, config.vocab_size, shape) for _ in range(2))
-    tried = f"random tokens and targets, each {shape}"
-    logits, loss = _pair(module.forward(idx, targets), tried)
-    if loss is None:
-        raise Wrong(
-            "GPT-NO-LOSS",
-            "no loss although there are targets",
-            tried=tried,
-            expected="(logits, loss)",
-            got="(logits, None)",
-            look="the condition on `targets`.",
-        )
-    if isinstance(loss, Tensor) and loss.dim() == 3:
-        raise Wrong(
-            "GPT-SWAPPED",
-            "the two results are in the other order",
-            tried=tried,
-            expected="(logits, loss)",
-            got="(loss, logits)",
-            look="the `return`.",
-        )
-    expect.tensor(logits, shape=(*shape, config.vocab_size), dtype=torch.float32, tried=tried)
-    expect.tensor(loss, shape=(), dtype=torch.float32, tried=tried)
-    reference = logits_of(state, config, idx)
-    nats = _cross_entropy(reference, targets)
-    expect.values(
-        loss,
-        nats,
-        [
-            Pattern(
-                code="GPT-SHIFT-TWICE",
-                value=_cross_entropy(reference[:, :-1], targets[:, 1:]),
-                finding="the loss is shifted once more",
-                preset="loss-shift:twice",
-                fits="logits[:, :-1] against targets[:, 1:].",
-                hides="the model would learn the token after the next one, without any error.",
-                look="who shifts: `targets[b, t]` follows `idx[b, t]` already.",
-            ),
-            Pattern(
-                code="GPT-SHIFT-IDX",
-                value=_cross_entropy(reference[:, :-1], idx[:, 1:]),
-                finding="the loss does not use the targets",
-                fits="logits[:, :-1] against idx[:, 1:].",
-                look="the second argument of `cross_entropy`.",
-            ),
-            Pattern(
-                code="GPT-COPY",
-                value=_cross_entropy(reference, idx),
-                preset="loss-shift:copy",
-                finding="the loss does not use the targets",
-                fits="the input as its own target: a loss for copying.",
-                look="the second argument of `cross_entropy`.",
-            ),
-            Pattern(
-                code="GPT-LOSS-SUM",
-                value=nats * targets.numel(),
-                finding="the loss is a sum",
-                fits='`reduction="sum"`: it grows with the batch.',
-                look="the reduction.",
-            ),
-            Pattern(
-                code="GPT-LOSS-SUM",
-                value=nats * shape[1],
-                finding="the loss is a sum over positions",
-                fits="a sum over T, a mean over B.",
-                look="the reduction.",
-            ),
-            Pattern(
-                code="GPT-LOSS-SUM",
-                value=nats * shape[0],
-                finding="the loss is a sum over sequences",
-                fits="a mean over T, a sum over B.",
-                look="the reduction.",
-            ),
-            Pattern(
-                code="GPT-BITS",
-                value=nats / math.log(2),
-                finding="the loss is in bits",
-                fits="a logarithm of base 2.",
-                look="the docstring says nats.",
-            ),
-            Pattern(
-                code="GPT-SOFTMAX-FIRST",
-                value=_cross_entropy(reference.softmax(-1), targets),
-                finding="softmax is applied twice",
-                fits="cross_entropy of probabilities.",
-                hides="the loss cannot fall below ln V - 1 or so.",
-                look="`cross_entropy` takes logits.",
-            ),
-            Pattern(
-                code="GPT-SIGN",
-                value=-nats,
-                finding="the loss has the wrong sign",
-                fits="a mean log-probability.",
-                look="the sign.",
-            ),
-        ],
-        rtol=1e-4,
-        atol=1e-4,
-        tried=tried,
-        finding="the loss differs",
-        look="`F.cross_entropy` on (B * T, V) logits and (B * T,) targets.",
-    )
-
-
-def _cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
-    return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
-
-
-def ignored_targets(subject: Subject, draw: Draw) -> None:
-    """Targets of -100 do not count, neither in the sum nor in the number."""
-    config = _small_config()
-    module = subject.module(config)
-    state = _weights(module, draw)
-    idx, targets = (draw.randint(0, config.vocab_size, (2, 6)) for _ in range(2))
-    targets[0, 2:] = -100
-    tried = "12 targets, 4 of them -100"
-    reference = logits_of(state, config, idx)
-    mean = _cross_entropy(reference, targets)
-    try:
-        _, loss = _pair(module.forward(idx, targets), tried)
-    except AnswerError as failure:
-        if isinstance(failure.error, IndexError):
-            raise Wrong(
-                "GPT-IGNORE",
-                "a target of -100 is an error",
-                tried=tried,
-                expected=f"loss {number(mean.item())}, over the 8 others",
-                got=f"{type(failure.error).__name__}: {failure.error}"[:76],
-                look="`ignore_index`, whose default is -100.",
-            ) from None
-        raise
-    every = F.cross_entropy(reference.flatten(0, 1), targets.clamp(min=0).flatten())
-    expect.values(
-        expect.tensor(loss, shape=(), dtype=torch.float32, tried=tried),
-        mean,
-        [
-            Pattern(
-                code="GPT-IGNORE-MEAN",
-                value=mean * 8 / 12,
-                fits="a sum over 8, divided by 12.",
-                finding="uncounted positions are in the divisor",
-                look="where the mean is taken.",
-            ),
-            Pattern(
-                code="GPT-IGNORE",
-                value=every,
-                finding="a target of -100 counts as token 0",
-                fits="targets cut off at 0.",
-                look="`ignore_index`, whose default is -100.",
-            ),
-        ],
-        rtol=1e-4,
-        atol=1e-4,
-        tried=tried,
-        finding="the loss with uncounted positions differs",
-        look="`ignore_index`, whose default is -100.",
-    )
-
-
 def too_long(subject: Subject, draw: Draw) -> None:
     """T = max_seq_len + 1 is refused with a ValueError."""
-    config = _small_config()
+    config = small_config()
     idx = draw.randint(0, config.vocab_size, (1, config.max_seq_len + 1))
     facts = dict(
         tried=f"{idx.shape[1]} tokens, max_seq_len {config.max_seq_len}",
@@ -400,7 +186,7 @@ def too_long(subject: Subject, draw: Draw) -> None:
 
 def any_layout(subject: Subject, draw: Draw) -> None:
     """Tokens and targets whose rows do not lie one after the other in memory."""
-    module = subject.module(_small_config())
+    module = subject.module(small_config())
     idx, targets = (draw.randint(0, 23, (3, 5)) for _ in range(2))
     wanted = module.forward(idx, targets)[1]
     tried = "tokens and targets as transposed views: not contiguous"
@@ -426,16 +212,73 @@ def any_layout(subject: Subject, draw: Draw) -> None:
         )
 
 
+def each_call_alone(subject: Subject, draw: Draw) -> None:
+    """A result follows from its own tokens and targets and from the weights of now, and stays."""
+    config = small_config()
+    module = subject.module(config)
+    state = draw_model(module, draw)
+    idx, targets, other = (draw.randint(0, config.vocab_size, (2, 5)) for _ in range(3))
+    tried = "tokens with targets, other tokens without, then the first ones again"
+    close = dict(rtol=1e-4, atol=1e-3)
+    out = expect_separate_calls(module.probe, (idx, targets), (other,), tried=tried, **close)
+    logits, loss = expect_pair(out, tried)
+    if loss is not None:
+        raise Wrong(
+            "GPT-LOSS-ALWAYS",
+            "a call without targets has the loss of an earlier one",
+            tried=tried,
+            expected="(logits, None)",
+            got=f"loss {loss}"[:60],
+            look="what is kept on `self` between two calls.",
+        )
+    expect.values(
+        logits, logits_of(state, config, other), **close, tried=tried,
+        finding="the second of two calls is wrong", look="what outlives a call.",
+    )  # fmt: skip
+    for name in ("embedding.weight", "norm.weight", "head.weight", "blocks.1.mlp.up_proj.weight"):
+        state = state | {name: state[name].flip(0)}
+        module.load(state)
+        out, right = module.forward(idx)[0], logits_of(state, config, idx)
+        bad = ~torch.isclose(out, right, **close)
+        if bad.any():
+            row = tuple(int(i) for i in bad.nonzero()[0, :2])
+            raise Wrong(
+                "REMEMBERS",
+                "other weights give a result of the weights before",
+                tried=f"other numbers loaded into {name}, between two calls",
+                expected=vector(right[row]),
+                got=vector(out[row]),
+                hides="every update of the optimizer would be without effect.",
+                look="what is kept on `self`, or outside, between two calls.",
+            )
+
+
+def by_name(subject: Subject, draw: Draw) -> None:
+    """The arguments have the names of the exercise: idx and targets."""
+    module, idx = subject.module(small_config()), draw.randint(0, 23, (2, 5))
+    try:
+        module.method("forward", idx=idx, targets=idx)
+    except AnswerError as failure:
+        raise Wrong(
+            "GPT-NAMES",
+            "an argument has another name",
+            tried="model.forward(idx=idx, targets=targets)",
+            expected="(logits, loss)",
+            got=f"{type(failure.error).__name__}: {failure.error}"[:76],
+            look="the line that begins with `def`.",
+        ) from None
+
+
 def gradients(subject: Subject, draw: Draw) -> None:
     """The loss reaches every parameter, with the right gradient, checkpointing on or off."""
-    config = _small_config(activation_checkpointing=True)
+    config = small_config(activation_checkpointing=True)
     module = subject.module(config)
-    state = _weights(module, draw)
+    state = draw_model(module, draw)
     idx, targets = (draw.randint(0, config.vocab_size, (2, 6)) for _ in range(2))
     leaves = {n: w.clone().requires_grad_() for n, w in state.items()}
-    _cross_entropy(logits_of(leaves, config, idx), targets).backward()
+    cross_entropy(logits_of(leaves, config, idx), targets).backward()
     for switch in (False, True):
-        module = subject.module(_small_config(activation_checkpointing=switch))
+        module = subject.module(small_config(activation_checkpointing=switch))
         module.load(state)
         _, grads = module.vjp(idx, targets, upstream=torch.ones(()), item=1)
         tried = f"activation_checkpointing = {switch}"
@@ -465,7 +308,7 @@ def checkpointing(subject: Subject, draw: Draw) -> None:
     idx = draw.randint(0, 23, (4, 8))
 
     def saved_bytes(switch: bool, training: bool, layers: int = 4) -> int:
-        module = subject.module(_small_config(num_layers=layers, activation_checkpointing=switch))
+        module = subject.module(small_config(num_layers=layers, activation_checkpointing=switch))
         return module.saved_bytes(idx, idx, training=training)
 
     off, on, on_eval = saved_bytes(False, True), saved_bytes(True, True), saved_bytes(True, False)
@@ -482,7 +325,7 @@ def checkpointing(subject: Subject, draw: Draw) -> None:
             expected="far fewer with activation_checkpointing: one input per block",
             look="`self.config.activation_checkpointing` and `self.training`.",
         )
-    inputs = 3 * 4 * 8 * _small_config().d_model * 4  # of 3 blocks, (4, 8, D) in float32
+    inputs = 3 * 4 * 8 * small_config().d_model * 4  # of 3 blocks, (4, 8, D) in float32
     more = on - saved_bytes(True, True, layers=1)
     if more < 0.9 * inputs:
         raise Wrong(
@@ -506,35 +349,6 @@ def checkpointing(subject: Subject, draw: Draw) -> None:
         )
 
 
-def low_precision(subject: Subject, draw: Draw) -> None:
-    """In a bfloat16 model the loss is still taken in float32."""
-    config = _small_config()
-    module = subject.module(config)
-    _weights(module, draw)
-    module.to(torch.bfloat16)
-    idx, targets = (draw.randint(0, config.vocab_size, (2, 8)) for _ in range(2))
-    logits, loss = _pair(module.forward(idx, targets), "a model in bfloat16")
-    facts = dict(tried="a model in bfloat16", look="`.float()` on the logits, before the loss.")
-    expected = _cross_entropy(logits.float(), targets)
-    if loss.dtype != torch.float32:
-        raise Wrong(
-            "GPT-LOSS-BF16",
-            "the loss is taken in 16 bits",
-            **facts,
-            expected=f"float32: {expected.item():.5f}",
-            got=f"{expect._name(loss.dtype)}: {loss.item():.5f}",
-            hides="between 8 and 16, bfloat16 steps by 0.0625.",
-        )
-    if abs(loss - expected) > 1e-4:
-        raise Wrong(
-            "GPT-LOSS-BF16",
-            "the loss is rounded to 16 bits on the way",
-            **facts,
-            expected=f"{expected.item():.5f}",
-            got=f"{loss.item():.5f}",
-        )
-
-
 SUITES = (
     Suite(
         "gpt-forward",
@@ -543,6 +357,10 @@ SUITES = (
             right_logits,
             right_loss,
             ignored_targets,
+            targets_of_zero,
+            each_call_alone,
+            large_logits,
+            by_name,
             too_long,
             any_layout,
             gradients,
