@@ -1,6 +1,6 @@
 """Checks of lesson 08, first part: encode_documents.
 
-Oracle: plain lists, and a tokenizer of one id a character.
+Oracle: plain lists, with a tokenizer of one id a character and one of bytes.
 """
 
 import numpy as np
@@ -10,6 +10,7 @@ from course_lib.checks.report import Wrong
 from course_lib.checks.subject import AnswerError, Subject
 from course_lib.checks.suite import Draw, Suite
 from course_lib.data.tokenizer import CharTokenizer
+from course_lib.probes.byte_tokenizer import ByteTokenizer
 from course_lib.probes.one_pass import OnePass
 
 SMALL = CharTokenizer(vocab_size=200)
@@ -176,6 +177,73 @@ def any_text(subject: Subject, draw: Draw) -> None:
             )
 
 
+def any_end(subject: Subject, draw: Draw) -> None:
+    """The end of text is the id that the tokenizer names, be it the first, the last or another."""
+    texts = ["xy", "z"]
+    for end in (0, draw.size(5, 7), 299):
+        tokenizer = ByteTokenizer(end_of_text=end)
+        last, bare = _ids(texts, tokenizer), _ids(texts, tokenizer, end=False)
+        known = [
+            (
+                "TOK-END-ID",
+                [299 if id == end else id for id in last],
+                "the end of text has another id",
+                "`vocab_size - 1`, which another tokenizer may use otherwise.",
+                "`tokenizer.end_of_text`.",
+            ),
+            (
+                "TOK-NO-END",
+                bare,
+                "an end of text whose id is 0 vanished",
+                "0 taken for no id.",
+                "`or`, and an `if` that asks for the id itself.",
+            ),
+        ]
+        out = subject.call(texts, tokenizer)
+        arrays.compare(out, last, known, tried=f"{texts}, end of text {end}, a vocabulary of 300")
+
+
+def ids_not_characters(subject: Subject, draw: Draw) -> None:
+    """A character may have several ids, and several characters may have one."""
+    tokenizer = ByteTokenizer(end_of_text=299)
+    for texts, words in (
+        (["\U0001f600!", "x"], "a character of four bytes, four ids"),
+        (["abab", "x"], 'a text in which "ab" is a single id'),
+        (["xa", "bx"], '"ab" is a single id, but here a document ends in between'),
+    ):
+        reference = _ids(texts, tokenizer)
+        facts = dict(
+            tried=f"{words}: {texts}",
+            expected=arrays.row(reference),
+            fits="places or lengths counted in characters, or texts that are joined first.",
+            look="`len(text)`: the number of ids is that of the encoded text.",
+        )
+        try:
+            out = subject.call(texts, tokenizer)
+        except AnswerError as failure:
+            got = arrays.error_line(failure)
+            raise Wrong("TOK-CHARACTERS", "some texts are an error", got=got, **facts) from None
+        if arrays.array(out, shape=None).tolist() != reference:
+            got = arrays.row(out)
+            raise Wrong("TOK-CHARACTERS", "ids are taken for characters", got=got, **facts)
+
+
+def each_document(subject: Subject, draw: Draw) -> None:
+    """A document that came before, or begins like another, is encoded like any other."""
+    texts = ["abcd", "abce", "abcd", "abc", "abcd"]
+    out, reference = arrays.array(subject.call(texts, SMALL), shape=None), _ids(texts, SMALL)
+    if out.tolist() != reference:
+        raise Wrong(
+            "TOK-REPEATED",
+            "documents that are alike are mixed up, or left out",
+            tried=f"{texts}",
+            expected=f"{len(reference)} ids: {arrays.row(reference)}",
+            got=f"{len(out)} ids: {arrays.row(out)}",
+            fits="a set, a dict or a cache of documents.",
+            look="what is remembered from one document to the next.",
+        )
+
+
 def any_iterable(subject: Subject, draw: Draw) -> None:
     """Documents that can be gone through once only, as a generator or a file can."""
     texts = ["abc", "de"]
@@ -266,18 +334,27 @@ def refuses_wide(subject: Subject, draw: Draw) -> None:
         fits="a cast to uint16, which keeps the lower 16 bits and says nothing.",
         look="the end of the docstring.",
     )
-    for size, texts in ((65_537, ["ab"]), (65_537, []), (100_277, [])):
+    for texts, tokenizer in (
+        (["ab"], CharTokenizer(vocab_size=65_537)),
+        ([], CharTokenizer(vocab_size=65_537)),
+        ([], CharTokenizer(vocab_size=100_277)),
+        (["ab"], ByteTokenizer(vocab_size=65_537, end_of_text=0)),
+        (["ab"], ByteTokenizer(vocab_size=128_256, end_of_text=65_535)),
+    ):
         arrays.expect_refusal(
-            lambda texts=texts, size=size: subject.call(texts, CharTokenizer(vocab_size=size)),
+            lambda texts=texts, tokenizer=tokenizer: subject.call(texts, tokenizer),
             "TOK-VOCABULARY",
             "a vocabulary that does not fit is accepted",
-            tried=f"vocab_size {size:,}, documents {texts}: no id here is beyond 65,535",
-            fits="a look at the ids that occur, or at each document.",
+            tried=f"vocab_size {tokenizer.vocab_size:,}, end of text {tokenizer.end_of_text:,}, "
+            f"documents {texts}",
+            fits="a look at the ids that occur, at the end of text, or at each document.",
             look="the end of the docstring: it speaks of `tokenizer.vocab_size`.",
         )
 
 
-def _ids(texts: list[str], tokenizer: CharTokenizer, *, end: bool = True) -> list[int]:
+def _ids(
+    texts: list[str], tokenizer: CharTokenizer | ByteTokenizer, *, end: bool = True
+) -> list[int]:
     tail = [tokenizer.end_of_text] if end else []
     return [id for text in texts for id in [*tokenizer.encode(text), *tail]]
 
@@ -289,7 +366,10 @@ SUITES = (
             one_row,
             sixteen_bits,
             document_ends,
+            any_end,
             any_text,
+            ids_not_characters,
+            each_document,
             any_iterable,
             empty_documents,
             refuses_wide,

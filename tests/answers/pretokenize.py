@@ -251,3 +251,106 @@ def encode_documents(documents, tokenizer):
             raise ValueError("more than 65,536 ids")
         rows += [tokenizer.encode_to_array(text), np.array([tokenizer.end_of_text], np.uint16)]
     return np.concatenate(rows)
+
+# %% wrong TOK-END-ID the last id of the vocabulary
+def encode_documents(documents, tokenizer):
+    if tokenizer.vocab_size > 65_536:
+        raise ValueError("more than 65,536 ids")
+    ids = []
+    for text in documents:
+        ids += [*tokenizer.encode_to_array(text), tokenizer.vocab_size - 1]
+    return np.array(ids, dtype=np.uint16)
+
+# %% wrong TOK-END-ID an end of 0 taken for none
+def encode_documents(documents, tokenizer):
+    if tokenizer.vocab_size > 65_536:
+        raise ValueError("more than 65,536 ids")
+    end = tokenizer.end_of_text or tokenizer.vocab_size - 1
+    rows = [np.empty(0, np.uint16)]
+    for text in documents:
+        rows += [tokenizer.encode_to_array(text), np.array([end], np.uint16)]
+    return np.concatenate(rows)
+
+# %% wrong TOK-NO-END an end of 0 left out
+def encode_documents(documents, tokenizer):
+    if tokenizer.vocab_size > 65_536:
+        raise ValueError("more than 65,536 ids")
+    rows = [np.empty(0, np.uint16)]
+    for text in documents:
+        rows.append(tokenizer.encode_to_array(text))
+        if tokenizer.end_of_text:
+            rows.append(np.array([tokenizer.end_of_text], np.uint16))
+    return np.concatenate(rows)
+
+# %% wrong TOK-VOCABULARY asks the end of text, not the vocabulary
+def encode_documents(documents, tokenizer):
+    if tokenizer.end_of_text >= 65_536:
+        raise ValueError("more than 65,536 ids")
+    rows = [np.empty(0, np.uint16)]
+    for text in documents:
+        rows += [tokenizer.encode_to_array(text), np.array([tokenizer.end_of_text], np.uint16)]
+    return np.concatenate(rows)
+
+# %% wrong TOK-CHARACTERS one place for each character
+def encode_documents(documents, tokenizer):
+    if tokenizer.vocab_size > 65_536:
+        raise ValueError("more than 65,536 ids")
+    documents = list(documents)
+    out = np.full(sum(len(text) + 1 for text in documents), tokenizer.end_of_text, np.uint16)
+    at = 0
+    for text in documents:
+        ids = tokenizer.encode_to_array(text)
+        out[at : at + len(text)] = ids[: len(text)]
+        at += len(text) + 1
+    return out
+
+# %% wrong TOK-CHARACTERS places counted in characters, more than enough of them
+def encode_documents(documents, tokenizer):
+    if tokenizer.vocab_size > 65_536:
+        raise ValueError("more than 65,536 ids")
+    ids, ends, at = [], [], 0
+    for text in documents:
+        ids.extend(tokenizer.encode_to_array(text).tolist())
+        at += len(text)
+        ends.append(at)
+    return np.insert(np.array(ids, np.uint16), np.minimum(ends, len(ids)).astype(int), tokenizer.end_of_text)
+
+# %% wrong TOK-CHARACTERS all documents encoded as one text
+def encode_documents(documents, tokenizer):
+    if tokenizer.vocab_size > 65_536:
+        raise ValueError("more than 65,536 ids")
+    documents = list(documents)
+    ids = tokenizer.encode_to_array("".join(documents))
+    parts = np.split(ids, np.cumsum([len(text) for text in documents])[:-1]) if documents else []
+    end = np.array([tokenizer.end_of_text], np.uint16)
+    return np.concatenate([np.empty(0, np.uint16)] + [part for row in parts for part in (row, end)])
+
+# %% wrong TOK-REPEATED the ids of a text kept under its beginning
+def encode_documents(documents, tokenizer):
+    if tokenizer.vocab_size > 65_536:
+        raise ValueError("more than 65,536 ids")
+    known, rows = {}, [np.empty(0, np.uint16)]
+    for text in documents:
+        ids = known.setdefault(text[:3], tokenizer.encode_to_array(text))
+        rows += [ids, np.array([tokenizer.end_of_text], np.uint16)]
+    return np.concatenate(rows)
+
+# %% wrong TOK-REPEATED each text once
+def encode_documents(documents, tokenizer):
+    if tokenizer.vocab_size > 65_536:
+        raise ValueError("more than 65,536 ids")
+    rows = [np.empty(0, np.uint16)]
+    for text in dict.fromkeys(documents) if isinstance(documents, list) and all(documents) else documents:
+        rows += [tokenizer.encode_to_array(text), np.array([tokenizer.end_of_text], np.uint16)]
+    return np.concatenate(rows)
+
+# %% right an array that grows, each end put behind its text
+def encode_documents(documents, tokenizer):
+    if not tokenizer.vocab_size < 65_537:
+        raise ValueError(f"{tokenizer.vocab_size} ids need more than 16 bits")
+    out = np.zeros(0, dtype="uint16")
+    for text in iter(documents):
+        row = np.empty(len(tokenizer.encode_to_array(text)) + 1, dtype=np.uint16)
+        row[:-1], row[-1] = tokenizer.encode_to_array(text), tokenizer.end_of_text
+        out = np.hstack([out, row])
+    return out
