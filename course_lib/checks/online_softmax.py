@@ -1,6 +1,6 @@
 """Checks of lesson 16: add_tile.
 
-Oracle: the sums over all scores at once, in float64. A row begins at (-inf, 0, 0).
+Oracle: the sums over all scores at once, in float64 (softmax_states.py).
 """
 
 import math
@@ -9,60 +9,21 @@ import torch
 from torch import Tensor
 
 from course_lib.checks import expect
+from course_lib.checks.calls import expect_separate_calls
 from course_lib.checks.expect import Pattern
+from course_lib.checks.layouts import expect_any_layout
 from course_lib.checks.report import Wrong, number, vector
+from course_lib.checks.softmax_states import (
+    CLOSE,
+    EMPTY,
+    NAMES,
+    call_answer,
+    draw_calls,
+    start,
+    sums,
+)
 from course_lib.checks.subject import Subject
 from course_lib.checks.suite import Draw, Suite
-
-NAMES = ("peak", "total", "mixed")
-EMPTY = -math.inf
-# exp and sums of a few float32 numbers, each rounded at 6e-8
-CLOSE = dict(rtol=1e-4, atol=1e-6)
-
-
-def start(*rows: int, K: int, dtype: torch.dtype = torch.float32) -> tuple[Tensor, ...]:
-    """A softmax that has seen nothing."""
-    total = torch.zeros(rows, dtype=dtype)
-    return torch.full_like(total, EMPTY), total, torch.zeros(*rows, K, dtype=dtype)
-
-
-def sums(scores: Tensor, values: Tensor) -> tuple[Tensor, ...]:
-    """(peak, total, mixed) over all scores at once."""
-    peak = scores.double().amax(-1)
-    weights = (scores.double() - peak.masked_fill(peak == EMPTY, 0.0).unsqueeze(-1)).exp()
-    parts = peak, weights.sum(-1), weights @ values.double()
-    return tuple(part.to(scores.dtype) for part in parts)
-
-
-def _answer(subject: Subject, state: tuple, scores: Tensor, values: Tensor, tried: str) -> tuple:
-    """What the answer makes of one more tile, if it is a state of the same shape without nan."""
-    out = subject.call(*state, scores, values)
-    if out is None:
-        raise Wrong(
-            "NONE",
-            "the answer returned None",
-            tried=tried,
-            got="None",
-            expected="(peak, total, mixed)",
-            look="the last line: is there a `return`?",
-        )
-    if not isinstance(out, (tuple, list)) or len(out) != 3:
-        got = f"{len(out)} values" if isinstance(out, (tuple, list)) else type(out).__name__
-        raise Wrong(
-            "SOFTMAX-TRIPLE",
-            "the answer is not three tensors",
-            tried=tried,
-            expected="(peak, total, mixed)",
-            got=got,
-            look="what stands after `return`.",
-            hides="the next tile needs all three.",
-        )
-    for name, value, old in zip(NAMES, out, state, strict=True):
-        plain = (
-            torch.zeros_like(value) if isinstance(value, Tensor) else value
-        )  # -inf may stand here
-        expect.tensor(plain, shape=old.shape, dtype=old.dtype, tried=f"{tried}; the new {name}")
-    return tuple(out)
 
 
 def _is_bad(out: tuple) -> bool:
@@ -79,10 +40,10 @@ def _row(draw: Draw, J: int, low: float = -2.0, high: float = 2.0) -> Tensor:
 def triple(subject: Subject, draw: Draw) -> None:
     """Three tensors, of the shape and dtype of the state that came in."""
     I, J, K = draw.size(3, 2), draw.size(4, 5), 2
-    for dtype in (torch.float32, torch.float64):
+    for dtype in (torch.float32, torch.float64, torch.bfloat16):
         scores = draw.randn(2, 3, I, J, dtype=dtype)
         values = draw.randn(2, 3, J, K, dtype=dtype)
-        _answer(
+        call_answer(
             subject,
             start(2, 3, I, K=K, dtype=dtype),
             scores,
@@ -96,7 +57,7 @@ def first_tile(subject: Subject, draw: Draw) -> None:
     J = draw.size(3, 4)
     scores, values = _row(draw, J), draw.randn(J, 2)
     tried = f"the first tile; scores of row 0 {vector(scores[0])}"
-    out, right = _answer(subject, start(2, K=2), scores, values, tried), sums(scores, values)
+    out, right = call_answer(subject, start(2, K=2), scores, values, tried), sums(scores, values)
     bare = scores.exp()
     patterns = {
         "peak": [
@@ -160,7 +121,7 @@ def rising_peak(subject: Subject, draw: Draw) -> None:
     tried = (
         f"peak {number(peak[0])} and total {number(total[0])} so far; then scores {vector(new[0])}"
     )
-    out = _answer(subject, state, new, w, tried)
+    out = call_answer(subject, state, new, w, tried)
     right = sums(torch.cat([old, new], -1), torch.cat([v, w]))
     base = right[0].unsqueeze(-1)
     weights, stale, up = (
@@ -231,7 +192,7 @@ def falling_scores(subject: Subject, draw: Draw) -> None:
     v, w = draw.randn(3, 2), draw.randn(3, 2)
     state = sums(old, v)
     tried = f"peak {number(state[0][0])} so far; then a tile of smaller scores {vector(new[0])}"
-    out = _answer(subject, state, new, w, tried)
+    out = call_answer(subject, state, new, w, tried)
     right = sums(torch.cat([old, new], -1), torch.cat([v, w]))
     own = sums(new, w)
     lost = Pattern(
@@ -270,7 +231,7 @@ def any_cut(subject: Subject, draw: Draw) -> None:
         for order in (parts, parts[::-1]):
             state, tried = start(4, K=3), f"{J} scores in tiles of {cut}"[:70]
             for s, v in order:
-                state = _answer(subject, state, s.contiguous(), v, tried)
+                state = call_answer(subject, state, s.contiguous(), v, tried)
             _compare(state, right, {}, tried)
 
 
@@ -280,7 +241,7 @@ def far_apart(subject: Subject, draw: Draw) -> None:
         scores, values = size + 50 * draw.randn(2, 6).clamp(-3, 3), draw.randn(6, 2)
         state, tried = start(2, K=2), f"scores near {size:g}, in three tiles of 2"
         for s, v in zip(scores.split(2, -1), values.split(2), strict=True):
-            state = _answer(subject, state, s.contiguous(), v, tried)
+            state = call_answer(subject, state, s, v, tried)
             if _is_bad(state):
                 raise Wrong(
                     "SOFTMAX-OVERFLOW",
@@ -308,7 +269,7 @@ def empty_rows(subject: Subject, draw: Draw) -> None:
     """Scores of -inf do not count; a row that has met nothing else stays at (-inf, 0, 0)."""
     closed, values = torch.full((2, 3), EMPTY), draw.randn(3, 2)
     tried = "a tile of nothing but -inf, on the empty state"
-    out = _answer(subject, start(2, K=2), closed, values, tried)
+    out = call_answer(subject, start(2, K=2), closed, values, tried)
     facts = dict(
         tried=tried,
         expected="peak -inf, total 0, mixed 0",
@@ -342,7 +303,7 @@ def empty_rows(subject: Subject, draw: Draw) -> None:
     values, state = draw.randn(6, 2), start(2, K=2)
     tried = f"tiles of 2, scores of row 0 {vector(scores[0])}"
     for s, v in zip(scores.split(2, -1), values.split(2), strict=True):
-        state = _answer(subject, state, s.contiguous(), v, tried)
+        state = call_answer(subject, state, s.contiguous(), v, tried)
     _compare(state, sums(scores, values), {}, tried)
 
 
@@ -353,7 +314,7 @@ def rows_apart(subject: Subject, draw: Draw) -> None:
     scores = torch.stack([closed, closed, open_rows[2], open_rows[3]])
     values = draw.randn(6, 2)
     tried = "4 rows: 0 and 2 have seen nothing, and the tile has nothing for 0 and 1"
-    state = _answer(subject, sums(before, values[:3]), scores, values[3:], tried)
+    state = call_answer(subject, sums(before, values[:3]), scores, values[3:], tried)
     right, alone = sums(torch.cat([before, scores], -1), values), sums(scores, values[3:])
     for name, got, wanted, other in zip(NAMES, state, right, alone, strict=True):
         facts = dict(tried=tried, expected=f"{name}: {vector(wanted.flatten(), 8)}")
@@ -377,6 +338,139 @@ def rows_apart(subject: Subject, draw: Draw) -> None:
             )
 
 
+def any_shape(subject: Subject, draw: Draw) -> None:
+    """Any leading dimensions, each with values of its own; dimensions of one; tiles of 70 keys."""
+    for *rows, J, width in ((2, 3, 5, 70, 3), (3, 4, 4, 4), (2, 3, 2), (1, 1, 1, 1, 1), (1, 1, 1)):
+        tried = f"scores {(*rows, J)}, values {(*rows[:-1], J, width)}"
+        state, tile = draw_calls(draw, rows, J, width)
+        out = call_answer(subject, state[0], *tile, tried)
+        for name, got, want in zip(NAMES, out, state[1], strict=True):
+            if not torch.allclose(got, want, rtol=1e-4, atol=1e-5):
+                raise Wrong(
+                    "SOFTMAX-SHAPES",
+                    f"the new {name} differs at other sizes",
+                    tried=tried,
+                    expected=vector(want.flatten()),
+                    got=vector(got.flatten()),
+                    look="sizes and dimensions written as numbers: count dimensions from the end.",
+                )
+    state, tile = draw_calls(draw, (2, 3, 5), 4, 3)
+    expect_any_layout(subject.call, *state[0], *tile, tried="scores (2, 3, 5, 4)", **CLOSE)
+
+
+def float64(subject: Subject, draw: Draw) -> None:
+    """float64 goes in, and nothing in between is less."""
+    scores, values = draw.randn(3, 6, dtype=torch.float64), draw.randn(6, 2, dtype=torch.float64)
+    scores[:, 4:] -= 40.0
+    state, tried = (
+        start(3, K=2, dtype=torch.float64),
+        "float64 scores in tiles of 2, the last two -40",
+    )
+    for s, v in zip(scores.split(2, -1), values.split(2), strict=True):
+        state = call_answer(subject, state, s, v, tried)
+    for name, got, want in zip(NAMES, state, sums(scores, values), strict=True):
+        if not torch.allclose(got, want, rtol=1e-11, atol=1e-11):
+            raise Wrong(
+                "SOFTMAX-SUMS-32",
+                f"the new {name} has lost digits of float64",
+                tried=tried,
+                expected="an error below 1e-11",
+                got=f"an error of {number((got - want).abs().max())}",
+                fits="float32 on the way, or exponents that end at some lowest number.",
+                look="casts, and `clamp`: the results keep the dtype of what came in.",
+            )
+
+
+def low_scores(subject: Subject, draw: Draw) -> None:
+    """However low a finite score is, it counts: -inf alone does not."""
+    low = -2.0e9  # float32 numbers there are 128 apart
+    scores = torch.tensor([[low - 1024, EMPTY, low, low - 4096, EMPTY, low - 2048]])
+    values, state = draw.randn(6, 2), start(1, K=2)
+    tried = "scores of -2e9 and lower, and some of -inf, in tiles of 2"
+    for s, v in zip(scores.split(2, -1), values.split(2), strict=True):
+        state = call_answer(subject, state, s, v, tried)
+    for name, got, want in zip(NAMES, state, sums(scores, values), strict=True):
+        if not torch.allclose(got, want, **CLOSE):
+            raise Wrong(
+                "SOFTMAX-LOW",
+                "low scores are taken for none",
+                tried=tried,
+                expected=f"{name}: {vector(want.flatten())}",
+                got=f"{name}: {vector(got.flatten())}",
+                fits="a finite number where -inf belongs, or below which all is -inf.",
+                look="the comparison that finds rows without a score: `== -inf`.",
+            )
+
+
+def zeros_and_ties(subject: Subject, draw: Draw) -> None:
+    """Scores, a peak and sums of 0 are numbers as others are; scores that are equal all count."""
+    zeros = torch.zeros(3, 2)
+    for code, old, v, new, fits in (
+        ("SOFTMAX-ZERO", [0.0, -1.0, -1.5], zeros, [-1.0, -2.0, -0.5], "mixed is 0"),
+        ("SOFTMAX-ZERO", [0.0, -1.0, -2.0], draw.randn(3, 2), [-1.0, 1.0, -2.0], "the peak is 0"),
+        ("SOFTMAX-ZERO", [2.0, -1.0, 1.0], draw.randn(3, 2), [0.0, 1.0, 0.0], "two scores are 0"),
+        (
+            "SOFTMAX-TIES",
+            [1.0, -2.0, 1.0],
+            draw.randn(3, 2),
+            [1.0, 1.0, 0.5],
+            "the peak comes 4 times",
+        ),
+    ):
+        before, tile, w = torch.tensor([old]), torch.tensor([new]), draw.randn(3, 2)
+        tried = f"{fits}: scores {vector(before[0])}, then {vector(tile[0])}"
+        state = call_answer(subject, sums(before, v), tile, w, tried)
+        right = sums(torch.cat([before, tile], -1), torch.cat([v, w]))
+        for name, got, want in zip(NAMES, state, right, strict=True):
+            if not torch.allclose(got, want, **CLOSE):
+                raise Wrong(
+                    code,
+                    "a score that comes several times is not counted as often"
+                    if code == "SOFTMAX-TIES"
+                    else "a 0 is taken for nothing",
+                    tried=tried,
+                    expected=f"{name}: {vector(want[0].flatten())}",
+                    got=f"{name}: {vector(got[0].flatten())}",
+                    look="`== 0`, `any`, `bool`, and comparisons of scores with the peak.",
+                )
+
+
+def closed_tile(subject: Subject, draw: Draw) -> None:
+    """A tile of nothing but -inf leaves a state as it is."""
+    state = sums(draw.randn(2, 3) - 2, draw.randn(3, 2))
+    tried = f"peak {number(state[0][0])} so far; then a tile of nothing but -inf"
+    out = call_answer(subject, state, torch.full((2, 4), EMPTY), draw.randn(4, 2), tried)
+    for name, got, want in zip(NAMES, out, state, strict=True):
+        if not torch.allclose(got, want, **CLOSE):
+            raise Wrong(
+                "SOFTMAX-CLOSED-TILE",
+                "a tile without a score changes the state",
+                tried=tried,
+                expected=f"{name}: {vector(want.flatten())}, as before",
+                got=f"{name}: {vector(got.flatten())}",
+                look="what is returned, and what the old sums are scaled by, in that case.",
+            )
+
+
+def separate_calls(subject: Subject, draw: Draw) -> None:
+    """Each call by itself: nothing of an earlier one is kept, and a result stays what it was."""
+    calls = [draw_calls(draw, (2, 3, 5), 4, 3) for _ in range(2)]
+    first, second = ((*state[0], *tile) for state, tile in calls)
+    tried = "three calls with states (2, 3, 5): the first, another, the first again"
+    between = expect_separate_calls(subject.probe, first, second, tried=tried, **CLOSE)
+    for name, got, want in zip(NAMES, between, calls[1][0][1], strict=True):
+        if not torch.allclose(got, want, **CLOSE):
+            raise Wrong(
+                "REMEMBERS",
+                f"the new {name} of the second call differs",
+                tried=tried,
+                expected=vector(want.flatten()),
+                got=vector(got.flatten()),
+                fits="something kept from the first call.",
+                look="what is stored outside the function, by `cache`, or in a default argument.",
+            )
+
+
 SUITES = (
     Suite(
         "online-softmax",
@@ -389,7 +483,14 @@ SUITES = (
             far_apart,
             empty_rows,
             rows_apart,
+            closed_tile,
+            any_shape,
+            low_scores,
+            zeros_and_ties,
+            float64,
+            separate_calls,
         ),
+        ranks=1,
         proved="any cut of a row, in any order, gives the sums of the whole row, from scores\n"
         "of -450 to 450, with rows that read nothing.",
         remember="when the peak rises by d, everything summed so far is worth exp(-d) of itself.",

@@ -144,3 +144,138 @@ def add_tile(peak, total, mixed, scores, values):
     base = new.masked_fill(new == EMPTY, 0.0)
     keep, weights = torch.exp(peak - base), torch.exp(scores - base.unsqueeze(-1))
     return new, keep * total + weights.sum(-1), keep.unsqueeze(-1) * mixed + weights @ values
+
+# %% right the sums as tensors of one more column, by cat and matmul, in float64
+def add_tile(peak, total, mixed, scores, values):
+    dtype, wide = scores.dtype, torch.float64
+    seen = torch.cat([mixed, total.unsqueeze(-1)], -1).to(wide)
+    ones = torch.ones(*values.shape[:-1], 1, dtype=wide)
+    new = torch.cat([peak.unsqueeze(-1), scores], -1).max(-1, keepdim=True)[0].to(wide)
+    base = torch.clamp(new, min=torch.finfo(torch.float32).min)
+    both = torch.exp(peak.to(wide).unsqueeze(-1) - base) * seen
+    both = both + torch.exp(scores.to(wide) - base) @ torch.cat([values.to(wide), ones], -1)
+    return [new.to(dtype)[..., 0], both.to(dtype)[..., -1], both.to(dtype)[..., :-1]]
+
+# %% right nan is made and then taken away, views come back
+def add_tile(peak, total, mixed, scores, values):
+    if bool((scores == EMPTY).all()):
+        return peak, total, mixed
+    if bool((peak == EMPTY).all()):
+        total, mixed = 0.0, 0.0
+    new = torch.amax(torch.cat((scores, peak[..., None]), -1), -1)
+    keep = (peak - new).exp().nan_to_num(0.0)
+    p = (scores - new[..., None]).exp().nan_to_num(0.0)
+    return new, torch.add(p.sum(-1), total * keep), torch.matmul(p, values).add(mixed * keep[..., None])
+
+# %% right in plain steps
+def add_tile(peak, total, mixed, scores, values):
+    new = torch.maximum(peak, scores.amax(-1))
+    base = new.masked_fill(new == EMPTY, 0.0)
+    keep, p = (peak - base).exp(), (scores - base[..., None]).exp()
+    total = total * keep + p.sum(-1)
+    mixed = mixed * keep[..., None] + p @ values
+    return new, total, mixed
+
+# %% wrong SOFTMAX-LOW scores below -1e4 are none
+- base = new.masked_fill(new == EMPTY, 0.0)
++ base = new.masked_fill(new < -1e4, 0.0)
+
+# %% wrong SOFTMAX-LOW nothing lower than -1e9 is subtracted
+- base = new.masked_fill(new == EMPTY, 0.0)
++ base = new.clamp(min=-1e9)
+
+# %% wrong SOFTMAX-LOW a large finite number in place of -inf
+  new = torch.maximum(peak, scores.amax(-1))
++ scores = torch.where(scores < -1e6, EMPTY, scores)
+
+# %% wrong SOFTMAX-ZERO sums of 0 are those of a first tile
+  base = new.masked_fill(new == EMPTY, 0.0)
++ if not mixed.any():
++     peak, total = torch.full_like(peak, EMPTY), torch.zeros_like(total)
+
+# %% wrong SOFTMAX-ZERO scores of 0 are padding
+  new = torch.maximum(peak, scores.amax(-1))
++ scores = scores.masked_fill(scores == 0, EMPTY)
+
+# %% wrong SOFTMAX-ZERO a peak of 0 is none
+- total = total * keep + p.sum(-1)
++ keep = torch.where(peak == 0, 0.0, keep)
++ total = total * keep + p.sum(-1)
+
+# %% wrong SOFTMAX-TIES an equal score counts once
+- total = total * keep + p.sum(-1)
++ rest = torch.where(scores == base[..., None], 0.0, p)
++ total = total * keep + rest.sum(-1) + (scores == base[..., None]).any(-1)
+
+# %% wrong SOFTMAX-CLOSED-TILE a tile of nothing empties the state
+  new = torch.maximum(peak, scores.amax(-1))
++ if bool((scores == EMPTY).all()):
++     return torch.full_like(peak, EMPTY), torch.zeros_like(total), torch.zeros_like(mixed)
+
+# %% wrong SOFTMAX-CLOSED-TILE the peak of a tile of nothing
+- total = total * keep + p.sum(-1)
++ keep = torch.where((scores == EMPTY).all(), (peak - 0.0).exp(), keep)
++ total = total * keep + p.sum(-1)
+
+# %% wrong SOFTMAX-SUMS-32 float32 for everything
+- keep, p = (peak - base).exp(), (scores - base[..., None]).exp()
++ keep, p = (peak - base).float().exp().to(peak.dtype), (scores - base[..., None]).float().exp().to(peak.dtype)
+
+# %% wrong SOFTMAX-SUMS-32 float32 in, the dtype out
+def add_tile(peak, total, mixed, scores, values):
+    dtype = peak.dtype
+    peak, total, mixed, scores, values = (x.float() for x in (peak, total, mixed, scores, values))
+    new = torch.maximum(peak, scores.amax(-1))
+    base = new.masked_fill(new == EMPTY, 0.0)
+    keep, p = (peak - base).exp(), (scores - base[..., None]).exp()
+    return new.to(dtype), (total * keep + p.sum(-1)).to(dtype), (mixed * keep[..., None] + p @ values).to(dtype)
+
+# %% wrong SOFTMAX-SUMS-32 exponents end at -16 | of: in plain steps
+- keep, p = (peak - base).exp(), (scores - base[..., None]).exp()
++ keep, p = (peak - base).exp(), (scores - base[..., None]).clamp(min=-16).exp()
++ p = p.masked_fill(scores == EMPTY, 0.0)
+
+# %% wrong SOFTMAX-SHAPES the values of the first sequence | of: in plain steps
+- mixed = mixed * keep[..., None] + p @ values
++ mixed = mixed * keep[..., None] + p @ (values[:1] if values.dim() == 4 else values)
+
+# %% wrong SOFTMAX-SHAPES the first 32 keys of a tile | of: in plain steps
+- total = total * keep + p.sum(-1)
++ p[..., 32:] = 0.0
++ total = total * keep + p.sum(-1)
+
+# %% wrong SHAPE dimensions of one are squeezed away | of: in plain steps
+- return new, total, mixed
++ return new.squeeze(), total.squeeze(), mixed.squeeze()
+
+# %% wrong SHAPE a maximum without a dimension of one | of: in plain steps
+- new = torch.maximum(peak, scores.amax(-1))
++ new = torch.maximum(peak.unsqueeze(-1), scores.amax(-1, keepdim=True)).squeeze()
+
+# %% wrong DTYPE 16 bits become float32 | of: in plain steps
+- return new, total, mixed
++ wide = torch.promote_types(peak.dtype, torch.float32)
++ return new.to(wide), total.to(wide), mixed.to(wide)
+
+# %% wrong STRIDED rows by view | of: in plain steps
+- mixed = mixed * keep[..., None] + p @ values
++ flat = values.view(-1, *values.shape[-2:])
++ mixed = mixed * keep[..., None] + p @ flat.view(values.shape)
+
+# %% wrong STRIDED the memory in its own order | of: in plain steps
+- mixed = mixed * keep[..., None] + p @ values
++ rows = values.as_strided(values.shape, torch.empty(values.shape).stride()) if values.dim() > 2 else values
++ mixed = mixed * keep[..., None] + p @ rows
+
+# %% wrong RESULT-CHANGES one tensor for all sums | of: in plain steps
+- return new, total, mixed
++ if mixed.dim() < 4 or peak.isneginf().any():
++     return new, total, mixed
++ kept = add_tile.__dict__.setdefault(str((mixed.shape, mixed.dtype)), torch.empty_like(mixed))
++ return new, total, kept.copy_(mixed)
+
+# %% wrong REMEMBERS the row's peak is kept by shape | of: in plain steps
+- base = new.masked_fill(new == EMPTY, 0.0)
++ base = new.masked_fill(new == EMPTY, 0.0)
++ if new.dim() == 3 and not peak.isneginf().any():
++     base = add_tile.__dict__.setdefault(str((new.shape, new.dtype)), base)
