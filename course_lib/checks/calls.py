@@ -13,15 +13,25 @@ from course_lib.checks.report import Wrong
 
 
 def expect_separate_calls(
-    probe: Callable[..., Any], first: tuple, second: tuple, *, tried: str, rtol: float, atol: float
+    probe: Callable[..., Any],
+    first: tuple,
+    second: tuple,
+    *,
+    tried: str,
+    rtol: float,
+    atol: float,
+    options: dict[str, Any] | None = None,
 ) -> Any:
     """Call the answer with `first`, `second` and `first`; what `second` gave, for the caller to check.
 
-    `probe` is that of a module or of a subject, whose suite then says `ranks=1`. The first result is
+    `probe` is that of a module or of a subject, whose suite then says `ranks=1`. Each call gets
+    `options` by name. The first result is
     the same object before and after the second call, and the third equals it; else `Wrong`
     RESULT-CHANGES or REMEMBERS.
     """
-    came, later, between, again = probe("course_lib.probes.calls:call_between", first, second)
+    came, later, between, again = probe(
+        "course_lib.probes.calls:call_between", first, second, options or {}
+    )
     for code, found, finding, fits, look in (
         (
             "RESULT-CHANGES",

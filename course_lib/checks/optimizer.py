@@ -10,77 +10,21 @@ import math
 import torch
 from torch import Tensor
 
-from course_lib.checks import expect
+from course_lib.checks import adamw_edges, expect
+from course_lib.checks.adamw_formula import CLOSE, NAMES, ask, state, update
 from course_lib.checks.expect import Pattern
 from course_lib.checks.report import Wrong, number, vector
 from course_lib.checks.subject import AnswerError, Subject
 from course_lib.checks.suite import DYNAMO, Draw, Suite
-
-NAMES = ("param", "m", "v")
-# one update is a dozen float32 operations of 6e-8 each; lr units of weights near 0.1 add 1e-5
-CLOSE = dict(rtol=1e-4, atol=1e-4)
-
-
-def _state(draw: Draw, *shape: int, dtype: torch.dtype = torch.float32) -> tuple[Tensor, ...]:
-    """param, grad, m, v as they might be in the middle of a run."""
-    param, grad, m = (size * draw.randn(*shape, dtype=dtype) for size in (0.1, 0.5, 0.3))
-    return param, grad, m, 0.1 + draw.randn(*shape, dtype=dtype).square()
-
-
-def _answer(subject: Subject, *args, tried: str, **options) -> tuple[Tensor, Tensor, Tensor]:
-    """What the answer returns, if it is three tensors like `param`."""
-    options = dict(lr=0.01, betas=(0.9, 0.999), weight_decay=0.0, eps=1e-8) | options
-    out, param = subject.call(*args, **options), args[0]
-    expect.not_none(out, "(param, m, v)", tried=tried)
-    if not isinstance(out, (tuple, list)) or len(out) != 3:
-        got = f"{len(out)} values" if isinstance(out, (tuple, list)) else type(out).__name__
-        raise Wrong(
-            "ADAMW-TRIPLE",
-            "the answer is not three tensors",
-            tried=tried,
-            expected="(param, m, v)",
-            got=got,
-            hides="without its state the next update has no memory.",
-            look="what stands after `return`.",
-        )
-    for name, value in zip(NAMES, out, strict=True):
-        if isinstance(value, Tensor) and not torch.isfinite(value).all():
-            _not_finite(param, args, value, name, tried)
-        expect.tensor(value, shape=param.shape, dtype=param.dtype, tried=f"{tried}; the new {name}")
-    return tuple(out)
-
-
-def _not_finite(param: Tensor, args: tuple, value: Tensor, name: str, tried: str) -> None:
-    facts = dict(
-        tried=tried, expected="finite numbers", got=f"the new {name}: {vector(value.flatten())}"
-    )
-    if not args[1].any():
-        raise Wrong(
-            "ADAMW-NO-EPS",
-            "a silent weight becomes NaN",
-            **facts,
-            fits="0 / 0.",
-            hides="an embedding row whose token has not come yet would be lost.",
-            look="what is added to the root.",
-        )
-    if args[4] == 1:
-        raise Wrong(
-            "ADAMW-STEP-OFF",
-            "the first update divides by zero",
-            **facts,
-            fits="beta ** (step - 1): 1 - beta ** 0 is 0.",
-            look="`step` counts this update: it is 1 in the first.",
-        )
-    expect.not_finite(value, tried=tried)
 
 
 def triple(subject: Subject, draw: Draw) -> None:
     """Three tensors of the shape and dtype that came in, which stay as they are."""
     for dtype in (torch.float32, torch.float64):
         shape = (draw.size(2, 3), 4)
-        _answer(
+        ask(
             subject,
-            *_state(draw, *shape, dtype=dtype),
+            *state(draw, *shape, dtype=dtype),
             3,
             tried=f"tensors of shape {shape}, {str(dtype)[6:]}, update 3",
         )
@@ -89,11 +33,11 @@ def triple(subject: Subject, draw: Draw) -> None:
 def moments(subject: Subject, draw: Draw) -> None:
     """The new m and v are running means of gradient and squared gradient."""
     step, (b1, b2) = draw.size(4, 3, 6), (0.9, 0.95)
-    param, grad, m, v = _state(draw, 4)
+    param, grad, m, v = state(draw, 4)
     tried = f"update {step}, betas ({b1}, {b2}), gradient {vector(grad)}"
-    out = _answer(subject, param, grad, m, v, step, betas=(b1, b2), tried=tried)
+    out = ask(subject, param, grad, m, v, step, betas=(b1, b2), tried=tried)
     new_m, new_v = b1 * m + (1 - b1) * grad, b2 * v + (1 - b2) * grad**2
-    _refuse_other_order(out, _update(param, grad, m, v, step, betas=(b1, b2)), tried)
+    _refuse_other_order(out, update(param, grad, m, v, step, betas=(b1, b2)), tried)
     for name, got, new, old, seen, (beta, other) in (
         ("m", out[1], new_m, m, grad, (b1, b2)),
         ("v", out[2], new_v, v, grad**2, (b2, b1)),
@@ -186,38 +130,13 @@ def _refuse_other_order(out: tuple[Tensor, ...], right: tuple[Tensor, ...], trie
             )
 
 
-def _update(
-    param: Tensor,
-    grad: Tensor,
-    m: Tensor,
-    v: Tensor,
-    step: int,
-    *,
-    lr: float = 0.01,
-    betas: tuple[float, float] = (0.9, 0.999),
-    weight_decay: float = 0.0,
-    eps: float = 1e-8,
-    at: int | None = None,
-    first: Tensor | None = None,
-    second: Tensor | None = None,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """The textbook formulas in float64; `at`, `first`, `second` replace step, m and v."""
-    p, g, m, v = (t.double() for t in (param, grad, m, v))
-    (b1, b2), at = betas, step if at is None else at
-    m, v = b1 * m + (1 - b1) * g, b2 * v + (1 - b2) * g * g
-    top = (m if first is None else first.double()) / (1 - b1**at)
-    root = ((v if second is None else second.double()) / (1 - b2**at)).sqrt()
-    new = p - lr * (top / (root + eps) + weight_decay * p)
-    return new.to(param.dtype), m.to(param.dtype), v.to(param.dtype)
-
-
 def first_step(subject: Subject, draw: Draw) -> None:
     """From zero state, each weight moves by lr against the sign of its gradient, whatever its size."""
     lr, (b1, b2) = 0.01, (0.9, 0.999)
     grad = torch.tensor([0.05, -0.5, 20, -1000]) * (1 + draw.randn(4).abs().clamp(max=2))
     param, zero = 0.1 * draw.randn(4), torch.zeros(4)
     tried = f"update 1 with m = v = 0 and betas ({b1}, {b2}); gradients {vector(grad)}"
-    new = _answer(subject, param, grad, zero, zero, 1, tried=tried)[0]
+    new = ask(subject, param, grad, zero, zero, 1, tried=tried)[0]
     moved, sign = (param - new) / lr, grad.sign()
     facts = dict(
         tried=tried,
@@ -307,12 +226,12 @@ def first_step(subject: Subject, draw: Draw) -> None:
 def later_step(subject: Subject, draw: Draw) -> None:
     """In the middle of a run the step uses both means, corrected for this number of updates."""
     step, lr, betas = draw.size(5, 4, 7), 0.01, (0.9, 0.95)
-    param, grad, m, v = given = _state(draw, 4)
+    param, grad, m, v = given = state(draw, 4)
     tried = f"update {step}, betas {betas}, m {vector(m)}, gradient {vector(grad)}"
-    new, new_m, new_v = _answer(subject, *given, step, betas=betas, tried=tried)
+    new, new_m, new_v = ask(subject, *given, step, betas=betas, tried=tried)
 
     def move(**changes) -> Tensor:
-        return (param - _update(*given, step, betas=betas, **changes)[0]) / lr
+        return (param - update(*given, step, betas=betas, **changes)[0]) / lr
 
     b1, b2 = betas
     expect.values(
@@ -382,11 +301,11 @@ def small_gradients(subject: Subject, draw: Draw) -> None:
     """eps is added to the corrected root: gradients far below it hardly move a weight."""
     lr, zero = 0.01, torch.zeros(4)
     param = 0.1 * draw.randn(4)
-    _answer(subject, param, zero, zero, zero, 1, tried="update 1, gradient 0")
+    ask(subject, param, zero, zero, zero, 1, tried="update 1, gradient 0")
     eps = 0.01 * draw.size(1, 2, 3)
     grad = eps * torch.tensor([1.0, -1.0, 3.0, -9.0])
     tried = f"update 1, eps {number(eps)}, gradients {vector(grad)}"
-    new = _answer(subject, param, grad, zero, zero, 1, eps=eps, tried=tried)[0]
+    new = ask(subject, param, grad, zero, zero, 1, eps=eps, tried=tried)[0]
     early = math.sqrt(1 - 0.999)
     expect.values(
         (param - new) / lr,
@@ -431,7 +350,7 @@ def decay(subject: Subject, draw: Draw) -> None:
     given = f"lr {lr}, weight_decay {number(wd)}, weights {vector(param)}"
     for grad in (zero, 0.5 * draw.randn(4)):
         tried = f"update 1, gradient {'0' if grad is zero else vector(grad)};\n{given}"
-        new = _answer(subject, param, grad, zero, zero, 1, lr=lr, weight_decay=wd, tried=tried)[0]
+        new = ask(subject, param, grad, zero, zero, 1, lr=lr, weight_decay=wd, tried=tried)[0]
         step = lr * grad.sign()
         expect.values(
             new,
@@ -483,10 +402,10 @@ def decay(subject: Subject, draw: Draw) -> None:
 
 def no_gradient(subject: Subject, draw: Draw) -> None:
     """A gradient of zero fades the means and moves the weight by what they hold."""
-    param, _, m, v = _state(draw, 4)
+    param, _, m, v = state(draw, 4)
     b1, b2, lr = 0.9, 0.95, 0.01
     tried = "update 3, a gradient of zeros, means that are not 0"
-    out = _answer(
+    out = ask(
         subject, param, 0 * param, m, v, 3, lr=lr, betas=(b1, b2), weight_decay=0.1, tried=tried
     )
     step = (b1 * m / (1 - b1**3)) / ((b2 * v / (1 - b2**3)).sqrt() + 1e-8)
@@ -516,9 +435,9 @@ def no_gradient(subject: Subject, draw: Draw) -> None:
 def other_dtypes(subject: Subject, draw: Draw) -> None:
     """float64, bfloat16 and float16 tensors: all three results have that dtype."""
     for dtype in (torch.float64, torch.bfloat16, torch.float16):
-        args = _state(draw, 5, dtype=dtype)
+        args = state(draw, 5, dtype=dtype)
         tried = f"tensors of {str(dtype)[6:]}, update 2"
-        out = _answer(subject, *args, 2, weight_decay=0.1, eps=1e-4, tried=tried)
+        out = ask(subject, *args, 2, weight_decay=0.1, eps=1e-4, tried=tried)
         wide = (a.double() for a in args)
         param, grad, m, v = wide
         m, v = 0.9 * m + 0.1 * grad, 0.999 * v + 0.001 * grad**2
@@ -562,7 +481,7 @@ def as_torch(subject: Subject, draw: Draw) -> None:
     for step in range(1, updates + 1):
         grad = draw.randn(3, 4)
         tried = f"{updates} updates, weight_decay 0.1; update {step}"
-        param, m, v = _answer(subject, param, grad, m, v, step, **options, tried=tried)
+        param, m, v = ask(subject, param, grad, m, v, step, **options, tried=tried)
         theirs.grad = grad
         optimizer.step()
         # float32: each update rounds weights near 1 to 6e-8, a step in the other order to less
@@ -629,12 +548,19 @@ SUITES = (
             decay,
             no_gradient,
             other_dtypes,
+            adamw_edges.separate_calls,
             as_torch,
+            adamw_edges.exact,
+            adamw_edges.near_one,
+            adamw_edges.late_and_loud,
+            adamw_edges.zeros,
+            adamw_edges.any_shape,
             from_one,
         ),
         proved="a run of your updates ends at the weights of torch.optim.AdamW.",
         remember="a weight moves by lr or less in most updates, whatever the size of its gradient.",
         next_step='"No correction" in the figure above: update 12 is worse than update 1.',
+        ranks=1,
         loads=(DYNAMO,),
     ),
 )

@@ -309,3 +309,142 @@ def adamw_step(param, grad, m, v, step, *, lr, betas, weight_decay, eps=1e-7):
     m, v = betas[0] * m + (1 - betas[0]) * grad, betas[1] * v + (1 - betas[1]) * grad * grad
     root = (v / (1 - betas[1] ** step)).sqrt() + eps
     return (1 - lr * weight_decay) * param - lr * m / (1 - betas[0] ** step) / root, m, v
+
+# %% right the parts of a mean, and of lists
+def adamw_step(param, grad, m, v, step, *, lr, betas, weight_decay, eps=1e-8):
+    if step < 1:
+        raise ValueError(f"update {step}")
+    means = []
+    for old, seen, beta in ((m, grad, betas[0]), (v, grad * grad, betas[1])):
+        means.append(torch.add(old * beta, seen, alpha=1 - beta))
+    (m_hat, v_hat) = (mean / (1 - pow(beta, step)) for mean, beta in zip(means, betas))
+    shrunk = torch.where(torch.ones_like(param, dtype=torch.bool), param * (1 - lr * weight_decay), 0)
+    return (torch.addcdiv(shrunk, m_hat, v_hat.sqrt() + eps, value=-lr), *means)
+
+# %% right rows by reshape, in float64
+def adamw_step(param, grad, m, v, step, *, lr, betas, weight_decay, eps=1e-8):
+    if step < 1:
+        raise ValueError(f"update {step}")
+    p, g, a, b = (t.reshape(-1).to(torch.float64) for t in (param, grad, m, v))
+    b1, b2 = (torch.tensor(beta, dtype=torch.float64) for beta in betas)
+    a, b = b1 * a + (1 - b1) * g, b2 * b + (1 - b2) * g * g
+    quotient = (a / (1 - b1**step)) / (torch.sqrt(b / (1 - b2**step)) + eps)
+    p = p - lr * weight_decay * p - lr * quotient
+    return tuple(t.reshape(param.shape).to(param.dtype) for t in (p, a, b))
+
+# %% right in plain steps again
+def adamw_step(param, grad, m, v, step, *, lr, betas, weight_decay, eps=1e-8):
+    if step < 1:
+        raise ValueError(f"step {step}, counted from 1")
+    b1, b2 = betas
+    m = b1 * m + (1 - b1) * grad
+    v = b2 * v + (1 - b2) * grad * grad
+    m_hat = m / (1 - b1**step)
+    v_hat = v / (1 - b2**step)
+    param = param - lr * weight_decay * param
+    param = param - lr * m_hat / (v_hat.sqrt() + eps)
+    return param, m, v
+
+# %% wrong STRIDED views that want one piece
+  b1, b2 = betas
++ param, grad, m, v = (t.view(-1) for t in (param, grad, m, v))
+
+- param = param - lr * m_hat / (v_hat.sqrt() + eps)
+- return param, m, v
++ param = param - lr * m_hat / (v_hat.sqrt() + eps)
++ shape = grad_shape
++ return param.view(shape), m.view(shape), v.view(shape)
+
+- if step < 1:
++ grad_shape = grad.shape
++ if step < 1:
+
+# %% wrong STRIDED the gradient in the order of memory
+  b1, b2 = betas
++ grad = torch.as_strided(grad, param.shape, param.stride())
+
+# %% wrong STRIDED flat from the storage
+  b1, b2 = betas
++ param = torch.empty(0, dtype=param.dtype).set_(param.untyped_storage(), 0, param.shape)
+
+# %% wrong ADAMW-ROUNDED betas in the dtype of the tensors, for the means alone
+- m = b1 * m + (1 - b1) * grad
+- v = b2 * v + (1 - b2) * grad * grad
++ c1, c2 = (torch.tensor(b, dtype=param.dtype) for b in betas)
++ m = c1 * m + (1 - c1) * grad
++ v = c2 * v + (1 - c2) * grad * grad
+
+# %% wrong ADAMW-ROUNDED the second beta in the dtype of the tensors
+- v = b2 * v + (1 - b2) * grad * grad
++ c2 = torch.tensor(b2, dtype=v.dtype)
++ v = v + (1 - c2) * (grad * grad - v)
+
+# %% wrong ADAMW-ROUNDED betas in the dtype of the tensors, corrections and all
+- b1, b2 = betas
++ b1, b2 = torch.tensor(betas, dtype=param.dtype)
+
+# %% wrong ADAMW-FLOAT32 all in float32
+  b1, b2 = betas
++ dtype = param.dtype
++ param, grad, m, v = (t.float() for t in (param, grad, m, v))
+
+- return param, m, v
++ return param.to(dtype), m.to(dtype), v.to(dtype)
+
+# %% wrong ADAMW-FLOAT32 betas in float32
+- b1, b2 = betas
++ b1, b2 = torch.tensor(betas)
+
+# %% wrong ADAMW-FLOAT32 the quotient in float32
+- param = param - lr * m_hat / (v_hat.sqrt() + eps)
++ param = param - lr * (m_hat.float() / (v_hat.float().sqrt() + eps)).to(param.dtype)
+
+# %% wrong ADAMW-ZERO an eps of 0 is none
+  b1, b2 = betas
++ eps = eps or 1e-8
+
+# %% wrong ADAMW-ZERO a rate of 0 is none
+  b1, b2 = betas
++ lr = lr or 1e-3
+
+# %% wrong ADAMW-ZERO no decay is some
+  b1, b2 = betas
++ weight_decay = weight_decay or 0.001
+
+# %% wrong ADAMW-ZERO a first beta of 0 is none
+- b1, b2 = betas
++ b1, b2 = (beta or default for beta, default in zip(betas, (0.9, 0.999)))
+
+# %% wrong REMEMBERS a state of its own by shape
+- if step < 1:
+-     raise ValueError(f"step {step}, counted from 1")
++ if step < 1:
++     raise ValueError(f"step {step}, counted from 1")
++ kept, key = globals().setdefault("kept", {}), (param.shape, param.dtype)
++ if param.dim() == 2 and step > 1:
++     v = kept.get(key, v)
+
+- m_hat = m / (1 - b1**step)
++ kept[key] = v
++ m_hat = m / (1 - b1**step)
+
+# %% wrong RESULT-CHANGES one buffer for all parameters of a shape
+- param = param - lr * m_hat / (v_hat.sqrt() + eps)
++ out = globals().setdefault("buffers", {}).setdefault((param.shape, param.dtype), torch.empty_like(param))
++ param = torch.sub(param, lr * m_hat / (v_hat.sqrt() + eps), out=out)
+
+# %% wrong ADAMW-CLIPPED gradients clipped
+  b1, b2 = betas
++ grad = grad.clamp(-10, 10)
+
+# %% wrong ADAMW-CLIPPED no step longer than the rate
+- param = param - lr * m_hat / (v_hat.sqrt() + eps)
++ param = param - lr * (m_hat / (v_hat.sqrt() + eps)).clamp(-1, 1)
+
+# %% wrong ADAMW-LATE no correction after a thousand updates
+- v_hat = v / (1 - b2**step)
++ v_hat = v / (1 - b2**step) if step <= 1000 else v
+
+# %% wrong RAISED rows only
+- param = param - lr * m_hat / (v_hat.sqrt() + eps)
++ param = torch.stack([p - lr * a / (b.sqrt() + eps) for p, a, b in zip(param, m_hat, v_hat)])
