@@ -13,6 +13,11 @@ from course_lib.training.train_config import TrainConfig
 
 V = 37
 ODD = "course_lib.probes.modules:group_odd_model"
+SMALL = {
+    "row": [1, 3], "column": [3, 1], "number": [1, 1], "single": [1], "head": [2, 3],
+    "bf16": [3, 2], "frozen_row": [1, 2],
+}  # fmt: skip
+"""Matrices with sides of 1, one of bfloat16, and one whose name is that of a tied weight."""
 
 
 def _config(draw: Draw, **changes) -> TrainConfig:
@@ -209,6 +214,7 @@ def another_model(subject: Subject, draw: Draw) -> None:
     facts = dict(look="the docstring: `p.dim()`, `p.requires_grad`, two groups.")
     for decay, given, frozen, first, second in (
         (0.3, shapes, ["frozen", "frozen_gain"], matrices, ["scale", "shift"]),
+        (0.3, SMALL, ["frozen_row"], sorted(SMALL.keys() - {"single", "frozen_row"}), ["single"]),
         (0.0, {"table": [4, 3]}, [], ["table"], []),
     ):
         trainer = _trainer(subject, draw, _config(draw))
@@ -219,7 +225,7 @@ def another_model(subject: Subject, draw: Draw) -> None:
             f"{n} {tuple(s)}" for n, s in given.items()
         )
         facts["expected"] = f"two groups: {', '.join(first)}; {', '.join(second) or 'nothing'}"
-        facts["got"] = "; ".join(", ".join(group) or "nothing" for group, _ in found)
+        facts["got"] = "; ".join(", ".join(dict.fromkeys(group)) or "nothing" for group, _ in found)
         if names != sorted(first + second) and set(names) - set(first + second) <= set(frozen):
             if set(names) & set(frozen):
                 raise Wrong(
@@ -236,8 +242,12 @@ def another_model(subject: Subject, draw: Draw) -> None:
 
 
 def settings(subject: Subject, draw: Draw) -> None:
-    """Rate, betas and decay are those of the config."""
-    config = _config(draw)
+    """Rate, betas and decay are those of the config, 0 too, and the rate not one of the warmup."""
+    for changes in (dict(warmup_steps=5, max_steps=20), dict(beta1=0.0, beta2=0.0)):
+        _as_configured(subject, draw, _config(draw, **changes))
+
+
+def _as_configured(subject: Subject, draw: Draw, config: TrainConfig) -> None:
     groups = _groups(_trainer(subject, draw, config))
     betas, found = [config.beta1, config.beta2], list(groups[0]["betas"])
     tried = f"lr {config.lr:g}, weight_decay {config.weight_decay:g}, betas {betas}"
@@ -273,6 +283,9 @@ def settings(subject: Subject, draw: Draw) -> None:
                 tried=tried,
                 expected=number(config.lr),
                 got=number(group["lr"]),
+                fits="that of the first update, in the warmup."
+                if group["lr"] == config.lr / max(config.warmup_steps, 1)
+                else "",
                 look="`lr=`.",
                 hides="the schedule sets it before each step, so nothing else would show.",
             )

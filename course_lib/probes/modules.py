@@ -20,12 +20,14 @@ def init_with_bias(model: Any) -> Tensor:
 
 
 class _OddModel(nn.Module):
-    """Tensors of no, one, two and three dimensions, none named for what it is; one that is frozen."""
+    """Tensors of no, one, two and three dimensions, none named for what it is; some are frozen, and
+    one named "bf16" is of bfloat16."""
 
     def __init__(self, shapes: dict[str, tuple[int, ...]], frozen: set[str]):
         super().__init__()
         for name, shape in shapes.items():
-            param = nn.Parameter(torch.ones(shape), requires_grad=name not in frozen)
+            values = torch.ones(shape, dtype=torch.bfloat16 if name == "bf16" else torch.float32)
+            param = nn.Parameter(values, requires_grad=name not in frozen)
             self.register_parameter(name, param)
 
 

@@ -207,3 +207,73 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
 # %% wrong GROUPS-FIXED-DECAY a decay of 0 taken for none | of: in plain steps
 - {"params": decayed, "weight_decay": c.weight_decay},
 + {"params": decayed, "weight_decay": c.weight_decay or 0.1},
+
+# %% right one pass, by the length of the shape
+class DistributedTrainer(ddp_trainer.DistributedTrainer):
+    def _setup_optimizer(self):
+        by_kind = {True: [], False: []}
+        for p in filter(lambda p: p.requires_grad, self.model.parameters()):
+            by_kind[len(p.size()) > 1].append(p)
+        optimizer = torch.optim.AdamW(
+            [{"params": by_kind[True]}], self.config.lr, betas=(self.config.beta1, self.config.beta2),
+            weight_decay=self.config.weight_decay, foreach=False)
+        optimizer.add_param_group({"params": by_kind[False], "weight_decay": 0.0})
+        return optimizer
+
+# %% right in plain steps again
+class DistributedTrainer(ddp_trainer.DistributedTrainer):
+    def _setup_optimizer(self):
+        c, params = self.config, [p for p in self.plain_model.parameters() if p.requires_grad]
+        decayed = [p for p in params if p.dim() >= 2]
+        others = [p for p in params if p.dim() < 2]
+        groups = [
+            {"params": decayed, "weight_decay": c.weight_decay},
+            {"params": others, "weight_decay": 0.0},
+        ]
+        return torch.optim.AdamW(groups, lr=c.lr, betas=(c.beta1, c.beta2))
+
+# %% wrong GROUPS-BY-NAME dimensions of size 1 left out
+- decayed = [p for p in params if p.dim() >= 2]
+- others = [p for p in params if p.dim() < 2]
++ decayed = [p for p in params if p.squeeze().dim() >= 2]
++ others = [p for p in params if p.squeeze().dim() < 2]
+
+# %% wrong GROUPS-BY-NAME one row is no matrix
+- decayed = [p for p in params if p.dim() >= 2]
+- others = [p for p in params if p.dim() < 2]
++ decayed = [p for p in params if p.dim() >= 2 and p.shape[0] > 1]
++ others = [p for p in params if p.dim() < 2 or p.shape[0] == 1]
+
+# %% wrong GROUPS-BY-NAME one column is no matrix
+- decayed = [p for p in params if p.dim() >= 2]
+- others = [p for p in params if p.dim() < 2]
++ decayed = [p for p in params if p.numel() > p.shape[0:1].numel()]
++ others = [p for p in params if p.numel() <= p.shape[0:1].numel()]
+
+# %% wrong GROUPS-BY-NAME the head left out by its name
+- c, params = self.config, [p for p in self.plain_model.parameters() if p.requires_grad]
++ c = self.config
++ params = [p for n, p in self.plain_model.named_parameters() if p.requires_grad and "head" not in n]
+
+# %% wrong GROUPS-BY-NAME weights of float32 alone
+- c, params = self.config, [p for p in self.plain_model.parameters() if p.requires_grad]
++ c = self.config
++ params = [p for p in self.plain_model.parameters() if p.requires_grad and p.dtype == torch.float32]
+
+# %% wrong GROUPS-LR that of the first update
+- return torch.optim.AdamW(groups, lr=c.lr, betas=(c.beta1, c.beta2))
++ return torch.optim.AdamW(groups, lr=self.get_lr(self.step), betas=(c.beta1, c.beta2))
+
+# %% wrong GROUPS-BETAS a first beta of 0 taken for none
+- return torch.optim.AdamW(groups, lr=c.lr, betas=(c.beta1, c.beta2))
++ return torch.optim.AdamW(groups, lr=c.lr, betas=(c.beta1 or 0.9, c.beta2 or 0.95))
+
+# %% wrong GROUPS-BETAS betas through float32
+- return torch.optim.AdamW(groups, lr=c.lr, betas=(c.beta1, c.beta2))
++ return torch.optim.AdamW(groups, lr=c.lr, betas=tuple(torch.tensor([c.beta1, c.beta2]).tolist()))
+
+# %% wrong GROUPS-BY-NAME the groups of the first call
+- return torch.optim.AdamW(groups, lr=c.lr, betas=(c.beta1, c.beta2))
++ if not hasattr(self, "groups"):
++     self.groups = groups
++ return torch.optim.AdamW([dict(group) for group in self.groups], lr=c.lr, betas=(c.beta1, c.beta2))
