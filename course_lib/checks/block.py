@@ -402,7 +402,7 @@ def no_limit(subject: Subject, draw: Draw) -> None:
         expect_not_limited(subject.module(config), config, draw, run_block, "BLOCK", last)
 
 
-def marked(subject: Subject, draw: Draw) -> None:
+def residual_mark(subject: Subject, draw: Draw) -> None:
     """The two projections that end the branches are marked as the constructor marks them."""
     expect_marks(subject.module(small_config()), "BLOCK", "attention.o_proj", "mlp.down_proj")
 
@@ -444,7 +444,7 @@ SUITES = (
             any_input,
             exact_stream,
             gradient,
-            marked,
+            residual_mark,
         ),
         proved="attention and MLP read the stream through their norms and add to it; where they add\n"
         "nothing, the stream and its gradient pass through to the last bit.",

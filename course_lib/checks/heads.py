@@ -344,7 +344,7 @@ def no_limit(subject: Subject, draw: Draw) -> None:
         expect_not_limited(subject.module(config), config, draw, run_attention, "HEADS", last)
 
 
-def marked(subject: Subject, draw: Draw) -> None:
+def residual_mark(subject: Subject, draw: Draw) -> None:
     """o_proj is marked as the constructor marks it."""
     expect_marks(subject.module(small_config()), "HEADS", "o_proj")
 
@@ -389,7 +389,7 @@ SUITES = (
             any_input,
             wide_numbers,
             gradient,
-            marked,
+            residual_mark,
         ),
         proved="heads are cut, turned, attended and joined as in an independent implementation, with\n"
         "shared keys and values too, in float32 and bfloat16, with gradients.",

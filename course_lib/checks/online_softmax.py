@@ -342,8 +342,8 @@ def any_shape(subject: Subject, draw: Draw) -> None:
     """Any leading dimensions, each with values of its own; dimensions of one; tiles of 70 keys."""
     for *rows, J, width in ((2, 3, 5, 70, 3), (3, 4, 4, 4), (2, 3, 2), (1, 1, 1, 1, 1), (1, 1, 1)):
         tried = f"scores {(*rows, J)}, values {(*rows[:-1], J, width)}"
-        state, tile = draw_calls(draw, rows, J, width)
-        out = call_answer(subject, state[0], *tile, tried)
+        state, (s, v) = draw_calls(draw, rows, J, width)
+        out = call_answer(subject, state[0], s, v, tried)
         for name, got, want in zip(NAMES, out, state[1], strict=True):
             if not torch.allclose(got, want, rtol=1e-4, atol=1e-5):
                 raise Wrong(

@@ -202,7 +202,7 @@ def gradient_of_large_gates(subject: Subject, draw: Draw) -> None:
     expect.values(grad, leaf.grad, rtol=1e-4, atol=1e-3, tried=tried)
 
 
-def marked(subject: Subject, draw: Draw) -> None:
+def residual_mark(subject: Subject, draw: Draw) -> None:
     """The down projection says that it writes into the residual stream, and nothing else does."""
     found = subject.module(8, 12).probe(MARKED)
     if list(found) != ["down_proj"]:
@@ -358,7 +358,7 @@ SUITES = (
             tokens_apart,
             gradient,
             gradient_of_large_gates,
-            marked,
+            residual_mark,
         ),
         proved="down(silu(gate(x)) * up(x)) for random weights, each token by itself,\n"
         "with the gradients of x and of all three matrices.",
