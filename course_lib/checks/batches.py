@@ -1,6 +1,6 @@
-"""Checks of lesson 08, second part: get_batch and rows_of_rank.
+"""Checks of lesson 08, second part: get_batch.
 
-Oracles: plain loops over a few tokens. Most rows of tokens count upwards, so that a wrong window
+Oracle: plain loops over a few tokens. Most rows of tokens count upwards, so that a wrong window
 can be read off its numbers.
 """
 
@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from course_lib.checks import arrays, expect
+from course_lib.checks.calls import expect_separate_calls
 from course_lib.checks.expect import Pattern
 from course_lib.checks.report import Wrong
 from course_lib.checks.subject import AnswerError, Subject
@@ -173,19 +174,46 @@ def any_row(subject: Subject, draw: Draw) -> None:
 
 
 def own_memory(subject: Subject, draw: Draw) -> None:
-    """Neither tensor shares memory with the other, with the tokens or with the starts."""
-    args = np.arange(50, dtype=np.uint16), np.array([3, 4, 20]), 6
-    shared = subject.shared_memory(*args)
-    if shared:
-        raise Wrong(
-            "BATCH-SHARED",
-            "two of the arrays and tensors share memory",
-            tried="50 tokens, starts [3, 4, 20], seq_len 6",
-            expected="a write to one changes no other",
-            got=shared,
-            fits="slices of one tensor, or of a view of the tokens.",
-            look="what copies: `astype` does, a slice does not.",
-        )
+    """Neither tensor shares memory with the other, with the tokens or with the starts, be there one
+    window or several, of one token or more."""
+    for starts, T in (([3, 4, 20], 6), ([17], 6), ([3, 20], 1), ([5], 1)):
+        shared = subject.shared_memory(np.arange(50, dtype=np.uint16), np.array(starts), T)
+        if shared:
+            raise Wrong(
+                "BATCH-SHARED",
+                "two of the arrays and tensors share memory",
+                tried=f"50 tokens, starts {starts}, seq_len {T}",
+                expected="a write to one changes no other",
+                got=shared,
+                fits="slices of one tensor, or of a view of the tokens."
+                if len(starts) > 1
+                else "`contiguous`, which copies no slice that is in one piece already.",
+                look="what copies: `astype` and `clone` do, a slice does not.",
+            )
+
+
+def separate_calls(subject: Subject, draw: Draw) -> None:
+    """A batch stays as it is when the next one is cut, from the same row or from another."""
+    N, B, T = 60, draw.size(4, 3), 5
+    rows = [draw.randint(0, 2**16, (N,)).numpy().astype(np.uint16) for _ in range(2)]
+    starts = [draw.randint(0, N - T, (B,)).numpy() for _ in range(2)]
+    for i in (0, 1):  # another row of tokens, then other starts alone
+        tried = f"{B} windows, then {B} others, of {('another row', 'the same row')[i]}"
+        idx, targets = expect_separate_calls(
+            subject.probe, (rows[i], starts[0], T), (rows[1], starts[1], T),
+            tried=tried, rtol=0, atol=0,
+        )  # fmt: skip
+        right = torch.tensor([rows[1][s : s + T + 1].tolist() for s in starts[1]])
+        if not (torch.equal(idx, right[:, :-1]) and torch.equal(targets, right[:, 1:])):
+            raise Wrong(
+                "REMEMBERS",
+                "the second batch holds other tokens",
+                tried=tried,
+                expected=str(right[0, :-1].tolist()),
+                got=str(idx[0].tolist()),
+                fits="something kept from the first call.",
+                look="a global, a default argument, `cache`.",
+            )
 
 
 def far_windows(subject: Subject, draw: Draw) -> None:
@@ -237,145 +265,6 @@ def last_window(subject: Subject, draw: Draw) -> None:
                 got=f"targets {targets[0].tolist()}",
                 **facts,
             )
-
-
-def own_part(subject: Subject, draw: Draw) -> None:
-    """An array of the right length and the dtype that came in."""
-    starts = np.arange(100, 112)
-    out = subject.call(starts, rank=1, world_size=3)
-    arrays.array(out, shape=(4,), tried="12 starts, rank 1 of 3")
-    if out.dtype != starts.dtype:
-        raise Wrong(
-            "DTYPE",
-            f"the dtype is {out.dtype}",
-            expected=str(starts.dtype),
-            got=str(out.dtype),
-            look="starts are indices and stay whole numbers.",
-        )
-
-
-def shared_out(subject: Subject, draw: Draw) -> None:
-    """All ranks together have each window once; then the order."""
-    world, share = draw.size(3, 4), draw.size(2, 5)
-    starts = 10 * (1 + draw.randint(0, 90, (world * share,)).numpy())
-    starts += np.arange(len(starts)) % 10  # drawn at random, and no two alike
-    parts = [
-        arrays.array(subject.call(starts, rank=r, world_size=world), shape=None)
-        for r in range(world)
-    ]
-    whole = [x for part in parts for x in part.tolist()]
-    facts = dict(
-        tried=f"starts {starts.tolist()}, ranks 0..{world - 1}",
-        got="; ".join(str(part.tolist()) for part in parts),
-        expected=f"rank 0: {starts[:share].tolist()}, and so on",
-    )
-    strided = [starts[r::world] for r in range(world)]
-    for code, known, finding, fits, look in (
-        (
-            "RANK-ALL",
-            [starts] * world,
-            "every rank has the whole batch",
-            "all starts, whatever the rank.",
-            "where `rank` is used.",
-        ),
-        (
-            "RANK-SAME",
-            [starts[:share]] * world,
-            "every rank has the same part",
-            "the first block for each.",
-            "where `rank` is used.",
-        ),
-        (
-            "RANK-STRIDED",
-            strided,
-            "the parts are dealt out like cards",
-            "every world_size-th start.",
-            "the docstring: rank r gets the r-th block.",
-        ),
-        (
-            "RANK-REVERSED",
-            [starts[(world - 1 - r) * share :][:share] for r in range(world)],
-            "the last rank has the first block",
-            "blocks counted from the end.",
-            "the block's place.",
-        ),
-        (
-            "RANK-FROM-ONE",
-            [starts[max(r - 1, 0) * share :][: share * (r > 0)] for r in range(world)],
-            "rank 0 has nothing",
-            "ranks counted from 1.",
-            "ranks begin at 0.",
-        ),
-        (
-            "RANK-FROM-ONE",
-            [starts[(r + 1) * share :][:share] for r in range(world)],
-            "the last rank has nothing",
-            "ranks counted from 1.",
-            "ranks begin at 0.",
-        ),
-        (
-            "RANK-OVERLAP",
-            [starts[r:][:share] for r in range(world)],
-            "ranks share windows",
-            "a block that begins at `rank`.",
-            "how long the blocks before it are.",
-        ),
-        (
-            "RANK-WORLD-BLOCK",
-            [starts[r * world :][:world] for r in range(world)],
-            "blocks of world_size windows",
-            "world_size as the length of a block.",
-            "how many windows each rank gets.",
-        ),
-    ):
-        if [k.tolist() for k in known] == [p.tolist() for p in parts]:
-            raise Wrong(code, finding, fits=fits, look=look, **facts)
-    if sorted(whole) != sorted(starts.tolist()):
-        raise Wrong(
-            "RANK-LOST",
-            "a window is missing, or is there twice",
-            look="the parts of all ranks, joined.",
-            **facts,
-        )
-    if whole != starts.tolist():
-        raise Wrong(
-            "RANK-ORDER",
-            "the parts are disjoint, in another order",
-            look="the docstring: joined by rank, the parts are `starts`.",
-            **facts,
-        )
-
-
-def one_rank(subject: Subject, draw: Draw) -> None:
-    """One rank gets everything."""
-    out = subject.call(np.arange(5), rank=0, world_size=1)
-    arrays.array(out, shape=(5,), tried="5 starts, rank 0 of 1")
-
-
-def refuses_uneven(subject: Subject, draw: Draw) -> None:
-    """Seven windows for two ranks are a ValueError, on every rank."""
-    for rank in (0, 1):
-        arrays.expect_refusal(
-            lambda rank=rank: subject.call(np.arange(7), rank=rank, world_size=2),
-            "RANK-UNEVEN",
-            "a batch that cannot be shared out is accepted",
-            tried=f"7 starts, rank {rank} of 2",
-            fits="a division that rounds down: a window nobody trains on, or ranks that wait.",
-            look="the end of the docstring.",
-        )
-
-
-def refuses_ranks(subject: Subject, draw: Draw) -> None:
-    """Rank 2 of 2 does not exist, nor do rank -1 or rank 1 of 1."""
-    for rank, world in ((2, 2), (-1, 2), (1, 1), (-1, 1), (7, 4)):
-        arrays.expect_refusal(
-            lambda rank=rank, world=world: subject.call(np.arange(8), rank=rank, world_size=world),
-            "RANK-NOBODY",
-            "a rank that does not exist gets an answer",
-            tried=f"8 starts, rank {rank} of {world}",
-            fits="a slice beyond the end is empty; a negative index counts from the end.",
-            look="the end of the docstring.",
-        )
 
 
 def _expect_shape(out: Any, name: str, B: int, T: int, tried: str) -> Tensor:
@@ -446,16 +335,19 @@ def _pattern(
 SUITES = (
     Suite(
         "get-batch",
-        (two_tensors, one_later, large_ids, any_row, far_windows, last_window, own_memory),
+        (
+            two_tensors,
+            one_later,
+            large_ids,
+            any_row,
+            far_windows,
+            last_window,
+            own_memory,
+            separate_calls,
+        ),
         proved="equal to a plain loop, targets one later, up to the last token of the row.",
         remember="T predictions take T + 1 tokens.",
         next_step='"Rolled" in the figure above, where the extra token is missing.',
-    ),
-    Suite(
-        "shard-batch",
-        (own_part, shared_out, one_rank, refuses_uneven, refuses_ranks),
-        proved="the ranks' parts, joined by rank, are the batch that one rank would draw.",
-        remember="all ranks draw the same starts and keep their own part: no message is sent.",
-        next_step="BatchLoader with world_size 2, both ranks in one process, side by side.",
+        ranks=1,
     ),
 )

@@ -10,7 +10,7 @@ def get_batch(tokens, starts, seq_len):
 def get_batch(tokens, starts, seq_len):
     rows = np.stack([tokens[s : s + seq_len + 1] for s in starts.tolist()])
     batch = torch.tensor(rows.astype(np.int64))
-    return batch[:, :-1].contiguous(), batch[:, 1:].contiguous()
+    return batch[:, :-1].clone(), batch[:, 1:].clone()
 
 # %% right torch gathers
 def get_batch(tokens, starts, seq_len):
@@ -168,3 +168,47 @@ def get_batch(tokens, starts, seq_len):
     at = torch.as_tensor(starts)[:, None] + torch.arange(seq_len)
     row = torch.from_numpy(tokens.astype(np.int64))
     return tuple(torch.stack((row[at], row[at + 1])).unbind())
+
+# %% right in a list of lists, with one column after the other
+def get_batch(tokens, starts, seq_len):
+    place, columns = starts.copy(), []
+    for _ in range(seq_len + 1):
+        columns.append(np.take(tokens, place).tolist())
+        place += 1
+    return torch.tensor(columns[:-1]).T.contiguous(), torch.tensor(columns[1:]).T
+
+# %% wrong BATCH-SHARED contiguous, which does not copy a single row
+def get_batch(tokens, starts, seq_len):
+    rows = torch.from_numpy(tokens[starts[:, None] + np.arange(seq_len + 1)].astype(np.int64))
+    return rows[:, :-1].contiguous(), rows[:, 1:].contiguous()
+
+# %% wrong BATCH-SHARED one window is cut without a copy
+def get_batch(tokens, starts, seq_len):
+    if len(starts) == 1:
+        row = torch.from_numpy(tokens[starts[0] : starts[0] + seq_len + 1].astype(np.int64))
+        return row[None, :-1], row[None, 1:]
+    rows = tokens[starts[:, None] + np.arange(seq_len + 1)].astype(np.int64)
+    return torch.from_numpy(rows[:, :-1].copy()), torch.from_numpy(rows[:, 1:].copy())
+
+# %% wrong RESULT-CHANGES two buffers for all calls
+BUFFERS = {}
+
+def get_batch(tokens, starts, seq_len):
+    shape = (len(starts), seq_len)
+    if shape not in BUFFERS:
+        BUFFERS[shape] = torch.empty(shape, dtype=torch.int64), torch.empty(shape, dtype=torch.int64)
+    idx, targets = BUFFERS[shape]
+    rows = torch.from_numpy(tokens[starts[:, None] + np.arange(seq_len + 1)].astype(np.int64))
+    idx.copy_(rows[:, :-1])
+    targets.copy_(rows[:, 1:])
+    return idx, targets
+
+# %% wrong REMEMBERS the windows of the first row of that length
+VIEWS = {}
+
+def get_batch(tokens, starts, seq_len):
+    key = len(tokens), seq_len
+    if key not in VIEWS:
+        VIEWS[key] = sliding_window_view(tokens, seq_len + 1)
+    rows = VIEWS[key][starts].astype(np.int64)
+    return torch.from_numpy(rows[:, :-1].copy()), torch.from_numpy(rows[:, 1:].copy())

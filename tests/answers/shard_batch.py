@@ -123,3 +123,78 @@ def rows_of_rank(starts, *, rank, world_size):
     if len(starts) % world_size:
         raise ValueError("uneven")
     return starts.reshape(world_size, -1)[rank]
+
+# %% wrong RANK-NOBODY a world of none is a world of one
+def rows_of_rank(starts, *, rank, world_size):
+    if world_size <= 1:
+        if rank != 0:
+            raise ValueError(f"no rank {rank}")
+        return starts
+    if rank not in range(world_size) or len(starts) % world_size:
+        raise ValueError(f"rank {rank} of {world_size}, {len(starts)} starts")
+    return np.split(starts, world_size)[rank]
+
+# %% wrong RANK-NOBODY the rank is compared with its remainder
+def rows_of_rank(starts, *, rank, world_size):
+    if rank % world_size != rank or len(starts) % world_size:
+        raise ValueError(f"rank {rank} of {world_size}, {len(starts)} starts")
+    share = len(starts) // world_size
+    return starts[rank * share : (rank + 1) * share]
+
+# %% wrong RANK-NOBODY 0 ranks taken for none given
+def rows_of_rank(starts, *, rank, world_size):
+    world_size = world_size or 1
+    if not 0 <= rank < world_size or len(starts) % world_size:
+        raise ValueError(f"rank {rank} of {world_size}, {len(starts)} starts")
+    return np.split(starts, world_size)[rank]
+
+# %% wrong RANK-UNEVEN fewer windows than ranks
+def rows_of_rank(starts, *, rank, world_size):
+    if not 0 <= rank < world_size or len(starts) > world_size and len(starts) % world_size:
+        raise ValueError(f"rank {rank} of {world_size}, {len(starts)} starts")
+    share = len(starts) // world_size
+    return starts[rank * share : (rank + 1) * share]
+
+# %% wrong RANK-UNEVEN asks about odd numbers
+def rows_of_rank(starts, *, rank, world_size):
+    if not 0 <= rank < world_size or len(starts) % 2 > world_size % 2:
+        raise ValueError(f"rank {rank} of {world_size}, {len(starts)} starts")
+    share = len(starts) // world_size
+    return starts[rank * share : (rank + 1) * share]
+
+# %% wrong DTYPE always int64
+def rows_of_rank(starts, *, rank, world_size):
+    if not 0 <= rank < world_size or len(starts) % world_size:
+        raise ValueError(f"rank {rank} of {world_size}, {len(starts)} starts")
+    share = len(starts) // world_size
+    return np.array(starts.tolist()[rank * share : (rank + 1) * share])
+
+# %% wrong RANK-NUMBERS through float64
+def rows_of_rank(starts, *, rank, world_size):
+    if not 0 <= rank < world_size or len(starts) % world_size:
+        raise ValueError(f"rank {rank} of {world_size}, {len(starts)} starts")
+    out = np.zeros(len(starts) // world_size)
+    out[:] = starts[rank * len(out) : (rank + 1) * len(out)]
+    return out.astype(starts.dtype)
+
+# %% wrong SHAPE picks its starts by their values
+def rows_of_rank(starts, *, rank, world_size):
+    if not 0 <= rank < world_size or len(starts) % world_size:
+        raise ValueError(f"rank {rank} of {world_size}, {len(starts)} starts")
+    share = len(starts) // world_size
+    return starts[np.isin(starts, starts[rank * share : (rank + 1) * share])]
+
+# %% wrong RANK-SIZES blocks of two at least
+def rows_of_rank(starts, *, rank, world_size):
+    if not 0 <= rank < world_size or len(starts) % world_size:
+        raise ValueError(f"rank {rank} of {world_size}, {len(starts)} starts")
+    share = len(starts) // world_size
+    first = rank * max(share, 2)
+    return starts[first % len(starts) :][:share]
+
+# %% right asks about the windows first, and copies
+def rows_of_rank(starts, *, rank, world_size):
+    share, rest = divmod(starts.size, world_size)
+    if rest != 0 or rank >= world_size or rank < 0:
+        raise ValueError("no such share")
+    return np.take(starts, range(rank * share, rank * share + share))
