@@ -5,96 +5,30 @@ Oracle: the contract in float64. What a step adds to a matrix is compared in uni
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor
 
-from course_lib.checks import expect
+from course_lib.checks import expect, muon_edges
 from course_lib.checks.expect import Pattern
+from course_lib.checks.muon_formula import (
+    BETA,
+    CLOSE,
+    CUBIC,
+    LR,
+    SIZES,
+    ask,
+    compare,
+    is_near,
+    length_of,
+    matrix,
+    row,
+    turn,
+)
 from course_lib.checks.report import Wrong, number, vector
 from course_lib.checks.subject import AnswerError, Subject
 from course_lib.checks.suite import Draw, Suite
-
-LR, BETA, EPS = 0.01, 0.95, 1e-7
-QUINTIC, CUBIC = (3.4445, -4.7750, 2.0315), (1.5, -0.5, 0.0)
-# where the rounds end is not steep for these three, so that products in bfloat16, as most programs
-# have them, move a number by 0.02 at most; another number of rounds moves some of them by 0.2
-SIZES = (1.0, 0.7, 0.3)
-CLOSE = 0.04
-
-
-def _matrix(draw: Draw, rows: int, columns: int, sizes: tuple[float, ...] = SIZES) -> Tensor:
-    """A matrix with these singular values, float64."""
-    sides = [draw.randn(n, len(sizes), dtype=torch.float64) for n in (rows, columns)]
-    left, right = (torch.linalg.qr(side)[0] for side in sides)
-    return (left * torch.tensor(sizes, dtype=torch.float64)) @ right.T
-
-
-def _turn(
-    x: Tensor,
-    coefficients: tuple[float, float, float] = QUINTIC,
-    rounds: int = 5,
-    norm: Tensor | None = None,
-    eps: float = EPS,
-) -> Tensor:
-    """What comes out of the rounds, in float64; `norm` in place of Frobenius's."""
-    a, b, c = coefficients
-    x = x / (x.norm() if norm is None else norm).clamp(min=eps)
-    for _ in range(rounds):
-        gram = x @ x.T
-        x = a * x + b * (gram @ x) + c * (gram @ gram @ x)
-    return x
-
-
-def _length(shape: tuple[int, ...]) -> float:
-    return 0.2 * math.sqrt(max(shape)) * LR
-
-
-def _answer(subject: Subject, *args, tried: str, **options) -> tuple[Tensor, Tensor]:
-    """What the answer returns, if it is two tensors like `param`."""
-    out, param = subject.call(*args, **(dict(lr=LR, weight_decay=0.0) | options)), args[0]
-    expect.not_none(out, "(param, m)", tried=tried)
-    if not isinstance(out, (tuple, list)) or len(out) != 2:
-        got = f"{len(out)} values" if isinstance(out, (tuple, list)) else type(out).__name__
-        raise Wrong(
-            "MUON-PAIR",
-            "the answer is not two tensors",
-            tried=tried,
-            expected="(param, m)",
-            got=got,
-            hides="without its m the next update has no memory.",
-            look="what is behind `return`.",
-        )
-    for name, value in zip(("param", "m"), out, strict=True):
-        if isinstance(value, Tensor) and not torch.isfinite(value).all():
-            _refuse_not_finite(args[1], value, name, tried)
-        expect.tensor(value, shape=param.shape, dtype=param.dtype, tried=f"{tried}; the new {name}")
-    return tuple(out)
-
-
-def _refuse_not_finite(grad: Tensor, value: Tensor, name: str, tried: str) -> None:
-    facts = dict(tried=tried, expected="finite numbers", got=f"the new {name}: {_row(value)}")
-    if not grad.any():
-        raise Wrong(
-            "MUON-NO-EPS",
-            "a silent matrix becomes NaN",
-            **facts,
-            fits="0 / 0.",
-            hides="a matrix whose branch is switched off for an update would be lost.",
-            look="what the direction is divided by where its norm is 0.",
-        )
-    raise Wrong(
-        "MUON-RUNAWAY",
-        "the rounds run away",
-        **facts,
-        look="what the direction is divided by before the first round;\n"
-        "which of a, b and c goes with which product.",
-    )
-
-
-def _row(x: Tensor) -> str:
-    return vector(x.flatten(), 4)
 
 
 def pair(subject: Subject, draw: Draw) -> None:
@@ -102,7 +36,7 @@ def pair(subject: Subject, draw: Draw) -> None:
     for dtype in (torch.float32, torch.float64, torch.bfloat16):
         for shape in ((draw.size(2, 3), 4), (5, 3), (3, 3), (1, 4), (4, 1), (1, 1)):
             given = (draw.randn(*shape, dtype=dtype) for _ in range(3))
-            _answer(subject, *given, tried=f"matrices of shape {shape}, {str(dtype)[6:]}")
+            ask(subject, *given, tried=f"matrices of shape {shape}, {str(dtype)[6:]}")
 
 
 def mean(subject: Subject, draw: Draw) -> None:
@@ -110,10 +44,10 @@ def mean(subject: Subject, draw: Draw) -> None:
     for shape, beta in (((2, 3), BETA), ((4, 2), 0.8)):
         param, grad, m = (draw.randn(*shape) for _ in range(3))
         more = {} if beta == BETA else {"beta": beta}
-        tried = f"beta {beta}, m {_row(m)}, gradient {_row(grad)}"
+        tried = f"beta {beta}, m {row(m)}, gradient {row(grad)}"
         new = beta * m + (1 - beta) * grad
         old_beta = BETA * m + (1 - BETA) * grad
-        found, out = _answer(subject, param, grad, m, **more, tried=tried)
+        found, out = ask(subject, param, grad, m, **more, tried=tried)
         if torch.allclose(found, new, rtol=1e-4, atol=1e-5):
             raise Wrong(
                 "MUON-ORDER",
@@ -135,7 +69,7 @@ def mean(subject: Subject, draw: Draw) -> None:
             ("MUON-STATE-DIRECTION", beta * new + (1 - beta) * grad,
              "the returned m has seen the gradient twice", "the direction of the step.",
              "which of the two means `return` hands back."),
-            ("MUON-STATE-TURNED", _turn((beta * new + (1 - beta) * grad).double()).float(),
+            ("MUON-STATE-TURNED", turn((beta * new + (1 - beta) * grad).double()).float(),
              "the returned m is the step", "the direction after the rounds.",
              "which name `return` hands back."),
             ("MUON-BETA", old_beta, "beta has no effect", f"a beta of {BETA}.",
@@ -161,11 +95,11 @@ def equal_sizes(subject: Subject, draw: Draw) -> None:
     """From m = 0, every singular value of the step is near 1 in its length, whatever the gradient's."""
     sizes = torch.tensor([1.0, 0.3, 0.1, 0.02])
     for shape, scale in (((4, draw.size(6, 5, 7)), 1.0), ((7, 4), 1e-3), ((4, 4), 1e3)):
-        grad = scale * _matrix(draw, *shape, tuple(sizes.tolist())).float()
+        grad = scale * matrix(draw, *shape, tuple(sizes.tolist())).float()
         param, zero = 0.1 * draw.randn(*shape), torch.zeros(shape)
         tried = f"m = 0, a gradient of shape {shape}\nwith singular values {vector(scale * sizes)}"
-        new, _ = _answer(subject, param, grad, zero, tried=tried)
-        found = torch.linalg.svdvals((param - new) / _length(shape))
+        new, _ = ask(subject, param, grad, zero, tried=tried)
+        found = torch.linalg.svdvals((param - new) / length_of(shape))
         if ((found > 0.6) & (found < 1.3)).all():
             _downhill(param - new, grad, tried)
             continue
@@ -213,61 +147,27 @@ def _downhill(moved: Tensor, grad: Tensor, tried: str) -> None:
         )
 
 
-def _compare(
-    found: Tensor, wanted: Tensor, named: Sequence[tuple[str, Tensor]], tried: str
-) -> None:
-    """`found` is `wanted`; else the code of the nearest of `named`, or OTHER."""
-    if _is_near(found, wanted):
-        return
-    facts = dict(tried=tried, expected=f"in lengths of a step: {_row(wanted)}", got=_row(found))
-    distances = [(found - value).abs().max().item() for _, value in named]
-    if distances and min(distances) < CLOSE:
-        code = named[distances.index(min(distances))][0]
-        finding, fits, look = WORDS[code]
-        raise Wrong(code, finding, fits=fits, look=look, **facts)
-    raise Wrong("OTHER", "the step differs", look="m, direction, norm, rounds, in turn.", **facts)
-
-
-WORDS = {
-    "MUON-NO-NESTEROV": ("the direction is m itself", "the new m, without the gradient once more.",
-                         "the docstring: direction."),
-    "MUON-NO-MOMENTUM": ("the step ignores m", "the gradient alone.", "the docstring: direction."),
-    "MUON-NOT-A-MEAN": ("gradient and m are not weighted as in a mean", "grad + beta * m.",
-                        "the weight of the gradient in the direction."),
-    "MUON-OTHER-NORM": ("the norm is another one", "division by the largest singular value.",
-                        "which norm: all numbers squared, added up, and the root."),
-    "MUON-EXACT": ("the singular values are all exactly 1", "U V^T, as from an SVD.",
-                   "the rounds of the contract, which end near 1."),
-    "MUON-ROUNDS": ("the number of rounds is another one", "one round more or less.",
-                    "where the rounds begin and end."),
-    "MUON-FIXED-ROUNDS": ("`rounds` has no effect", "five rounds.", "the `rounds` of the signature."),
-    "MUON-COEFFICIENTS": ("`coefficients` have no effect", "the numbers of the signature.",
-                          "where a, b and c come from."),
-    "MUON-EPS-FIXED": ("`eps` has no effect", "an eps near 0.", "the `eps` of the signature."),
-}  # fmt: skip
-
-
 def direction(subject: Subject, draw: Draw) -> None:
     """In the middle of a run: which mean is turned, divided by which norm, how many times."""
     shape = (3, draw.size(5, 4, 6))
-    wanted, m = _matrix(draw, *shape), draw.randn(*shape, dtype=torch.float64)
+    wanted, m = matrix(draw, *shape), draw.randn(*shape, dtype=torch.float64)
     # the gradient after which the direction is this matrix
     grad = (wanted - BETA**2 * m) / (1 - BETA**2)
     new_m = BETA * m + (1 - BETA) * grad
     param = 0.1 * draw.randn(*shape)
-    tried = f"shape {shape}, m {_row(m)}, gradient {_row(grad)}"
-    new, _ = _answer(subject, param, grad.float(), m.float(), tried=tried)
+    tried = f"shape {shape}, m {row(m)}, gradient {row(grad)}"
+    new, _ = ask(subject, param, grad.float(), m.float(), tried=tried)
     left, _, right = torch.linalg.svd(wanted, full_matrices=False)
     named = (
-        ("MUON-NO-NESTEROV", _turn(new_m)),
-        ("MUON-NO-MOMENTUM", _turn(grad)),
-        ("MUON-NOT-A-MEAN", _turn(grad + BETA * new_m)),
-        ("MUON-OTHER-NORM", _turn(wanted, norm=torch.linalg.matrix_norm(wanted, 2))),
+        ("MUON-NO-NESTEROV", turn(new_m)),
+        ("MUON-NO-MOMENTUM", turn(grad)),
+        ("MUON-NOT-A-MEAN", turn(grad + BETA * new_m)),
+        ("MUON-OTHER-NORM", turn(wanted, norm=torch.linalg.matrix_norm(wanted, 2))),
         ("MUON-EXACT", left @ right),
-        ("MUON-ROUNDS", _turn(wanted, rounds=4)),
-        ("MUON-ROUNDS", _turn(wanted, rounds=6)),
+        ("MUON-ROUNDS", turn(wanted, rounds=4)),
+        ("MUON-ROUNDS", turn(wanted, rounds=6)),
     )
-    _compare((param - new).double() / _length(shape), _turn(wanted), named, tried)
+    compare((param - new).double() / length_of(shape), turn(wanted), named, tried)
 
 
 def lengths(subject: Subject, draw: Draw) -> None:
@@ -285,7 +185,7 @@ def lengths(subject: Subject, draw: Draw) -> None:
             (right / lr, "a step without lr."),
             (right * LR / lr, "a fixed lr."),
         ):
-            if abs(right / value - 1) > 0.05 and _is_near(moved / lr / value, wanted):
+            if abs(right / value - 1) > 0.05 and is_near(moved / lr / value, wanted):
                 raise Wrong(
                     "MUON-LENGTH",
                     "the step has another length",
@@ -300,23 +200,19 @@ def lengths(subject: Subject, draw: Draw) -> None:
 def shapes(subject: Subject, draw: Draw) -> None:
     """Wide, tall, square, one row, one column: each step is what the contract says."""
     for shape, lr, tried, moved, wanted in _first_steps(subject, draw, (1, 6), (6, 1)):
-        _compare(moved / lr / (0.2 * math.sqrt(max(shape))), wanted, (), tried)
+        compare(moved / lr / (0.2 * math.sqrt(max(shape))), wanted, (), tried)
 
 
 def _first_steps(subject: Subject, draw: Draw, *flat: tuple[int, int]) -> Iterator[tuple]:
     """(shape, lr, what was tried, what was taken off the matrix, the turned gradient) of each."""
     wide = draw.size(8, 7, 9)
     for shape in ((3, wide), (wide, 3), (3, 3), *flat):
-        grad = _matrix(draw, *shape, SIZES[: min(shape)])
+        grad = matrix(draw, *shape, SIZES[: min(shape)])
         param, zero = 0.1 * draw.randn(*shape), torch.zeros(shape)
         for lr in (LR, 3 * LR):
             tried = f"m = 0, a gradient of shape {shape}, lr {lr:g}"
-            new, _ = _answer(subject, param, grad.float(), zero, lr=lr, tried=tried)
-            yield shape, lr, tried, (param - new).double(), _turn(grad)
-
-
-def _is_near(found: Tensor, wanted: Tensor) -> bool:
-    return bool((found - wanted).abs().max() < CLOSE)
+            new, _ = ask(subject, param, grad.float(), zero, lr=lr, tried=tried)
+            yield shape, lr, tried, (param - new).double(), turn(grad)
 
 
 def decay(subject: Subject, draw: Draw) -> None:
@@ -324,14 +220,14 @@ def decay(subject: Subject, draw: Draw) -> None:
     lr, wd = 0.1, 0.1 * draw.size(5, 4, 6)
     shape = (3, 5)
     length = 0.2 * math.sqrt(max(shape)) * lr
-    param, zero, grad = draw.randn(*shape), torch.zeros(shape), _matrix(draw, *shape).float()
+    param, zero, grad = draw.randn(*shape), torch.zeros(shape), matrix(draw, *shape).float()
     for g in (zero, grad):
         tried = (
-            f"m = 0, gradient {'0' if g is zero else _row(g)}; lr {lr}, weight_decay {number(wd)}"
+            f"m = 0, gradient {'0' if g is zero else row(g)}; lr {lr}, weight_decay {number(wd)}"
         )
-        new, _ = _answer(subject, param, g, zero, lr=lr, weight_decay=wd, tried=tried)
-        step = length * _turn(g.double()).float()
-        mixed = length * _turn((g + wd * param).double()).float()
+        new, _ = ask(subject, param, g, zero, lr=lr, weight_decay=wd, tried=tried)
+        step = length * turn(g.double()).float()
+        mixed = length * turn((g + wd * param).double()).float()
         named = (
             ("MUON-NO-DECAY", param - step, "nothing decays", "a step without decay.",
              "`weight_decay`."),
@@ -356,8 +252,8 @@ def decay(subject: Subject, draw: Draw) -> None:
         distances = [(new - value).abs().max().item() for _, value, *_ in named]
         facts = dict(
             tried=tried,
-            expected=_row((1 - lr * wd) * param - step),
-            got=_row(new),
+            expected=row((1 - lr * wd) * param - step),
+            got=row(new),
         )
         best = distances.index(min(distances))
         if distances[best] < near:
@@ -369,11 +265,11 @@ def decay(subject: Subject, draw: Draw) -> None:
 def decay_beside_step(subject: Subject, draw: Draw) -> None:
     """The step does not depend on `weight_decay`, nor the decay on the step."""
     lr, wd, shape = 0.5, 1.0, (3, 5)
-    param, zero, grad = 0.01 * draw.randn(*shape), torch.zeros(shape), _matrix(draw, *shape).float()
+    param, zero, grad = 0.01 * draw.randn(*shape), torch.zeros(shape), matrix(draw, *shape).float()
     tried = f"m = 0, lr {lr}, weight_decay 0 and {wd:g}"
     steps = []
     for decay_ in (0.0, wd):
-        new, _ = _answer(subject, param, grad, zero, lr=lr, weight_decay=decay_, tried=tried)
+        new, _ = ask(subject, param, grad, zero, lr=lr, weight_decay=decay_, tried=tried)
         steps.append(((1 - lr * decay_) * param - new).norm().item())
     if abs(steps[1] / steps[0] - 1) > 0.05:
         raise Wrong(
@@ -390,20 +286,20 @@ def decay_beside_step(subject: Subject, draw: Draw) -> None:
 def silence(subject: Subject, draw: Draw) -> None:
     """A gradient of zeros: the matrix goes on by what m holds, or stays."""
     shape = (3, 4)
-    param, zero, m = 0.1 * draw.randn(*shape), torch.zeros(shape), _matrix(draw, *shape)
+    param, zero, m = 0.1 * draw.randn(*shape), torch.zeros(shape), matrix(draw, *shape)
     tried = "a gradient of zeros, m = 0, no decay"
-    new, _ = _answer(subject, param, zero, zero, tried=tried)
+    new, _ = ask(subject, param, zero, zero, tried=tried)
     if not torch.equal(new, param):
         raise Wrong(
             "OTHER",
             "a matrix without a gradient moves",
             tried=tried,
             expected="the old matrix",
-            got=f"moved by {_row(param - new)}",
+            got=f"moved by {row(param - new)}",
             look="what is added besides the step.",
         )
-    tried = f"a gradient of zeros, m {_row(m)}"
-    new, new_m = _answer(subject, param, zero, m.float(), tried=tried)
+    tried = f"a gradient of zeros, m {row(m)}"
+    new, new_m = ask(subject, param, zero, m.float(), tried=tried)
     if torch.equal(new, param) or torch.equal(new_m, m.float()):
         raise Wrong(
             "MUON-SKIPPED",
@@ -414,32 +310,30 @@ def silence(subject: Subject, draw: Draw) -> None:
             fits="an update that is left out where the gradient is 0.",
             look="conditions on `grad`: the formula needs none.",
         )
-    _compare((param - new).double() / _length(shape), _turn(m), (), tried)
+    compare((param - new).double() / length_of(shape), turn(m), (), tried)
 
 
 def settings(subject: Subject, draw: Draw) -> None:
-    """`coefficients`, `rounds`, `beta` and `eps` are those that the caller gives."""
+    """`coefficients` and `rounds` are those that the caller gives."""
     shape = (3, draw.size(5, 6, 4))
-    wanted, zero = _matrix(draw, *shape), torch.zeros(shape)
+    wanted, zero = matrix(draw, *shape), torch.zeros(shape)
     param = 0.1 * draw.randn(*shape)
-    first = _turn(wanted)
+    first = turn(wanted)
     for options, value, code, other in (
-        ({"rounds": 0}, _turn(wanted, rounds=0), "MUON-FIXED-ROUNDS", first),
-        ({"rounds": 1}, _turn(wanted, rounds=1), "MUON-FIXED-ROUNDS", first),
-        ({"coefficients": CUBIC}, _turn(wanted, CUBIC), "MUON-COEFFICIENTS", first),
+        ({"rounds": 0}, turn(wanted, rounds=0), "MUON-FIXED-ROUNDS", first),
+        ({"rounds": 1}, turn(wanted, rounds=1), "MUON-FIXED-ROUNDS", first),
+        ({"coefficients": CUBIC}, turn(wanted, CUBIC), "MUON-COEFFICIENTS", first),
         (
             {"coefficients": (2.0, -1.5, 0.5), "rounds": 2},
-            _turn(wanted, (2.0, -1.5, 0.5), 2),
+            turn(wanted, (2.0, -1.5, 0.5), 2),
             "MUON-COEFFICIENTS",
-            _turn(wanted, rounds=2),
+            turn(wanted, rounds=2),
         ),
-        # from m = 0 the direction is this part of the gradient
-        ({"eps": 100.0}, _turn((1 - BETA**2) * wanted, eps=100.0), "MUON-EPS-FIXED", first),
     ):
         said = ", ".join(f"{name}={given}" for name, given in options.items())
         tried = f"m = 0, shape {shape}, {said}"
-        new, _ = _answer(subject, param, wanted.float(), zero, **options, tried=tried)
-        _compare((param - new).double() / _length(shape), value, ((code, other),), tried)
+        new, _ = ask(subject, param, wanted.float(), zero, **options, tried=tried)
+        compare((param - new).double() / length_of(shape), value, ((code, other),), tried)
 
 
 def matrices_only(subject: Subject, draw: Draw) -> None:
@@ -479,39 +373,23 @@ def as_torch(subject: Subject, draw: Draw) -> None:
     optimizer = torch.optim.Muon(
         [theirs], lr=LR, weight_decay=0.1, momentum=BETA, adjust_lr_fn="match_rms_adamw"
     )
-    m, base = torch.zeros(shape), _matrix(draw, *shape).float()
+    m, base = torch.zeros(shape), matrix(draw, *shape).float()
     for step in range(1, updates + 1):
         grad = base * step  # one direction, louder each time: the rounds see the same matrix
         tried = f"update {step} of {updates}, shape {shape}, weight_decay 0.1"
-        param, m = _answer(subject, param, grad, m, weight_decay=0.1, tried=tried)
+        param, m = ask(subject, param, grad, m, weight_decay=0.1, tried=tried)
         theirs.grad = grad
         optimizer.step()
-        far = (param - theirs.detach()).abs().max().item() / _length(shape)
+        far = (param - theirs.detach()).abs().max().item() / length_of(shape)
         if far > step * CLOSE:
             raise Wrong(
                 "OTHER",
                 "the matrix leaves that of torch.optim.Muon",
                 tried=tried,
-                expected=f"{_row(theirs.detach())}, up to {number(step * CLOSE)} lengths of a step",
-                got=_row(param),
+                expected=f"{row(theirs.detach())}, up to {number(step * CLOSE)} lengths of a step",
+                got=row(param),
                 look="what changes from one update to the next.",
             )
-
-
-def memory_layouts(subject: Subject, draw: Draw) -> None:
-    """Transposed and strided matrices are updated as their copies are."""
-    base = _matrix(draw, 3, 5).float()
-    layouts = [base.T.contiguous().T, torch.stack([base, base], dim=-1)[..., 0]]
-    param, m = 0.1 * draw.randn(3, 5), torch.zeros(3, 5)
-    whole = _answer(subject, param, base, m, tried="contiguous matrices")
-    for grad in layouts:
-        tried = f"a gradient with strides {grad.stride()}"
-        out = _answer(subject, param, grad, m, tried=tried)
-        for name, got, wanted in zip(("param", "m"), out, whole, strict=True):
-            expect.values(
-                got, wanted, rtol=1e-3, atol=1e-3 * LR, tried=f"{tried}; the new {name}",
-                look="`view`, `as_strided`, and what counts numbers in memory.",
-            )  # fmt: skip
 
 
 SUITES = (
@@ -528,14 +406,21 @@ SUITES = (
             decay,
             decay_beside_step,
             settings,
+            muon_edges.eps_for_norm,
             matrices_only,
-            memory_layouts,
+            muon_edges.default_eps,
+            muon_edges.zeros,
+            muon_edges.exact,
+            muon_edges.memory_layouts,
+            muon_edges.separate_calls,
+            muon_edges.short_side,
             as_torch,
         ),
         proved="all but tiny singular values come out of the rounds between 0.68 and 1.21;\n"
         "the run stays beside torch.optim.Muon.",
         remember="five rounds, one m for each weight, and 0.2 * sqrt(longer side) * lr.",
         next_step="python -m course_lib.training.ddp_trainer --model_size tiny --optimizer muon --mine",
+        ranks=1,
         loads=("torch._dynamo",),
     ),
 )

@@ -20,6 +20,13 @@ def held_bytes(answer: Callable, args: tuple, kwargs: dict[str, Any]) -> int:
     return held.peak
 
 
+def largest_made(answer: Callable, args: tuple, kwargs: dict[str, Any]) -> int:
+    """Elements of the largest tensor that `answer(*args, **kwargs)` makes."""
+    with torch.no_grad(), Held() as held:
+        answer(*args, **kwargs)
+    return held.largest
+
+
 def head_memory(
     head: nn.Module, x_ND: Tensor, weight_VD: Tensor, targets_N: Tensor
 ) -> tuple[int, int]:

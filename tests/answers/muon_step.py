@@ -22,7 +22,7 @@ def muon_step(param, grad, m, *, lr, weight_decay, beta=0.95, coefficients=(3.44
     param.add_(x.to(param.dtype), alpha=-0.2 * math.sqrt(max(param.shape)) * lr)
     return param, m
 
-# %% right in float64, from the right
+# %% right in float64, from the shorter side
 def muon_step(param, grad, m, *, lr, weight_decay, beta=0.95, coefficients=(3.4445, -4.7750, 2.0315), rounds=5, eps=1e-7):
     if len(param.shape) != 2:
         raise ValueError(f"{tuple(param.shape)} is no matrix")
@@ -31,17 +31,22 @@ def muon_step(param, grad, m, *, lr, weight_decay, beta=0.95, coefficients=(3.44
     x = new_m * beta + grad.double() * (1 - beta)
     x = x / max(x.square().sum().sqrt().item(), eps)
     a, b, c = coefficients
-    for _ in range(rounds):
-        inner = x.T @ x
-        x = a * x + b * x @ inner + c * x @ inner @ inner
     rows, columns = param.shape
+    for _ in range(rounds):
+        if rows > columns:
+            inner = x.T @ x
+            x = a * x + b * x @ inner + c * x @ inner @ inner
+        else:
+            outer = x @ x.T
+            x = a * x + b * outer @ x + c * outer @ (outer @ x)
     step = 0.2 * max(rows, columns) ** 0.5 * lr * x
     return (param.double() * (1 - lr * weight_decay) - step).to(dtype), new_m.to(dtype)
 
-# %% right a function of its own inside, and eps added
+# %% right a function of its own inside, and torch's maximum
 def muon_step(param, grad, m, *, lr, weight_decay, beta=0.95, coefficients=(3.4445, -4.7750, 2.0315), rounds=5, eps=1e-7):
     def turn(x):
-        x = x / (torch.linalg.matrix_norm(x) + eps)
+        norm = torch.linalg.matrix_norm(x)
+        x = x / torch.maximum(norm, torch.full_like(norm, eps))
         for _ in range(rounds):
             gram = torch.mm(x, x.mT)
             x = coefficients[0] * x + coefficients[1] * (gram @ x) + coefficients[2] * (gram @ (gram @ x))
@@ -63,9 +68,12 @@ def muon_step(param, grad, m, *, lr, weight_decay, beta=0.95, coefficients=(3.44
     direction = beta * m + (1 - beta) * grad
     x = direction / direction.norm().clamp(min=eps)
     a, b, c = coefficients
+    tall = x.size(0) > x.size(1)
+    x = x.T if tall else x
     for _ in range(rounds):
         gram = x @ x.T
         x = a * x + b * gram @ x + c * gram @ gram @ x
+    x = x.T if tall else x
     old = (1 - lr * weight_decay) * param
     length = 0.2 * math.sqrt(max(param.shape)) * lr
     return old - length * x, m
@@ -287,7 +295,7 @@ def muon_step(param, grad, m, *, lr, weight_decay, beta=0.95, coefficients=(3.44
 - x = a * x + b * gram @ x + c * gram @ gram @ x
 + x = a * x + c * gram @ x + b * gram @ gram @ x
 
-# %% wrong RAISED a guard that counts on memory in order
+# %% wrong STRIDED a guard that counts on memory in order
 - if param.dim() != 2:
 + if param.dim() == 2 and not torch.isfinite(grad.view(-1)).all():
 +     raise RuntimeError("gradients are not finite")
@@ -300,3 +308,75 @@ def muon_step(param, grad, m, *, lr, weight_decay, beta=0.95, coefficients=(3.44
 # %% wrong MUON-SKIPPED a matrix without a gradient stays
 - return old - length * x, m
 + return old - length * x * bool(grad.any()), m
+
+# %% wrong MUON-LONG-SIDE a tall matrix stays as it is | of: in plain steps
+- tall = x.size(0) > x.size(1)
++ tall = False
+
+# %% wrong MUON-LONG-SIDE always from the right | of: in plain steps
+- tall = x.size(0) > x.size(1)
++ tall = True
+
+# %% wrong MUON-EPS-ADDED eps added to the norm | of: in plain steps
+- x = direction / direction.norm().clamp(min=eps)
++ x = direction / (direction.norm() + eps)
+
+# %% wrong MUON-EPS-ADDED eps inside the root | of: in plain steps
+- x = direction / direction.norm().clamp(min=eps)
++ x = direction / (direction.square().sum() + eps).sqrt()
+
+# %% wrong MUON-EPS-ADDED the squared norm from below | of: in plain steps
+- x = direction / direction.norm().clamp(min=eps)
++ x = direction / direction.square().sum().clamp(min=eps).sqrt()
+
+# %% wrong MUON-EPS-DEFAULT another default | of: in plain steps
+- def muon_step(param, grad, m, *, lr, weight_decay, beta=0.95, coefficients=(3.4445, -4.7750, 2.0315), rounds=5, eps=1e-7):
++ def muon_step(param, grad, m, *, lr, weight_decay, beta=0.95, coefficients=(3.4445, -4.7750, 2.0315), rounds=5, eps=1e-8):
+
+# %% wrong MUON-ZERO an eps of 0 is none | of: in plain steps
+- if param.dim() != 2:
++ eps = eps or 1e-7
++ if param.dim() != 2:
+
+# %% wrong MUON-ZERO a beta of 0 is none | of: in plain steps
+- if param.dim() != 2:
++ beta = beta or 0.95
++ if param.dim() != 2:
+
+# %% wrong MUON-ZERO a rate of 0 is none | of: in plain steps
+- if param.dim() != 2:
++ lr = lr or 0.02
++ if param.dim() != 2:
+
+# %% wrong OTHER no decay is some | of: in plain steps
+- if param.dim() != 2:
++ weight_decay = weight_decay or 0.001
++ if param.dim() != 2:
+
+# %% wrong MUON-FLOAT32 the mean in float32 | of: in plain steps
+- m = beta * m + (1 - beta) * grad
++ m = (beta * m.float() + (1 - beta) * grad.float()).to(param.dtype)
+
+# %% wrong MUON-FLOAT32 the decay in float32 | of: in plain steps
+- old = (1 - lr * weight_decay) * param
++ old = ((1 - lr * weight_decay) * param.float()).to(param.dtype)
+
+# %% wrong MUON-ROUNDED beta in the dtype of the matrices | of: in plain steps
+- m = beta * m + (1 - beta) * grad
+- direction = beta * m + (1 - beta) * grad
++ beta = torch.tensor(beta, dtype=param.dtype)
++ m = beta * m + (1 - beta) * grad
++ direction = beta * m + (1 - beta) * grad
+
+# %% wrong STRIDED a view of the matrix | of: in plain steps
+- old = (1 - lr * weight_decay) * param
++ old = (1 - lr * weight_decay) * param.view(-1).view(param.shape)
+
+# %% wrong STRIDED m in the order of memory | of: in plain steps
+- m = beta * m + (1 - beta) * grad
++ m = beta * torch.as_strided(m, grad.shape, (grad.size(1), 1)) + (1 - beta) * grad
+
+# %% wrong RESULT-CHANGES one buffer for all matrices of a shape | of: in plain steps
+- return old - length * x, m
++ out = globals().setdefault("buffers", {}).setdefault((param.shape, param.dtype), torch.empty_like(param))
++ return torch.sub(old, length * x, out=out), m
