@@ -4,6 +4,7 @@ Oracle: arithmetic on rank numbers. Environments are dicts as torchrun would set
 with any number of GPUs; the last check asks four real ranks.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 from course_lib.checks import expect
@@ -58,7 +59,7 @@ def _whole_numbers(seat: Seat, tried: str) -> None:
         )
 
 
-def _format_seat(seat: Seat) -> str:
+def _format_seat(seat: Sequence[Any]) -> str:
     return f"rank {seat[0]}, local rank {seat[1]}, world size {seat[2]}, {seat[3]}"
 
 
@@ -152,6 +153,8 @@ def full_machines(subject: Subject, draw: Draw) -> None:
     unlike = [3, 2, 4]
     for rank in (2, 3, 4, 5, 8):
         _fits(subject, rank, unlike, draw.size(4, 5))
+    _fits(subject, 8, [9], draw.size(10, 12))  # as texts, "9" is more than "10"
+    _fits(subject, 1, [2, 2], draw.size(16, 10))
 
 
 def _fits(subject: Subject, rank: int, by_machine: list[int], num_gpus: int) -> None:
@@ -168,14 +171,18 @@ def _fits(subject: Subject, rank: int, by_machine: list[int], num_gpus: int) -> 
     except AnswerError as failure:
         if not isinstance(failure.error, ValueError):
             raise
-        fits = "WORLD_SIZE, all ranks of all machines, compared with one's GPUs."
+        fits = ""
+        if sum(by_machine) > num_gpus:
+            fits = "WORLD_SIZE, all ranks of all machines, compared with one's GPUs."
+        elif str(num_gpus) < str(here):
+            fits = f'a comparison of texts: "{num_gpus}" < "{here}" is true.'
         raise Wrong(
             "WORLD-REFUSES",
             "a launch that fits is refused",
             tried=tried,
             expected=_format_seat(right),
             got=f"ValueError: {failure.error}"[:76],
-            fits=fits if sum(by_machine) > num_gpus else "",
+            fits=fits,
             look="which number is compared with num_gpus, and what when both are the same.",
         ) from None
     if seat != right:
@@ -301,6 +308,29 @@ def _refuses(subject: Subject, per_machine: int, num_gpus: int) -> None:
     )
 
 
+def left_over(subject: Subject, draw: Draw) -> None:
+    """Without RANK nothing was launched, whatever other names an earlier shell or job has left."""
+    names = {name: text for name, text in environment(2, per_machine=4).items() if name != "RANK"}
+    for num_gpus in (0, draw.size(8, 4), 1):
+        tried = f"LOCAL_RANK 2, WORLD_SIZE and LOCAL_WORLD_SIZE 4, no RANK; GPUs: {num_gpus}"
+        right = (0, 0, 1, "cuda:0" if num_gpus else "cpu")
+        try:
+            said = _format_seat(_ask(subject, names, num_gpus, tried))
+        except AnswerError as failure:
+            said = f"{type(failure.error).__name__}: {failure.error}"[:76]
+        if said != _format_seat(right):
+            raise Wrong(
+                "WORLD-LEFT-OVER",
+                "names that are left over make a world of their own",
+                tried=tried,
+                expected=_format_seat(right),
+                got=said,
+                fits="each name looked up by itself.",
+                hides="a process alone that waits for ranks that nobody has started.",
+                look="what is done with the other names when RANK is not there.",
+            )
+
+
 def _right_kind(failure: AnswerError, tried: str) -> None:
     if isinstance(failure.error, NotImplementedError) or isinstance(failure.error, ValueError):
         return
@@ -345,10 +375,60 @@ def real_ranks(subject: Subject, draw: Draw) -> None:
     )
 
 
+def arguments_alone(subject: Subject, draw: Draw) -> None:
+    """In a process that is itself rank 4 of 6 on 8 GPUs, the two arguments alone are read."""
+    cases = [
+        ({}, 0, (0, 0, 1, "cpu")),
+        ({}, 2, (0, 0, 1, "cuda:0")),
+        ({"HOME": "nowhere"}, 0, (0, 0, 1, "cpu")),
+        (environment(1, per_machine=2), 0, (1, 1, 2, "cpu")),
+        (environment(1, per_machine=2), 2, (1, 1, 2, "cuda:1")),
+        (None, 3, (4, 1, 6, "cuda:1")),
+    ]
+    *said, first = subject.probe(
+        "course_lib.probes.seats:ask_launched", [(given, gpus) for given, gpus, _ in cases]
+    )
+    for (given, num_gpus, right), out in zip(cases, said, strict=True):
+        of = "rank 1 of 2" if right[0] == 1 else "os.environ" if given is None else "no RANK"
+        tried = f"a process that is rank 4 of 6 and has 8 GPUs; asked: {of}, GPUs: {num_gpus}"
+        refused = isinstance(out, str) and out.startswith("ValueError")
+        if not refused:
+            expect.dict_of(out, KEYS, "WORLD-KEYS", tried=tried)
+            _whole_numbers(tuple(out[key] for key in KEYS), tried)
+        if refused or tuple(out[key] for key in KEYS) != right:
+            raise Wrong(
+                "WORLD-ELSEWHERE",
+                "something else than the two arguments is read",
+                tried=tried,
+                expected=_format_seat(right),
+                got=out[:76] if refused else _format_seat([out[key] for key in KEYS]),
+                fits="`or`, or a default, that takes the process's own for what is empty or 0.",
+                look="`os.environ` and `torch.cuda` in the function.",
+            )
+    if first != said[0]:
+        raise Wrong(
+            "RESULT-CHANGES",
+            "a result changes when the answer is called again",
+            tried="six calls, one after the other",
+            expected="a dict of its own for each call",
+            got="the first dict holds other values after the last call",
+            look="a dict outside the function, or in a default argument.",
+        )
+
+
 SUITES = (
     Suite(
         "init-distributed",
-        (one_process, numbers, machines, full_machines, too_many, real_ranks),
+        (
+            one_process,
+            numbers,
+            machines,
+            full_machines,
+            too_many,
+            left_over,
+            real_ranks,
+            arguments_alone,
+        ),
         proved="one script runs alone and on many machines, with GPUs or without; ranks that\n"
         "are too many stop together.",
         remember="RANK says whose data and who saves, LOCAL_RANK says which GPU.",

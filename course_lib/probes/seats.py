@@ -1,13 +1,16 @@
 """Ranks that take their seats as torchrun's environment says: what drives the checks of lesson 21.
 
-What it is: `environment`, the texts that torchrun sets for one rank, and `meet`, which hands them
-to an answer on real ranks and lets these form the group that it names. What it leaves out:
+What it is: `environment`, the texts that torchrun sets for one rank, `meet`, which hands them
+to an answer on real ranks and lets these form the group that it names, and `ask_launched`, which
+asks an answer in a process that is itself a rank of some launch. What it leaves out:
 starting processes (local_ranks.py, torchrun) and what an answer should say (world.py).
 """
 
+import os
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 
+import torch
 import torch.distributed as dist
 
 MEET_S = 4.0
@@ -63,3 +66,22 @@ def meet(read: Callable, machines: int) -> dict:
     met = [None] * size
     dist.all_gather_object(met, rank)
     return {"said": said, "met": met, "changed": changed}
+
+
+def ask_launched(read: Callable, cases: list[tuple[dict[str, str] | None, int]]) -> list:
+    """What `read` says in each case where the process is rank 4 of 6 and torch sees 8 GPUs.
+
+    An environment of None stands for `os.environ` itself; a ValueError is told as text. Last comes
+    what the first result holds when all have been asked. For a process of its own: its environment stays changed.
+    """
+    os.environ |= environment(4, per_machine=3, machines=2)
+    torch.cuda.is_available, torch.cuda.device_count = lambda: True, lambda: 8
+    first, said = None, []
+    for given, num_gpus in cases:
+        try:
+            found = read(os.environ if given is None else dict(given), num_gpus)
+        except ValueError as error:
+            found = f"ValueError: {error}"
+        first = found if first is None else first
+        said.append(dict(found) if isinstance(found, dict) else found)
+    return [*said, first]

@@ -40,11 +40,14 @@ def read_world(environment: Mapping[str, str], num_gpus: int) -> dict[str, int |
 
     `environment`: names and texts, as in `os.environ`. torchrun sets RANK, LOCAL_RANK, WORLD_SIZE
     and LOCAL_WORLD_SIZE, the number of ranks on this machine; without RANK nothing has launched
-    this process, and it is rank 0 of 1. `num_gpus`: how many GPUs it sees.
+    this process, and it is rank 0 of 1, even where others of these names are left over.
+    `num_gpus`: how many GPUs it sees.
     Returns {"rank", "local_rank", "world_size", "device"}: three ints, and "cpu" where no GPU is
     seen, else "cuda:N", N the local rank. ValueError when this machine has GPUs, but fewer than
     ranks; on all of its ranks alike, so that none goes on and waits for the others.
     """
+    if "RANK" not in environment:
+        environment = {}
     rank, local_rank = int(environment.get("RANK", 0)), int(environment.get("LOCAL_RANK", 0))
     here = int(environment.get("LOCAL_WORLD_SIZE", 1))
     if 0 < num_gpus < max(here, local_rank + 1):

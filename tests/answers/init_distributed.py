@@ -15,7 +15,8 @@ def read_world(environment, num_gpus):
 # %% right defaults in a dict
 def read_world(environment, num_gpus):
     alone = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "1"}
-    found = {name.lower(): int({**alone, **environment}[name]) for name in alone}
+    environment = environment if "RANK" in environment else alone
+    found = {name.lower(): int(environment[name]) for name in alone}
     here = found.pop("local_world_size")
     if num_gpus == 0:
         return {**found, "device": "cpu"}
@@ -26,7 +27,7 @@ def read_world(environment, num_gpus):
 # %% right a numbered list of devices
 def read_world(environment, num_gpus):
     def number(name, alone=0):
-        return int(environment.get(name, alone))
+        return int(environment[name]) if "RANK" in environment else alone
 
     devices = [f"cuda:{n}" for n in range(num_gpus)] or ["cpu"] * number("LOCAL_WORLD_SIZE", 1)
     if len(devices) < number("LOCAL_WORLD_SIZE", 1):
@@ -35,8 +36,23 @@ def read_world(environment, num_gpus):
     return {"rank": number("RANK"), "local_rank": local_rank, "world_size": number("WORLD_SIZE", 1),
             "device": devices[local_rank]}
 
+# %% right a mapping of its own
+def read_world(environment, num_gpus):
+    texts = {"RANK": 0, "LOCAL_RANK": 0, "WORLD_SIZE": 1, "LOCAL_WORLD_SIZE": 1}
+    try:
+        environment["RANK"]
+        texts.update((name, environment[name]) for name in texts)
+    except KeyError:
+        pass
+    rank, local_rank, world_size, here = map(int, texts.values())
+    if num_gpus > 0 and here > num_gpus:
+        raise ValueError
+    return {"device": f"cuda:{local_rank:d}" if num_gpus else "cpu", "world_size": world_size,
+            "local_rank": local_rank, "rank": rank}
+
 # %% right in plain steps
 def read_world(environment, num_gpus):
+    environment = environment if "RANK" in environment else {}
     rank, local_rank = int(environment.get("RANK", 0)), int(environment.get("LOCAL_RANK", 0))
     if 0 < num_gpus < int(environment.get("LOCAL_WORLD_SIZE", 1)):
         raise ValueError("too many ranks")
@@ -199,3 +215,43 @@ def read_world(environment, num_gpus):
 # %% wrong INPLACE defaults written into the environment | of: in plain steps
 - rank, local_rank = int(environment.get("RANK", 0)), int(environment.get("LOCAL_RANK", 0))
 + rank, local_rank = int(environment.pop("RANK", 0)), int(environment.get("LOCAL_RANK", 0))
+
+# %% wrong WORLD-LEFT-OVER each name asked by itself | of: in plain steps
+-     environment = environment if "RANK" in environment else {}
+
+# %% wrong WORLD-LEFT-OVER defaults in a dict | of: defaults in a dict
+-     environment = environment if "RANK" in environment else alone
++     environment = {**alone, **environment}
+
+# %% wrong WORLD-ELSEWHERE its own environment where none came in | of: in plain steps
+-     environment = environment if "RANK" in environment else {}
++     environment = environment or os.environ
++     environment = environment if "RANK" in environment else {}
+
+# %% wrong WORLD-ELSEWHERE its own environment where a name is missing | of: in plain steps
+-     environment = environment if "RANK" in environment else {}
++     environment = environment if "RANK" in environment else os.environ
+
+# %% wrong WORLD-ELSEWHERE the GPUs that torch sees, where 0 are said | of: in plain steps
++     num_gpus = num_gpus or torch.cuda.device_count()
+      environment = environment if "RANK" in environment else {}
+
+# %% wrong WORLD-REFUSES numbers compared as texts | of: in plain steps
+- if 0 < num_gpus < int(environment.get("LOCAL_WORLD_SIZE", 1)):
++ if num_gpus and str(num_gpus) < environment.get("LOCAL_WORLD_SIZE", "1"):
+
+# %% wrong WORLD-REFUSES numbers compared as texts, the other way | of: in plain steps
+- if 0 < num_gpus < int(environment.get("LOCAL_WORLD_SIZE", 1)):
++ if num_gpus and not str(environment.get("LOCAL_WORLD_SIZE", 1)) <= str(num_gpus):
+
+# %% wrong RESULT-CHANGES one dict for all calls
+SEAT = {}
+
+def read_world(environment, num_gpus):
+    environment = environment if "RANK" in environment else {}
+    if 0 < num_gpus < int(environment.get("LOCAL_WORLD_SIZE", 1)):
+        raise ValueError("too many ranks")
+    for name, alone in (("rank", 0), ("local_rank", 0), ("world_size", 1)):
+        SEAT[name] = int(environment.get(name.upper(), alone))
+    SEAT["device"] = f"cuda:{SEAT['local_rank']}" if num_gpus else "cpu"
+    return SEAT
