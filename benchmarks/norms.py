@@ -55,9 +55,8 @@ def build_model(place: str, std: float | None = None) -> GPT:
     model = GPT(config)
     for name, weight in model.named_parameters():
         if weight.dim() == 2 and name != "head.weight":  # its std stays 0.02: first loss near ln V
-            nn.init.normal_(
-                weight, std=1 if "embedding" in name else std or weight.shape[1] ** -0.5
-            )
+            small = weight.shape[1] ** -0.5 if std is None else std
+            nn.init.normal_(weight, std=1 if "embedding" in name else small)
     for at, block in enumerate(model.blocks):
         model.blocks[at] = PLACES[place](config)
         model.blocks[at].load_state_dict(block.state_dict())
@@ -104,7 +103,7 @@ def main() -> None:
     counts = torch.bincount(data, minlength=128)
     share = counts[counts > 0] / len(data)
     figures: dict = {"characters_alone_nats": round(-(share * share.log()).sum().item(), 3)}
-    for place in SMALL_PLACES if args.std else PLACES:
+    for place in PLACES if args.std is None else SMALL_PLACES:
         for warmup in WARMUPS:
             losses, alike = [], []
             for rate in RATES:
@@ -122,10 +121,10 @@ def main() -> None:
         "seq_len": SEQ_LEN,
         "width": WIDTH,
     }
-    if args.std:
+    if args.std is not None:
         figures["std"] = args.std
     if not args.dry_run:
-        print(f"wrote {record('norms_small' if args.std else 'norms', figures)}")
+        print(f"wrote {record('norms' if args.std is None else 'norms_small', figures)}")
     else:
         print(json.dumps(figures, indent=2))
 
