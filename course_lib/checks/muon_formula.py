@@ -47,6 +47,7 @@ def turn(
 
 
 def length_of(shape: tuple[int, ...]) -> float:
+    """What a step with LR multiplies the matrix that comes out of the rounds with."""
     return 0.2 * math.sqrt(max(shape)) * LR
 
 
@@ -93,6 +94,7 @@ def _refuse_not_finite(grad: Tensor, value: Tensor, name: str, tried: str) -> No
 
 
 def row(x: Tensor) -> str:
+    """The first numbers of a matrix, in words."""
     return vector(x.flatten(), 4)
 
 
@@ -128,4 +130,5 @@ WORDS = {
 
 
 def is_near(found: Tensor, wanted: Tensor) -> bool:
+    """Whether no number is off by more than rounds in bfloat16 make it."""
     return bool((found - wanted).abs().max() < CLOSE)
