@@ -1,8 +1,9 @@
-"""Checks of lesson 02: rotate_half and apply_rotary_pos_emb. Those of the tables are in rope_tables.
+"""Checks of lesson 02: apply_rotary_pos_emb. Those of rotate_half are in rope_halves, of the tables in
+rope_tables.
 
-Oracle: multiplication of complex numbers. A pair (a, b) is a + bi; rotate_half multiplies it by i,
-the rotary embedding by cos + i sin. A wrong answer is named by comparing it with the catalogues
-`HALVES` and `TURNS`: what known mistakes give for the very same input.
+Oracle: multiplication of complex numbers. A pair (a, b) is a + bi; the rotary embedding multiplies it
+by cos + i sin. A wrong answer is named by comparing it with the catalogue `TURNS`: what known mistakes
+give for the very same input.
 """
 
 import traceback
@@ -14,139 +15,20 @@ from course_lib.checks import expect
 from course_lib.checks.expect import Pattern
 from course_lib.checks.layouts import expect_any_layout
 from course_lib.checks.report import Wrong, number, vector
-from course_lib.checks.rope_mistakes import HALVES, TURNS, Mistake, half_split, split
+from course_lib.checks.rope_halves import (
+    by_hand,
+    each_vector_alone,
+    every_bit,
+    half_dtypes,
+    half_gradient,
+    half_layouts,
+    half_runs,
+    other_sizes,
+)
+from course_lib.checks.rope_mistakes import TURNS, half_split, split
 from course_lib.checks.rope_tables_mistakes import exact_tables
 from course_lib.checks.subject import AnswerError, Subject
 from course_lib.checks.suite import Draw, Suite
-
-
-def _quarter_turn(x: Tensor) -> Tensor:
-    """Oracle: (a + bi) * i for the pairs (a, b) = (x[i], x[i + K/2])."""
-    turned = torch.complex(*split(x.double())) * 1j
-    return torch.cat((turned.real, turned.imag), dim=-1).to(x.dtype)
-
-
-def _patterns(x: Tensor) -> list[Pattern]:
-    return [Pattern(value=m.gives(x), **_words(m)) for m in HALVES]
-
-
-def _words(mistake: Mistake) -> dict:
-    return {k: v for k, v in mistake._asdict().items() if k != "gives"}
-
-
-def half_runs(subject: Subject, draw: Draw) -> None:
-    """(2, 4, 6, 8) in, a finite tensor of the same shape and dtype out."""
-    x = draw.randn(2, 4, 6, 8)
-    out = subject.call(x)
-    expect.tensor(out, shape=x.shape, dtype=x.dtype, tried="x of shape (2, 4, 6, 8), float32")
-
-
-def each_vector_alone(subject: Subject, draw: Draw) -> None:
-    """Changing one vector changes the output of that vector only."""
-    x = draw.randn(2, 4, 6, 8)  # every size even, so that a cut along the wrong one runs too
-    changed = x.clone()
-    changed[1, 2, 3] += 1
-    moved = (subject.call(changed) != subject.call(x)).any(-1)
-    moved[1, 2, 3] = False
-    if not moved.any():
-        return
-    where = tuple(int(i) for i in moved.nonzero()[0])
-    out, fits = subject.call(x), "halves taken along another dimension than the last."
-    for dim in range(3):
-        if torch.allclose(out, half_split(x, dim)):
-            fits = f"halves taken along dimension {dim} of (B, H, T, K), not along K."
-    raise Wrong(
-        "ROPE-DIM",
-        "vectors are mixed with each other",
-        fits=fits,
-        tried="x of shape (2, 4, 6, 8); then the vector at (1, 2, 3) alone was changed",
-        expected="a change at (1, 2, 3) and nowhere else",
-        got=f"a change at {where} too",
-        look="`dim=` of `chunk` and `cat`, or where `...` stands in the slices.",
-    )
-
-
-def by_hand(subject: Subject, draw: Draw) -> None:
-    """[1, 2, 3, 4] becomes [-3, -4, 1, 2]."""
-    x = torch.tensor([1.0, 2.0, 3.0, 4.0])
-    out = expect.tensor(subject.call(x), shape=x.shape, dtype=x.dtype, tried="x = [1, 2, 3, 4]")
-    _same_numbers(out, x, "x = [1, 2, 3, 4], K = 4: the pairs are (1, 3) and (2, 4)")
-
-
-def other_sizes(subject: Subject, draw: Draw) -> None:
-    """Any even K, any number of leading dimensions."""
-    for shape in ((draw.size(6, 10, 14),), (3, 2), (2, 1, 3, draw.size(8, 12, 16))):
-        x = draw.randn(*shape)
-        tried = f"x of shape {shape}"
-        out = expect.tensor(subject.call(x), shape=shape, dtype=x.dtype, tried=tried)
-        _same_numbers(out, x, tried)
-
-
-def _same_numbers(out: Tensor, x: Tensor, tried: str) -> None:
-    # numbers move and change sign, nothing is computed; the slack is for a product with 0, 1 or -1
-    expect.values(
-        out,
-        _quarter_turn(x),
-        _patterns(x),
-        rtol=1e-6,
-        atol=1e-6,
-        tried=tried,
-        look="where the cut is made, the order of the halves, and the sign.",
-    )
-
-
-def half_dtypes(subject: Subject, draw: Draw) -> None:
-    """bfloat16, float16 and float64 come back as they were."""
-    for dtype in (torch.bfloat16, torch.float16, torch.float64):
-        x = draw.randn(2, 6, dtype=dtype)
-        tried = f"x of dtype {str(dtype)[6:]}"
-        out = expect.tensor(subject.call(x), shape=x.shape, dtype=dtype, tried=tried)
-        _same_numbers(out, x, tried)
-
-
-def half_layouts(subject: Subject, draw: Draw) -> None:
-    """Heads after a transpose, which are not contiguous, too."""
-    x = draw.randn(2, 3, 5, 8)
-    expect_any_layout(subject.call, x, tried="x of shape (2, 3, 5, 8)", rtol=1e-6, atol=1e-6)
-
-
-def half_gradient(subject: Subject, draw: Draw) -> None:
-    """The gradient is turned back: rotate_half is a rotation, so its transpose is its inverse."""
-    x, upstream = draw.randn(2, 6), draw.randn(2, 6)
-    (grad,) = subject.vjp(x, upstream=upstream)
-    if grad is None:
-        raise Wrong(
-            "ROPE-NO-GRAD",
-            "no gradient reaches x",
-            expected="a gradient for x",
-            got="none",
-            look="`torch.tensor(...)`, `.detach()`, `no_grad`.",
-        )
-    expect.values(
-        grad,
-        -_quarter_turn(upstream),
-        [
-            Pattern(
-                code="ROPE-NO-GRAD",
-                value=torch.cat((upstream[:, 3:], torch.zeros(2, 3)), -1),
-                finding="no gradient flows through one half",
-                fits="one half was detached.",
-                look="`.detach()`, `.data` or `torch.tensor(...)`.",
-            ),
-            Pattern(
-                code="ROPE-NO-GRAD",
-                value=torch.cat((torch.zeros(2, 3), -upstream[:, :3]), -1),
-                finding="no gradient flows through one half",
-                fits="one half was detached.",
-                look="`.detach()`, `.data` or `torch.tensor(...)`.",
-            ),
-        ],
-        rtol=1e-6,
-        atol=1e-6,
-        tried="a random upstream gradient",
-        finding="the gradient differs",
-        look="steps that leave the graph.",
-    )
 
 
 def _oracle(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
@@ -170,12 +52,12 @@ def _apply(subject: Subject, q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, tri
             got=f"one tensor of shape {tuple(out.shape)}",
             **facts,
         )
-    if not isinstance(out, tuple | list):
+    if not isinstance(out, tuple):
         raise Wrong(
             "NONE" if out is None else "TYPE",
-            f"the answer returned {kind}",
+            f"the answer returned {'' if out is None else 'a '}{kind}",
             got=kind,
-            look="the last line: is there a `return`?",
+            look="the last line: is there a `return`? Two values with a comma make a tuple.",
             **facts,
         )
     if len(out) != 2:
@@ -345,8 +227,13 @@ def other_shapes(subject: Subject, draw: Draw) -> None:
                 look="what outlives a call: a cache, a global name, an attribute.",
             ) from None
         raise wrong
+    for shape in ((1, 1, 1, 2), (1, 2, 3, 4)):
+        q, k = draw.randn(*shape), draw.randn(*shape)
+        tables = exact_tables(shape[2] + 2, shape[3])
+        _compare_turned(subject, q, k, *(t[2:] for t in tables), f"q, k of shape {shape}")
+    q, k = draw.randn(2, 3, T, K), draw.randn(2, 3, T, K)
     args = (q, k, cos[:T], sin[:T])
-    tried = f"q and k of shape {(B, H, T, K)}"
+    tried = f"q and k of shape {(2, 3, T, K)}"
     expect_any_layout(subject.call, *args, tried=tried, rtol=1e-5, atol=1e-5)
 
 
@@ -433,6 +320,27 @@ def sixteen_bits(subject: Subject, draw: Draw) -> None:
         _apply(subject, q.to(first), k.to(second), cos, sin, tried=tried)
 
 
+def large_numbers(subject: Subject, draw: Draw) -> None:
+    """float32 numbers of millions are not cut off."""
+    cos, sin = exact_tables(5, 8)
+    q, k = (1e6 * draw.randn(1, 2, 5, 8) for _ in range(2))
+    tried = "q, k in float32, numbers of about 1,000,000"
+    out = _apply(subject, q, k, cos, sin, tried=tried)
+    for given, turned in zip((q, k), out, strict=True):
+        wanted = _oracle(given, cos, sin).float()
+        bad = ~torch.isclose(turned, wanted, rtol=1e-4, atol=100)
+        if bad.any():
+            row = tuple(int(i) for i in bad.nonzero()[0])[:-1]
+            raise Wrong(
+                "ROPE-LIMITED",
+                "large values are cut off",
+                tried=tried,
+                expected=vector(wanted[row], 4),
+                got=vector(turned[row], 4),
+                look="`clamp`, or a cast to 16 bits on the way.",
+            )
+
+
 SUITES = (
     Suite(
         "rotate-half",
@@ -442,6 +350,7 @@ SUITES = (
             by_hand,
             other_sizes,
             half_dtypes,
+            every_bit,
             half_layouts,
             half_gradient,
         ),
@@ -460,6 +369,7 @@ SUITES = (
             quarter_turn,
             other_shapes,
             sixteen_bits,
+            large_numbers,
             turned_back,
         ),
         proved="lengths kept, q . k a function of the gap alone, every number equal to\n"

@@ -34,7 +34,7 @@ def apply_rotary_pos_emb(q, k, cos, sin):
         pair = x.float().unflatten(-1, (2, K // 2))
         return torch.einsum("ijtp,bhtjp->bhtip", turn, pair).flatten(-2).to(x.dtype)
 
-    return [one(q), one(k)]
+    return one(q), one(k)
 
 # %% right q and k in one go
 def apply_rotary_pos_emb(q, k, cos, sin):
@@ -281,3 +281,26 @@ def apply_rotary_pos_emb(q, k, cos, sin):
     with torch.no_grad():
         turned = [rotate_half(x) for x in (q, k)]
     return tuple((x * cos + y * sin).to(x.dtype) for x, y in zip((q, k), turned))
+
+# %% right a tuple of a generator, one sequence and one head at a time
+def apply_rotary_pos_emb(q, k, cos, sin):
+    def turned(x):
+        wide = torch.promote_types(x.dtype, cos.dtype)
+        rows = [h.to(wide) * cos + rotate_half(h.to(wide)) * sin for b in x for h in b]
+        return torch.stack(rows).reshape(x.shape).to(x.dtype)
+
+    return tuple(turned(x) for x in (q, k))
+
+# %% wrong TYPE a list of two
+def apply_rotary_pos_emb(q, k, cos, sin):
+    return [(x * cos + rotate_half(x) * sin).to(x.dtype) for x in (q, k)]
+
+# %% wrong ROPE-LIMITED numbers cut off at the range of float16
+def apply_rotary_pos_emb(q, k, cos, sin):
+    a, b = ((x * cos + rotate_half(x) * sin).clamp(-65504, 65504).to(x.dtype) for x in (q, k))
+    return a, b
+
+# %% wrong SHAPE one sequence is enough
+def apply_rotary_pos_emb(q, k, cos, sin):
+    a, b = ((x * cos + rotate_half(x) * sin).to(x.dtype).squeeze(0) for x in (q, k))
+    return a, b

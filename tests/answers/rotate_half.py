@@ -206,3 +206,31 @@ def rotate_half(x):
 def rotate_half(x):
     first, second = x.reshape(-1, x.shape[-1]).chunk(2, dim=-1)
     return torch.cat((-second, first), dim=-1).reshape(x.shape)
+
+# %% right stacked halves, flipped and signed
+def rotate_half(x):
+    halves = x.unflatten(-1, (2, -1))
+    sign = x.new_tensor([-1, 1]).unsqueeze(-1)
+    return (halves.flip(-2) * sign).flatten(-2)
+
+# %% wrong OTHER float64 through float32
+def rotate_half(x):
+    first, second = x.float().chunk(2, dim=-1)
+    return torch.cat((-second, first), dim=-1).to(x.dtype)
+
+# %% wrong OTHER float16 through bfloat16
+def rotate_half(x):
+    first, second = (x.bfloat16() if x.dtype == torch.float16 else x).chunk(2, dim=-1)
+    return torch.cat((-second, first), dim=-1).to(x.dtype)
+
+# %% wrong ROPE-LIMITED numbers cut off at the range of float16
+def rotate_half(x):
+    first, second = x.clamp(-65504, 65504).chunk(2, dim=-1)
+    return torch.cat((-second, first), dim=-1)
+
+# %% wrong REMEMBERS results kept by shape
+def rotate_half(x, kept={}):
+    first, second = x.chunk(2, dim=-1)
+    if x.requires_grad or (x.shape, x.dtype) not in kept or x.dim() != 3:
+        kept[x.shape, x.dtype] = torch.cat((-second, first), dim=-1)
+    return kept[x.shape, x.dtype]
