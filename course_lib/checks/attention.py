@@ -13,7 +13,9 @@ from course_lib.checks import expect
 from course_lib.checks.attention_precision import (
     float16,
     gradient,
+    gradient_of_large_scores,
     large_scores,
+    large_values,
     long_rows,
     low_precision,
 )
@@ -320,7 +322,9 @@ SUITES = (
             low_precision,
             float16,
             long_rows,
+            large_values,
             gradient,
+            gradient_of_large_scores,
         ),
         proved="no output reads the future; equal to softmax(q k^T / sqrt(K)) v, with its\n"
         "gradients, for one token and many, scores of +-200, float32 and bfloat16.",

@@ -176,3 +176,48 @@ def gradient(subject: Subject, draw: Draw) -> None:
             finding=f"the gradient of {name} differs",
             look="steps that leave the graph.",
         )
+
+
+def gradient_of_large_scores(subject: Subject, draw: Draw) -> None:
+    """Where a later token has a far larger score, the gradients of the others are finite and right."""
+    T = draw.size(5, 6, 7)
+    q, k, v, upstream = (draw.randn(1, 2, T, K) for _ in range(4))
+    q[..., 0], k[..., 0] = K**0.5, torch.where(torch.arange(T) < T - 1, 0.0, 200.0)
+    grads = subject.vjp(q, k, v, upstream=upstream)
+    leaves = [x.clone().requires_grad_() for x in (q, k, v)]
+    (attention(*leaves) * upstream).sum().backward()
+    for name, grad, leaf in zip("qkv", grads, leaves, strict=True):
+        tried = f"scaled scores near 200 for the last token, near 0 for others; gradient of {name}"
+        if not torch.isfinite(grad).all():
+            raise Wrong(
+                "ATT-NAN-GRAD",
+                f"the gradient of {name} is NaN",
+                tried=tried,
+                expected=vector(leaf.grad[0, 0, 0], limit=3),
+                got=vector(grad[0, 0, 0], limit=3),
+                fits="exp of a masked score, infinite and thrown away: its gradient is inf * 0.",
+                look="the order of mask and exp: the mask comes first.",
+            )
+        # scores of 200 carry an fp32 rounding of 2e-5, times keys of 200
+        expect.values(grad, leaf.grad, rtol=1e-2, atol=1e-2, tried=tried)
+
+
+def large_values(subject: Subject, draw: Draw) -> None:
+    """Values of a million are averaged as others are."""
+    q, k, v = (draw.randn(1, 2, 5, K) for _ in range(3))
+    v = 1e6 * v
+    tried = "values of about 1,000,000, in float32"
+    out = expect.tensor(subject.call(q, k, v), shape=q.shape, dtype=q.dtype, tried=tried)
+    right = attention(q, k, v)
+    if not torch.allclose(out, right, rtol=1e-3, atol=100):
+        index = tuple(
+            int(i) for i in (~torch.isclose(out, right, rtol=1e-3, atol=100)).nonzero()[0]
+        )
+        raise Wrong(
+            "ATT-LIMITED",
+            "large values are cut off",
+            tried=tried,
+            expected=vector(right[index[:-1]], limit=3),
+            got=vector(out[index[:-1]], limit=3),
+            look="`clamp`, or a cast to 16 bits on the way.",
+        )

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from course_lib.checks import expect
+from course_lib.checks.attention_precision import gradient_of_large_scores, large_values
 from course_lib.checks.expect import Pattern
 from course_lib.checks.masks import K, attention
 from course_lib.checks.report import Wrong, vector
@@ -165,6 +166,46 @@ def as_the_model_calls(subject: Subject, draw: Draw) -> None:
         )  # fmt: skip
 
 
+def low_scores(subject: Subject, draw: Draw) -> None:
+    """However low the scores of the past, shared heads do not read the future."""
+    T = draw.size(5, 6, 7)
+    q, k, v = draw_heads(draw, 1, 4, 2, T)
+    q[..., 0], k[..., 0] = K**0.5, torch.where(torch.arange(T) < T - 1, -3e4, 0.0)
+    tried = "H = 4, G = 2; scaled scores near -30,000, for the last token near 0"
+    out = expect.tensor(subject.call(q, k, v), shape=q.shape, dtype=q.dtype, tried=tried)
+    first = share(v, 4)[:, :, 0]
+    if not torch.allclose(out[:, :, 0], first, rtol=1e-3, atol=1e-3):
+        raise Wrong(
+            "MASK-FINITE-FILL",
+            "at low scores the future is read",
+            tried=tried,
+            expected=f"output 0 = v of token 0: {vector(first[0, 0], limit=3)}",
+            got=vector(out[0, 0, 0], limit=3),
+            fits="a fill that is low, but not below every score.",
+            look="the number that masked scores are set to: exp of it must be 0.",
+            preset="attention:finite-fill",
+        )
+
+
+def long_rows(subject: Subject, draw: Draw) -> None:
+    """300 tokens: the same rule for every row, whatever the length."""
+    q, k, v = draw_heads(draw, 1, 2, 1, 300)
+    out = expect.tensor(subject.call(q, k, v), shape=q.shape, dtype=q.dtype, tried="300 tokens")
+    right = attention(q, share(k, 2), share(v, 2))
+    bad = ((out - right).abs().amax(-1) > 1e-3)[0].any(0)
+    if bad.any():
+        first = int(bad.nonzero()[0])
+        raise Wrong(
+            "GQA-LENGTH",
+            "in a long sequence later tokens differ",
+            tried="300 tokens, H = 2, G = 1",
+            expected=f"output {first} = {vector(right[0, 0, first], limit=3)}",
+            got=f"{vector(out[0, 0, first], limit=3)}; outputs before it are right",
+            fits="a mask or a window of a fixed size.",
+            look="any length written as a number.",
+        )
+
+
 def gradient(subject: Subject, draw: Draw) -> None:
     """A shared head receives the sum of what its readers send back."""
     q, k, v = draw_heads(draw, 1, 6, 2, 5)
@@ -204,7 +245,17 @@ def gradient(subject: Subject, draw: Draw) -> None:
 SUITES = (
     Suite(
         "gqa",
-        (runs, readers, values, as_the_model_calls, gradient),
+        (
+            runs,
+            readers,
+            values,
+            as_the_model_calls,
+            low_scores,
+            long_rows,
+            large_values,
+            gradient,
+            gradient_of_large_scores,
+        ),
         proved="query head h reads head h // (H / G) of keys and of values, causally, from one shared\n"
         "head to one per query head, with gradients, in float32 and bfloat16.",
         remember="keys and values of a token take 2 G K numbers per layer, however many queries there are.",

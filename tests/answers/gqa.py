@@ -138,3 +138,25 @@ def grouped_attention(q, k, v):
 # %% wrong GQA-WEIGHTS softmax over the queries | of: an index of heads, and the attention written out
 - return (scores.softmax(-1) @ v[:, owner].double()).to(q.dtype)
 + return (scores.softmax(-2).nan_to_num() @ v[:, owner].double()).to(q.dtype)
+
+# %% right heads of queries unflattened, the mask as an addition
+def grouped_attention(q, k, v):
+    T, K = q.shape[-2:]
+    wide = q.unflatten(1, (k.shape[1], -1)).float()
+    scores = torch.einsum("bgsik,bgjk->bgsij", wide, k.float()) * K**-0.5
+    scores = scores + torch.full((T, T), -math.inf).triu(1)
+    return torch.einsum("bgsij,bgjk->bgsik", scores.softmax(-1), v.float()).flatten(1, 2).to(q.dtype)
+
+# %% wrong MASK-FINITE-FILL a fill of -10,000 | of: an index of heads, and the attention written out
+- scores = scores + torch.full((T, T), -math.inf).triu(1)
++ scores = scores + torch.full((T, T), -1e4).triu(1)
+
+# %% wrong GQA-LENGTH a mask of 128 tokens | of: an index of heads, and the attention written out
+- scores = scores + torch.full((T, T), -math.inf).triu(1)
++ mask = torch.zeros(T, T)
++ mask[:128, :128] = torch.full((128, 128), -math.inf).triu(1)[:T, :T]
++ scores = scores + mask
+
+# %% wrong ATT-LIMITED values cut off at the range of float16 | of: repeat_interleave
+- v = v.repeat_interleave(n, dim=1)
++ v = v.repeat_interleave(n, dim=1).clamp(-65504, 65504)
