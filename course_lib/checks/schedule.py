@@ -8,88 +8,22 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
-import numpy as np
 import torch
 
-from course_lib.checks import expect
 from course_lib.checks.expect import Pattern
-from course_lib.checks.report import Wrong, as_float, number, vector
-from course_lib.checks.subject import AnswerError, Module, Subject
+from course_lib.checks.report import Wrong, number, vector
+from course_lib.checks.schedule_edges import edges, nothing_else, own_settings, sizes
+from course_lib.checks.schedule_rates import (
+    TOLERANCE,
+    ask_rates,
+    build_trainer,
+    describe_config,
+    make_config,
+    rate,
+)
+from course_lib.checks.subject import Module, Subject
 from course_lib.checks.suite import DYNAMO, Draw, Suite
 from course_lib.training.train_config import TrainConfig
-
-VOCAB = 11
-TOLERANCE = 1e-6
-"""Of the highest rate: float32 on the way is right too, and no pattern comes nearer than 1e-4."""
-
-
-def _config(draw: Draw, **changes) -> TrainConfig:
-    """10 updates of warmup and 100 of cosine for seed 0; the cosine can always be quartered."""
-    which = draw.size(0, 1, 2)
-    lr, min_lr = ((1e-3, 1e-4), (6e-4, 9e-5), (2e-3, 3e-4))[which]
-    warmup, cosine = ((10, 100), (8, 80), (15, 120))[which]
-    shape = dict(model_size="tiny", seq_len=4, batch_size=1, precision="fp32", device="cpu")
-    times = dict(lr=lr, min_lr=min_lr, warmup_steps=warmup, max_steps=warmup + cosine)
-    return TrainConfig(**(shape | times | changes))
-
-
-def _trainer(subject: Subject, config: TrainConfig) -> Module:
-    return subject.module(config, np.arange(VOCAB, dtype=np.uint16), vocab_size=VOCAB)
-
-
-def rate(
-    step: float,
-    c: TrainConfig,
-    *,
-    low: float | None = None,
-    turn: float = math.pi / 2,
-    begin: int | None = None,
-    length: float | None = None,
-    clamp: bool = True,
-) -> float:
-    """The rate of update `step`; the options bend one thing each, as wrong answers do."""
-    low = c.min_lr if low is None else low
-    if step < c.warmup_steps:
-        return c.lr * (step + 1) / c.warmup_steps
-    if clamp and step >= c.max_steps:
-        return low
-    begin = c.warmup_steps if begin is None else begin
-    done = (step - begin) / (length or c.max_steps - c.warmup_steps)
-    return low + (c.lr - low) * math.cos(turn * done) ** 2
-
-
-def _rates(trainer: Module, steps: Sequence[int], c: TrainConfig) -> torch.Tensor:
-    """What get_lr says for each step, as float64; `Wrong` for what is no number."""
-    found = []
-    for step in steps:
-        out, tried = trainer.method("get_lr", step), f"get_lr({step}), {_format_config(c)}"
-        if out is None:
-            raise Wrong(
-                "NONE",
-                "the answer returned None",
-                tried=tried,
-                expected="a float",
-                got="None",
-                look="is there a `return` on every way through?",
-            )
-        if isinstance(out, bool) or not isinstance(out, (int, float)):
-            raise Wrong(
-                "TYPE",
-                f"the answer returned a {type(out).__name__}",
-                tried=tried,
-                expected="a float",
-                got=f"{type(out).__name__}: {out}"[:60],
-                look="what stands after `return`; `.item()` makes a tensor a float.",
-            )
-        expect.not_finite(torch.tensor(as_float(out)), tried=tried)
-        found.append(float(out))
-    return torch.tensor(found, dtype=torch.float64)
-
-
-def _format_config(c: TrainConfig) -> str:
-    return (
-        f"lr {number(c.lr)}, min_lr {number(c.min_lr)}, {c.warmup_steps} warmup, {c.max_steps} max"
-    )
 
 
 def _compare(
@@ -102,7 +36,7 @@ def _compare(
     look: str,
 ) -> None:
     """All rates within the tolerance; else the first pattern that fits them all, or OTHER."""
-    out = _rates(trainer, steps, c)
+    out = ask_rates(trainer, steps, c)
 
     def fits(wanted: Callable[[int], float]) -> bool:
         other = torch.tensor([wanted(s) for s in steps], dtype=torch.float64)
@@ -111,7 +45,7 @@ def _compare(
     if fits(right := partial(rate, c=c)):
         return
     facts = dict(
-        tried=f"updates {', '.join(map(str, steps))}; {_format_config(c)}",
+        tried=f"updates {', '.join(map(str, steps))}; {describe_config(c)}",
         expected=vector([*map(right, steps)]),
         got=vector(out),
     )
@@ -139,13 +73,13 @@ def _rate_pattern(
 
 def first_update(subject: Subject, draw: Draw) -> None:
     """It runs, and update 0 has a rate above zero."""
-    c = _config(draw)
-    (found,) = _rates(_trainer(subject, c), [0], c).tolist()
+    c = make_config(draw)
+    (found,) = ask_rates(build_trainer(subject, c), [0], c).tolist()
     if found == 0:
         raise Wrong(
             "LR-FIRST-ZERO",
             "the first update has a rate of zero",
-            tried=f"get_lr(0), {_format_config(c)}",
+            tried=f"get_lr(0), {describe_config(c)}",
             expected=number(rate(0, c)),
             got="0",
             fits="lr * step / warmup_steps.",
@@ -157,7 +91,7 @@ def first_update(subject: Subject, draw: Draw) -> None:
         raise Wrong(
             "OTHER",
             "the first update has a negative rate",
-            tried=f"get_lr(0), {_format_config(c)}",
+            tried=f"get_lr(0), {describe_config(c)}",
             expected=number(rate(0, c)),
             got=number(found),
             look="the warmup.",
@@ -166,12 +100,12 @@ def first_update(subject: Subject, draw: Draw) -> None:
 
 def step_alone(subject: Subject, draw: Draw) -> None:
     """A trainer that begins in the middle, as after a resume, takes the rate of that step."""
-    c = _config(draw)
+    c = make_config(draw)
     middle = c.warmup_steps + (c.max_steps - c.warmup_steps) // 4
     steps = [0, 1, c.warmup_steps, middle]
-    whole = _rates(_trainer(subject, c), steps, c)
-    resumed = _trainer(subject, c)
-    first, again, start = _rates(resumed, [middle, middle, 0], c)
+    whole = ask_rates(build_trainer(subject, c), steps, c)
+    resumed = build_trainer(subject, c)
+    first, again, start = ask_rates(resumed, [middle, middle, 0], c)
     if abs(first - whole[3]) <= TOLERANCE * c.lr:
         if abs(again - first) <= TOLERANCE * c.lr and abs(start - whole[0]) <= TOLERANCE * c.lr:
             return
@@ -203,7 +137,7 @@ def step_alone(subject: Subject, draw: Draw) -> None:
 
 def warmup(subject: Subject, draw: Draw) -> None:
     """Updates 0 to W - 1 take 1/W, 2/W, ... of lr; the last of them takes lr."""
-    c = _config(draw)
+    c = make_config(draw)
     W, N = c.warmup_steps, c.max_steps
     late = "the warmup is one update late"
     from_min = _rate_pattern(
@@ -219,7 +153,7 @@ def warmup(subject: Subject, draw: Draw) -> None:
         "the condition on warmup_steps.",
     )
     _compare(
-        _trainer(subject, c),
+        build_trainer(subject, c),
         [0, 1, W // 2, W - 2, W - 1],
         c,
         [
@@ -281,7 +215,7 @@ def warmup(subject: Subject, draw: Draw) -> None:
 
 def cosine(subject: Subject, draw: Draw) -> None:
     """From lr at update W, over the quarters of half a cosine, toward min_lr."""
-    c = _config(draw)
+    c = make_config(draw)
     W, N, span = c.warmup_steps, c.max_steps, c.max_steps - c.warmup_steps
     at = lambda f: lambda s: f((s - W) / span)  # noqa: E731  a function of the part that is done
     cos2 = lambda x: math.cos(math.pi / 2 * x) ** 2  # noqa: E731
@@ -289,7 +223,7 @@ def cosine(subject: Subject, draw: Draw) -> None:
     off = "the cosine is off by one update"
     swing = c.lr - c.min_lr
     _compare(
-        _trainer(subject, c),
+        build_trainer(subject, c),
         [W, W + span // 4, W + span // 2, W + span * 3 // 4, N - 1],
         c,
         [
@@ -449,10 +383,10 @@ def cosine(subject: Subject, draw: Draw) -> None:
 
 def after_the_end(subject: Subject, draw: Draw) -> None:
     """At max_steps and after it the rate is min_lr."""
-    c = _config(draw)
+    c = make_config(draw)
     N, span = c.max_steps, c.max_steps - c.warmup_steps
     _compare(
-        _trainer(subject, c),
+        build_trainer(subject, c),
         [N, N + 1, N + span // 2, N + span, 10 * N],
         c,
         [
@@ -493,7 +427,7 @@ def after_the_end(subject: Subject, draw: Draw) -> None:
 
 def updates_count(subject: Subject, draw: Draw) -> None:
     """Accumulation changes how many micro-batches an update takes, not the number of updates."""
-    c = _config(draw, grad_accumulation=4)
+    c = make_config(draw, grad_accumulation=4)
     W, N, span = c.warmup_steps, c.max_steps, c.max_steps - c.warmup_steps
     named = partial(
         _rate_pattern,
@@ -504,7 +438,7 @@ def updates_count(subject: Subject, draw: Draw) -> None:
     fast = named("the schedule runs four times too fast", "steps multiplied by grad_accumulation.")
     slow = named("the schedule runs four times too slowly", "steps divided by grad_accumulation.")
     _compare(
-        _trainer(subject, c),
+        build_trainer(subject, c),
         [1, W - 1, W + span // 2, N - 1, N],
         c,
         [
@@ -520,77 +454,6 @@ def updates_count(subject: Subject, draw: Draw) -> None:
     )
 
 
-def own_settings(subject: Subject, draw: Draw) -> None:
-    """Two trainers side by side: each follows its own config."""
-    one = _config(draw)
-    two = replace(one, lr=2 * one.lr, min_lr=3 * one.min_lr)
-    trainers = [(_trainer(subject, c), c) for c in (one, two)]
-    middle = one.warmup_steps + (one.max_steps - one.warmup_steps) // 4
-    for step in (1, middle, one.max_steps + 3):
-        found = [_rates(trainer, [step], c).item() for trainer, c in trainers]
-        right = [c.min_lr if step >= c.max_steps else rate(step, c) for _, c in trainers]
-        if not np.allclose(found, right, rtol=0, atol=TOLERANCE * two.lr):
-            raise Wrong(
-                "LR-SHARED",
-                "a second trainer has the rates of the first"
-                if abs(found[1] - right[0]) <= TOLERANCE * two.lr
-                else "two trainers side by side have other rates",
-                tried=f"update {step}; {_format_config(one)},\nthen {_format_config(two)}",
-                expected=vector(right),
-                got=vector(found),
-                look="what outlives a call: a cache, a name of the class or of the module.",
-            )
-
-
-def edges(subject: Subject, draw: Draw) -> None:
-    """No warmup, and a warmup as long as the run or longer."""
-    plain = _config(draw, warmup_steps=0, max_steps=8)
-    _edge(
-        subject,
-        plain,
-        [0, 4, 8],
-        "LR-ZERO-WARMUP",
-        "a run without warmup",
-        "warmup_steps = 0: update 0 takes lr, and nothing is divided by 0.",
-    )
-    _edge(
-        subject,
-        _config(draw, min_lr=0.0, warmup_steps=2, max_steps=8),
-        [1, 5, 8, 9],
-        "LR-ZERO-MIN",
-        "a run down to 0",
-        "min_lr = 0 is a number like any other.",
-    )
-    for W in (8, 11):
-        _edge(
-            subject,
-            _config(draw, warmup_steps=W, max_steps=8),
-            [0, 7, 8, 20],
-            "LR-ALL-WARMUP",
-            f"{'the end of ' * (W == 8)}a run that is all warmup",
-            "which comes first at step max_steps: the warmup or the end?",
-        )
-
-
-def _edge(subject: Subject, c: TrainConfig, steps, code: str, what: str, look: str) -> None:
-    expected = [c.min_lr if s >= c.max_steps else rate(s, c) for s in steps]
-    facts = dict(
-        tried=f"updates {', '.join(map(str, steps))}; {_format_config(c)}",
-        expected=vector(expected),
-        look=look,
-    )
-    try:
-        out = _rates(_trainer(subject, c), steps, c)
-    except AnswerError as failure:
-        if not isinstance(failure.error, ZeroDivisionError):
-            raise
-        raise Wrong(
-            code, f"{what} fails", got=f"ZeroDivisionError: {failure.error}", **facts
-        ) from None
-    if not np.allclose(out, expected, rtol=0, atol=TOLERANCE * c.lr):
-        raise Wrong(code, f"{what} has other rates", got=vector(out), **facts)
-
-
 SUITES = (
     Suite(
         "get-lr",
@@ -603,6 +466,8 @@ SUITES = (
             updates_count,
             own_settings,
             edges,
+            sizes,
+            nothing_else,
         ),
         proved="the rate climbs to lr, falls along half a cosine to min_lr and stays there;\n"
         "the same step has the same rate, whatever was asked before.",

@@ -101,6 +101,14 @@ def _update(trainer: DistributedTrainer, batches: Batches, refused: bool) -> dic
     }
 
 
+def ask_rates_later(trainer: DistributedTrainer, own_step: int, steps: list[int]) -> list[float]:
+    """`get_lr` of each step, of a trainer that says it has made `own_step` updates, at other rates."""
+    trainer.step, trainer.tokens_seen = own_step, 1000 * own_step
+    for group in trainer.optimizer.param_groups:
+        group["lr"] = 0.37 * trainer.config.lr
+    return [float(trainer.get_lr(step)) for step in steps]
+
+
 def save(kind: type[DistributedTrainer], seed: int) -> dict[str, Any]:
     """`save_checkpoint` in a state where the ranks differ in nothing but their random states.
 

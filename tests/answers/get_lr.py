@@ -317,3 +317,46 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
 
 - return c.min_lr + 0.5 * (c.lr - c.min_lr) * (1 + math.cos(math.pi * done))
 + return low + 0.5 * (c.lr - low) * (1 + math.cos(math.pi * done))
+
+# %% wrong LR-OTHER-STATE the later of both steps | of: in plain steps
+  c = self.config
++ step = max(step, self.step)
+
+# %% wrong LR-OTHER-STATE steps counted on from the trainer's own | of: in plain steps
+  c = self.config
++ step = step + self.step
+
+# %% wrong LR-OTHER-STATE the rate that the optimizer has | of: in plain steps
+- return c.lr * (step + 1) / c.warmup_steps
++ return self.optimizer.param_groups[0]["lr"] * (step + 1) / c.warmup_steps if step else c.lr / c.warmup_steps
+
+# %% wrong LR-OTHER-STATE the end by the trainer's own step | of: in plain steps
+- if step >= c.max_steps:
++ if max(step, self.step) >= c.max_steps:
+
+# %% wrong LR-SIZES no rate above 1 | of: in plain steps
+- return c.min_lr + 0.5 * (c.lr - c.min_lr) * (1 + math.cos(math.pi * done))
++ return min(1.0, c.min_lr + 0.5 * (c.lr - c.min_lr) * (1 + math.cos(math.pi * done)))
+
+# %% wrong LR-SIZES no rate below 1e-8 | of: in plain steps
+- return c.lr * (step + 1) / c.warmup_steps
++ return max(1e-7, c.lr * (step + 1) / c.warmup_steps)
+
+# %% wrong LR-SIZES rounded to ten digits after the point | of: in plain steps
+- return c.min_lr + 0.5 * (c.lr - c.min_lr) * (1 + math.cos(math.pi * done))
++ return round(c.min_lr + 0.5 * (c.lr - c.min_lr) * (1 + math.cos(math.pi * done)), 10)
+
+# %% wrong LR-SIZES a warmup of one update taken for none | of: in plain steps
+- if step < c.warmup_steps:
++ if step < c.warmup_steps and c.warmup_steps > 1:
+
+- done = (step - c.warmup_steps) / (c.max_steps - c.warmup_steps)
++ done = (step - c.warmup_steps * (c.warmup_steps > 1)) / (c.max_steps - c.warmup_steps)
+
+# %% right one expression, of the step alone
+class DistributedTrainer(ddp_trainer.DistributedTrainer):
+    def get_lr(self, step: int) -> float:
+        W, N, lr, low = (getattr(self.config, name) for name in ("warmup_steps", "max_steps", "lr", "min_lr"))
+        done = np.clip((step - W) / max(N - W, 1), 0, 1)
+        rate = lr * min(1, (step + 1) / max(W, 1)) if step < W else (lr + low + (lr - low) * np.cos(np.pi * done)) / 2
+        return float(low if step >= N else rate)
