@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from course_lib.checks.expect import Pattern
+from course_lib.checks.loss_scaling_edges import unusual_steps, unusual_updates
 from course_lib.checks.loss_scaling_groups import as_made, several_groups
 from course_lib.checks.loss_scaling_mistakes import KINDS, mistakes, model, pattern
 from course_lib.checks.report import Wrong, number, vector
@@ -464,6 +465,8 @@ SUITES = (
             range_ends,
             resumed_scaler,
             several_groups,
+            unusual_steps,
+            unusual_updates,
             as_made,
         ),
         proved="your scaler divides before it clips, leaves out what is not finite, finds its scale.",

@@ -186,6 +186,15 @@ def _expect_left_out(found: dict, bad: Groups, scale: float, tried: str) -> None
             got=vector(grads),
             look="the docstring: each is divided, then all are looked at.",
         )
+    if not torch.allclose(seen, right[right.isfinite()], **CLOSE):
+        raise Wrong(
+            "SCALER-GRAD-AFTER",
+            "a left-out update leaves other gradients behind",
+            tried=tried,
+            expected=f"gradients of true size: {vector(right)}",
+            got=vector(grads),
+            look="what is written into `p.grad`; to clear it is the caller's part.",
+        )
 
 
 def as_made(subject: Subject, draw: Draw) -> None:

@@ -11,6 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from course_lib.training.loss_scaling import LARGEST
+
 DECAY = 0.25
 RATES = (1.0, 0.5)
 """The rate of each group."""
@@ -40,7 +42,7 @@ def _step_groups(
         for p, grad in zip(group, grads, strict=True):
             p.grad = grad * scale
     before = [[p.grad for p in group] for group in params]
-    returned = scaler.step(optimizer, max_norm)
+    returned = scaler.step(optimizer, max_norm=max_norm)
     pairs = [
         (p, g)
         for group, old in zip(params, before, strict=True)
@@ -53,6 +55,110 @@ def _step_groups(
         "grads": [[p.grad for p in group] for group in params],
         "same": all(p.grad is not None and p.grad.data_ptr() == g.data_ptr() for p, g in pairs),
     }
+
+
+def step_edges(kind: Callable) -> dict[str, Any]:
+    """What `step` does where there is little or much. Weights are 1, the optimizer SGD of rate 1.
+
+    "none": what it returns and `finite` when no gradient is there, after a bad update. "limit": the
+    weight after a gradient of 1 and a max_norm of 0. "early": returned, for a float16 gradient of
+    60,000 and a scale of 0.5. "half": `finite` for an infinity in float16, beside float32. "sum":
+    `finite` for gradients whose sum leaves the range, in float32 and float16. "state": tensors of
+    state that AdamW has after a bad update. "odd": the weights after gradients of 1 for a transposed
+    tensor, an empty one and one number; or what was raised, as a text. "later": the weight of a
+    group that is added after the first step. "clipped": a gradient of 2 after a step with max_norm 1.
+    """
+    lone, later = _Steps(kind, [torch.ones(1)]), _Steps(kind, [torch.ones(1)])
+    lone.step([torch.tensor([math.nan])])
+    none = lone.step([None])
+    limit = _Steps(kind, [torch.ones(1)])
+    limit.step([torch.ones(1)], max_norm=0.0)
+    early = _Steps(kind, [torch.ones(1).half()], scale=0.5)
+    mixed = _Steps(kind, [torch.ones(2), torch.ones(2).half()])
+    mixed.step([torch.ones(2), torch.tensor([1.0, math.inf]).half()])
+    sums = []
+    for dtype, size in ((torch.float32, 3e38), (torch.float16, 6e4)):
+        steps = _Steps(kind, [torch.ones(3, dtype=dtype)], scale=1.0)
+        steps.step([torch.full((3,), size, dtype=dtype)])
+        sums.append(bool(steps.scaler.finite))
+    adamw = _Steps(kind, [torch.ones(1)], torch.optim.AdamW)
+    adamw.step([torch.tensor([math.inf])])
+    clipped = _Steps(kind, [torch.ones(1)])
+    clipped.step([torch.full((1,), 2.0)], max_norm=1.0)
+    later.step([torch.ones(1)])
+    new = nn.Parameter(torch.ones(1))
+    later.params.append(new)
+    later.optimizer.add_param_group({"params": [new]})
+    later.step([torch.ones(1), torch.ones(1)])
+    return {
+        "none": [none, bool(lone.scaler.finite)],
+        "limit": limit.params[0].item(),
+        "early": early.overflow(),
+        "half": bool(mixed.scaler.finite),
+        "sum": sums,
+        "state": len(adamw.optimizer.state),
+        "odd": _step_odd(kind),
+        "later": new.item(),
+        "clipped": math.nan if clipped.params[0].grad is None else clipped.params[0].grad.item(),
+    }
+
+
+class _Steps:
+    """A scaler, an optimizer and its weights, to be stepped with true gradients."""
+
+    def __init__(self, kind: Callable, weights: Sequence[Tensor], optimizer=None, scale=4.0):
+        self.scaler = kind(scale)
+        self.params = [nn.Parameter(weight) for weight in weights]
+        self.optimizer = (optimizer or torch.optim.SGD)(self.params, lr=1.0)
+
+    def step(self, grads: Sequence[Tensor | None], **options) -> float | None:
+        for p, grad in zip(self.params, grads, strict=True):
+            p.grad = None if grad is None else grad * self.scaler.value
+        return self.scaler.step(self.optimizer, **options)
+
+    def overflow(self) -> float | None:
+        """A step whose scaled gradient is in the range of float16, and the true one is not."""
+        self.params[0].grad = torch.tensor([6e4]).half()
+        return self.scaler.step(self.optimizer)
+
+
+def _step_odd(kind: Callable) -> list[Tensor] | str:
+    shapes = [torch.ones(3, 2).T, torch.ones(0, 2), torch.ones(())]
+    steps = _Steps(kind, shapes)
+    try:
+        steps.step([weight.clone() for weight in shapes])
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return [p.detach() for p in steps.params]
+
+
+def update_edges(kind: Callable) -> dict[str, Any]:
+    """What `update` makes of attributes that others have set.
+
+    "flag": the scales after updates with `finite` False, then True, from 8, interval 1. "changed":
+    the scales of a scaler whose `growth`, `backoff` and `growth_interval` are 8, 1/8 and 1 after its
+    first update: a good one, then a bad one. "cap": the scale after two good updates, and scale and
+    count after five, growth 4 and interval 2, from half of LARGEST.
+    """
+    flag = kind(8.0, growth_interval=1)
+    changed = kind(8.0)
+    changed.update()
+    changed.growth, changed.backoff, changed.growth_interval = 8.0, 0.125, 1
+    changed.good_steps = 0
+    cap = kind(LARGEST / 2, growth=4.0, growth_interval=2)
+    rows = [_update(cap, True) for _ in range(2)]
+    rows += [_update(cap, True) for _ in range(3)]
+    return {
+        "flag": [_update(flag, good)[0] for good in (False, True)],
+        "changed": [_update(changed, good)[0] for good in (True, False)],
+        "cap": [rows[1][0], rows[-1][0], rows[-1][1]],
+    }
+
+
+def _update(scaler: Any, finite: bool) -> tuple[float, int]:
+    scaler.finite = finite
+    scaler.update()
+    return scaler.value, scaler.good_steps
 
 
 def settings(kind: Callable, refused: Sequence[dict]) -> dict[str, Any]:

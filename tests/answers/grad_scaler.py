@@ -78,18 +78,19 @@ class LossScaler(LossScaler):
             self.value = float(min(LARGEST, self.value * self.growth))
             self.good_steps = 0
 
-# %% right the norm by hand, clipped to a norm that is as many times larger
+# %% right the norm by hand, in float64
 class LossScaler(LossScaler):
     def step(self, optimizer, max_norm=math.inf):
         params = [p for g in optimizer.param_groups for p in g["params"] if p.grad is not None]
-        flat = torch.cat([p.grad.flatten() for p in params])
-        self.finite = bool((flat.abs() < math.inf).all())
-        norm = flat.double().norm().item() / self.value
-        factor = min(1.0, max_norm / (norm + 1e-6)) if self.finite else 1.0
         for p in params:
-            p.grad.mul_(factor / self.value)
+            p.grad.mul_(1 / self.value)
+        flat = torch.cat([torch.zeros(1), *(p.grad.flatten() for p in params)])
+        self.finite = bool((flat.abs() < math.inf).all())
         if not self.finite:
             return None
+        norm = flat.double().norm().item()
+        for p in params:
+            p.grad.mul_(min(1.0, max_norm / (norm + 1e-6)))
         optimizer.step()
         return norm
 
@@ -410,3 +411,120 @@ class LossScaler(LossScaler):
 # %% wrong SCALER-REHEARSE the weights of the last update in every row | of: as the library has it
 - after = [param.detach().clone() for param in params]
 + after = [param.detach() for param in params]
+
+# %% right foreach, and a count of what is not finite
+class LossScaler(LossScaler):
+    def step(self, optimizer, max_norm=math.inf):
+        grads = [p.grad for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
+        torch._foreach_div_(grads, self.value) if grads else None
+        self.finite = sum((grad - grad != 0).sum().item() for grad in grads) == 0
+        if not self.finite:
+            return
+        norm = nn.utils.get_total_norm(grads)
+        nn.utils.clip_grads_with_norm_([p for g in optimizer.param_groups for p in g["params"]], max_norm, norm)
+        optimizer.step()
+        return float(norm)
+
+    def update(self):
+        if self.finite:
+            self.good_steps = (self.good_steps + 1) % self.growth_interval
+            if self.good_steps == 0:
+                self.value = min(LARGEST, self.growth * self.value)
+        else:
+            self.good_steps, self.value = 0, self.backoff * self.value
+
+# %% wrong RAISED nothing to divide | of: in plain steps
+- self.finite = all(bool(torch.isfinite(grad).all()) for grad in grads)
++ self.finite = bool(torch.stack([torch.isfinite(grad).all() for grad in grads]).all())
+
+# %% wrong SCALER-NO-GRADIENT without gradients as before | of: in plain steps
+- self.finite = all(bool(torch.isfinite(grad).all()) for grad in grads)
++ self.finite = all(bool(torch.isfinite(grad).all()) for grad in grads) if grads else self.finite
+
+# %% wrong SCALER-NO-GRADIENT without gradients a bad update | of: in plain steps
+- self.finite = all(bool(torch.isfinite(grad).all()) for grad in grads)
++ self.finite = bool(grads) and all(bool(torch.isfinite(grad).all()) for grad in grads)
+
+# %% wrong SCALER-ZERO-LIMIT a limit of 0 is none | of: in plain steps
+- norm = nn.utils.clip_grad_norm_(params, max_norm)
++ norm = nn.utils.clip_grad_norm_(params, max_norm or math.inf)
+
+# %% wrong SCALER-LOOKS-EARLY looks before it divides | of: in plain steps
+- for grad in grads:
+-     grad.div_(self.value)
+- self.finite = all(bool(torch.isfinite(grad).all()) for grad in grads)
++ self.finite = all(bool(torch.isfinite(grad).all()) for grad in grads)
++ for grad in grads:
++     grad.div_(self.value)
+
+# %% wrong SCALER-DTYPE float32 alone is looked at | of: in plain steps
+- self.finite = all(bool(torch.isfinite(grad).all()) for grad in grads)
++ self.finite = all(bool(torch.isfinite(grad).all()) for grad in grads if grad.dtype == torch.float32)
+
+# %% wrong SCALER-LARGE asks the sum | of: in plain steps
+- self.finite = all(bool(torch.isfinite(grad).all()) for grad in grads)
++ self.finite = all(bool(torch.isfinite(grad.sum())) for grad in grads)
+
+# %% wrong SCALER-SHAPES asks the largest of each | of: in plain steps
+- self.finite = all(bool(torch.isfinite(grad).all()) for grad in grads)
++ self.finite = all(math.isfinite(grad.abs().max()) for grad in grads)
+
+# %% wrong STRIDED a view of each | of: in plain steps
+- self.finite = all(bool(torch.isfinite(grad).all()) for grad in grads)
++ self.finite = all(bool(torch.isfinite(grad.view(-1)).all()) for grad in grads)
+
+# %% wrong SCALER-OWN-FLAG a flag of its own | of: in plain steps
+- self.finite = all(bool(torch.isfinite(grad).all()) for grad in grads)
++ self.finite = all(bool(torch.isfinite(grad).all()) for grad in grads)
++ self.good = self.finite
+
+- if not self.finite:
+-     self.value, self.good_steps = self.value * self.backoff, 0
++ if not getattr(self, "good", True):
++     self.value, self.good_steps = self.value * self.backoff, 0
+
+# %% wrong SCALER-CAP grows only where all of it fits | of: in plain steps
+- self.value, self.good_steps = min(self.value * self.growth, LARGEST), 0
++ self.good_steps = 0
++ if self.value * self.growth <= LARGEST:
++     self.value = self.value * self.growth
+
+# %% wrong SCALER-CAP counts on at the upper end | of: in plain steps
+- if self.good_steps == self.growth_interval:
++ if self.good_steps >= self.growth_interval and self.value < LARGEST:
+
+# %% wrong SCALER-BAD-STEP steps and puts the weights back | of: in plain steps
+- return None
++ before = [p.detach().clone() for p in params]
++ optimizer.step()
++ for p, old in zip(params, before):
++     p.data.copy_(old)
++ return None
+
+# %% wrong SCALER-GRAD-AFTER clears the gradients of a bad update | of: in plain steps
+- return None
++ optimizer.zero_grad(set_to_none=False)
++ return None
+
+# %% wrong SCALER-GRAD-AFTER clears the gradients of a good update | of: in plain steps
+- return norm.item()
++ optimizer.zero_grad(set_to_none=False)
++ return norm.item()
+
+# %% wrong SCALER-KEPT-PARAMS the parameters of the first step | of: in plain steps
+- params = [p for group in optimizer.param_groups for p in group["params"]]
++ if not hasattr(self, "params"):
++     self.params = [p for group in optimizer.param_groups for p in group["params"]]
++ params = self.params
+
+# %% wrong SCALER-KEPT-SETTINGS the settings of the first update | of: in plain steps
+- self.good_steps += 1
++ if not hasattr(self, "first"):
++     self.first = self.growth, self.backoff, self.growth_interval
++ growth, backoff, interval = self.first
++ self.good_steps += 1
+
+- if self.good_steps == self.growth_interval:
+-     self.value, self.good_steps = min(self.value * self.growth, LARGEST), 0
++ if self.good_steps == interval:
++     self.value, self.good_steps = min(self.value * growth, LARGEST), 0
