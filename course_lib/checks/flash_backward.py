@@ -11,7 +11,23 @@ from torch import Tensor
 
 from course_lib.checks import expect
 from course_lib.checks.expect import Pattern
-from course_lib.checks.flash_forward import TILE, draw_qkv, explicit_attention, full_mask
+from course_lib.checks.flash_cases import (
+    Case,
+    draw_16_bits,
+    draw_low_scores,
+    draw_options,
+    draw_sizes,
+    largest_share,
+)
+from course_lib.checks.flash_oracle import (
+    NAMES,
+    TILE,
+    call_backward,
+    draw_tensors,
+    explicit_attention,
+    full_mask,
+    gradients,
+)
 from course_lib.checks.flash_tiles import (
     SHAPE,
     draw_long,
@@ -19,70 +35,14 @@ from course_lib.checks.flash_tiles import (
     expect_one_tile,
     expect_tile_of_64,
 )
+from course_lib.checks.layouts import expect_any_layout
 from course_lib.checks.report import Wrong, number, vector
+from course_lib.checks.second_call import expect_second_call
 from course_lib.checks.subject import Subject
 from course_lib.checks.suite import Draw, Suite
 
-NAMES = ("dq", "dk", "dv")
 # a few float32 products of numbers near 1, each rounded at 6e-8
 CLOSE = dict(rtol=1e-4, atol=2e-5)
-
-
-def draw_tensors(draw: Draw, T: int, may: Tensor, **options) -> list[Tensor]:
-    """grad, q, k, v, out, lse, as a training step would hand them over."""
-    q, k, v = draw_qkv(draw, T, **options)
-    out, lse = explicit_attention(q, k, v, may)
-    accurate = torch.promote_types(q.dtype, torch.float32)
-    grad = draw.randn(*q.shape, dtype=q.dtype)
-    return [grad, q, k, v, out.to(q.dtype), lse.to(accurate)]
-
-
-def gradients(
-    tensors: list[Tensor],
-    may: Tensor,
-    *,
-    scale: float = 1.0,
-    weight: Tensor | None = None,
-    row_sums: bool = True,
-    transposed: bool = True,
-) -> tuple[Tensor, ...]:
-    """(dq, dk, dv) in float64; `scale` is a factor on the right one, the others make mistakes."""
-    g, q, k, v, out, lse = (x.double() for x in tensors)
-    if weight is None:
-        scores = (q @ k.mT * q.shape[-1] ** -0.5).masked_fill(~may, -math.inf)
-        weight = (scores - lse.masked_fill(lse == -math.inf, 0.0).unsqueeze(-1)).exp()
-    ds = weight * (g @ v.mT - row_sums * (g * out).sum(-1, keepdim=True))
-    ds = ds * q.shape[-1] ** -0.5 * scale
-    ds_t, weight_t = (ds.mT, weight.mT) if transposed else (ds, weight)
-    return ds @ k, ds_t @ q, weight_t @ g
-
-
-def _answer(subject: Subject, tensors: list[Tensor], tried: str, **options) -> tuple[Tensor, ...]:
-    """(dq, dk, dv) of the shape and dtype of q; nan is for the caller to explain."""
-    q, out = tensors[1], subject.call(*tensors, **options)
-    if out is None:
-        raise Wrong(
-            "NONE",
-            "the answer returned None",
-            tried=tried,
-            got="None",
-            expected="(dq, dk, dv)",
-            look="the last line: is there a `return`?",
-        )
-    if not isinstance(out, (tuple, list)) or len(out) != 3:
-        got = f"{len(out)} values" if isinstance(out, (tuple, list)) else type(out).__name__
-        raise Wrong(
-            "FLASH-TRIPLE",
-            "the answer is not three tensors",
-            tried=tried,
-            got=got,
-            expected="(dq, dk, dv)",
-            look="what stands after `return`.",
-        )
-    for name, value in zip(NAMES, out, strict=True):
-        plain = torch.zeros_like(value) if isinstance(value, Tensor) else value
-        expect.tensor(plain, shape=q.shape, dtype=q.dtype, tried=f"{tried}; {name}")
-    return tuple(out)
 
 
 def _values(name: str, got: Tensor, right: Tensor, patterns: list[Pattern], tried: str) -> None:
@@ -102,7 +62,7 @@ def triple(subject: Subject, draw: Draw) -> None:
     for dtype in (torch.float32, torch.float64):
         tensors = draw_tensors(draw, TILE, full_mask(TILE), B=2, H=3, dtype=dtype)
         tried = f"q, k, v (2, 3, 4, 4), {str(dtype)[6:]}, one tile, causal=False"
-        found = _answer(subject, tensors, tried, tile=TILE, causal=False)
+        found = call_backward(subject, tensors, tried, tile=TILE, causal=False)
     right = gradients(tensors, full_mask(TILE))
     for order in ((1, 0, 2), (2, 0, 1), (2, 1, 0), (0, 2, 1), (1, 2, 0)):
         if all(torch.allclose(found[i], right[n], **CLOSE) for i, n in enumerate(order)):
@@ -122,7 +82,7 @@ def values_first(subject: Subject, draw: Draw) -> None:
     tensors = draw_tensors(draw, TILE, may)
     grad, q, k, _, _, lse = tensors
     tried = f"T = {TILE} in one tile, causal=False; dv"
-    found = _answer(subject, tensors, tried, tile=TILE, causal=False)[2]
+    found = call_backward(subject, tensors, tried, tile=TILE, causal=False)[2]
     scores = q.double() @ k.double().mT / 2
     undivided = dict(
         code="FLASH-NOT-DIVIDED",
@@ -152,7 +112,7 @@ def queries_and_keys(subject: Subject, draw: Draw) -> None:
     may = full_mask(TILE)
     tensors = draw_tensors(draw, TILE, may)
     _, q, k, *_ = tensors
-    found = _answer(subject, tensors, "T = 4 in one tile", tile=TILE, causal=False)
+    found = call_backward(subject, tensors, "T = 4 in one tile", tile=TILE, causal=False)
     right = gradients(tensors, may)
     wrong = {
         "FLASH-NO-ROW-SUM": (gradients(tensors, may, row_sums=False), "a weight pulls on itself alone",
@@ -191,7 +151,7 @@ def many_tiles(subject: Subject, draw: Draw) -> None:
     may, token = full_mask(T), torch.arange(T) // TILE
     tensors = draw_tensors(draw, T, may)
     tried = f"T = {T}, tile = {TILE}, causal=False"
-    found = _answer(subject, tensors, tried, tile=TILE, causal=False)
+    found = call_backward(subject, tensors, tried, tile=TILE, causal=False)
     right = gradients(tensors, may)
     for n, name in ((2, "dv"), (1, "dk"), (0, "dq")):
         side = "queries" if n else "keys"
@@ -218,7 +178,7 @@ def causal_mask(subject: Subject, draw: Draw) -> None:
     may, token = full_mask(T).tril(), torch.arange(T)
     tensors = draw_tensors(draw, T, may)
     tried = f"T = {T}, tile = {TILE}, causal=True: the last tile has {T - cut} tokens"
-    found, right = _answer(subject, tensors, tried, tile=TILE), gradients(tensors, may)
+    found, right = call_backward(subject, tensors, tried, tile=TILE), gradients(tensors, may)
     q, k, lse = tensors[1], tensors[2], tensors[5]
     open_weight = ((q @ k.mT / 2).double() - lse.double().unsqueeze(-1)).exp()
     to_end = token < (token.unsqueeze(-1) // TILE + 1) * TILE
@@ -249,7 +209,7 @@ def tiles_above_diagonal(subject: Subject, draw: Draw) -> None:
     right = gradients(tensors, may)[0]
     tensors[3][:, :, -2] = math.inf
     tried = f"T = {T}, tile = {TILE}, causal=True; v of token {T - 2} is infinite; dq"
-    early = _answer(subject, tensors, tried, tile=TILE)[0][:, :, : T - TILE]
+    early = call_backward(subject, tensors, tried, tile=TILE)[0][:, :, : T - TILE]
     if not early.isfinite().all():
         raise Wrong(
             "FLASH-ABOVE",
@@ -265,7 +225,7 @@ def tiles_above_diagonal(subject: Subject, draw: Draw) -> None:
     tensors = draw_tensors(draw, 65, full_mask(65).tril(), H=1)
     tensors[3][:, :, 64] = math.inf
     tried = "T = 65, no options; v of token 64 is infinite; dq"
-    expect_tile_of_64(_answer(subject, tensors, tried)[0][:, :, :64], tried)
+    expect_tile_of_64(call_backward(subject, tensors, tried)[0][:, :, :64], tried)
 
 
 def large_scores(subject: Subject, draw: Draw) -> None:
@@ -275,7 +235,7 @@ def large_scores(subject: Subject, draw: Draw) -> None:
     out, lse = explicit_attention(q, k, v, full_mask(6).tril())
     tensors = [grad, q, k, v, out.float(), lse.float()]
     tried = f"scores up to {number((q @ k.mT).abs().max() / 2)}, T = 6, tile = {TILE}"
-    found = _answer(subject, tensors, tried, tile=TILE)
+    found = call_backward(subject, tensors, tried, tile=TILE)
     if not all(x.isfinite().all() for x in found):
         raise Wrong(
             "FLASH-OVERFLOW",
@@ -306,7 +266,7 @@ def padding(subject: Subject, draw: Draw) -> None:
     may = torch.arange(T) < num_keys.view(-1, 1, 1, 1)
     tensors = draw_tensors(draw, T, may.expand(2, 1, T, T), B=2)
     tried = f"T = {T}, tile = {TILE}, causal=False, num_keys = [0, {some}]; sequence 0 has lse -inf"
-    found = _answer(subject, tensors, tried, tile=TILE, causal=False, num_keys=num_keys)
+    found = call_backward(subject, tensors, tried, tile=TILE, causal=False, num_keys=num_keys)
     facts = dict(
         tried=tried,
         expected="gradients 0 for sequence 0 and for padding",
@@ -342,7 +302,7 @@ def sixteen_bits(subject: Subject, draw: Draw) -> None:
     out, lse = explicit_attention(q, k, v, may)
     tensors = [grad, q, k, v, out.bfloat16(), lse.float()]
     tried = f"bfloat16, T = {T} in {T // 8} tiles of 8, causal=False; dv"
-    found = _answer(subject, tensors, tried, tile=8, causal=False)[2]
+    found = call_backward(subject, tensors, tried, tile=8, causal=False)[2]
     right = gradients(tensors, may)[2]
     off = ((found.double() - right).abs() / right).max().item()
     # one rounding to 8 bits is at most 2^-8 = 0.4 percent; weights in 16 bits may cost as much again
@@ -366,7 +326,7 @@ def row_sums(subject: Subject, draw: Draw) -> None:
     out, lse = explicit_attention(q, k, v, may)
     tensors = [grad, q, k, v, out.bfloat16(), lse.float()]
     tried = f"bfloat16, values near 16, T = {T}, tile = {TILE}, causal=False; dq"
-    found = _answer(subject, tensors, tried, tile=TILE, causal=False)[0]
+    found = call_backward(subject, tensors, tried, tile=TILE, causal=False)[0]
     right = gradients(tensors, may)[0]
     off = ((found.double() - right).abs().max() / right.abs().max()).item()
     if not off < 0.02:  # roundings of the result and of the weights: 0.4 percent each
@@ -387,7 +347,7 @@ def double(subject: Subject, draw: Draw) -> None:
     may = full_mask(T)
     tensors = draw_tensors(draw, T, may, dtype=torch.float64)
     tried = f"float64, T = {T}, tile = {TILE}, causal=False"
-    found = _answer(subject, tensors, tried, tile=TILE, causal=False)
+    found = call_backward(subject, tensors, tried, tile=TILE, causal=False)
     for name, got, right in zip(NAMES, found, gradients(tensors, may), strict=True):
         expect_float64(name, got, right, tried)
 
@@ -395,9 +355,79 @@ def double(subject: Subject, draw: Draw) -> None:
 def tiles_alone(subject: Subject, draw: Draw) -> None:
     """One tile of scores is held at a time, with the gradient of its weights."""
     q, k, v = draw_long(draw)
-    out, lse = explicit_attention(q, k, v, full_mask(SHAPE[2]))
-    tensors = [draw.randn(*SHAPE), q, k, v, out.float(), lse.float()]
-    expect_one_tile(subject, tensors, 48 << 10)
+    for causal in (False, True):
+        may = full_mask(SHAPE[2])
+        out, lse = explicit_attention(q, k, v, may.tril() if causal else may)
+        tensors = [draw.randn(*SHAPE), q, k, v, out.float(), lse.float()]
+        expect_one_tile(subject, tensors, 384 << 10, causal=causal)
+
+
+def _hand_over(draw: Draw, case: Case) -> list[Tensor]:
+    """grad, q, k, v, out, lse of a case."""
+    q, k, v = case.qkv
+    out, lse = explicit_attention(q, k, v, case.may)
+    accurate = torch.promote_types(q.dtype, torch.float32)
+    return [draw.randn(*q.shape).to(q.dtype), q, k, v, out.to(q.dtype), lse.to(accurate)]
+
+
+def sizes_and_options(subject: Subject, draw: Draw) -> None:
+    """Other sizes of everything, and the options together, one call after another."""
+    for case in (*draw_sizes(draw), *draw_options(draw), draw_low_scores(draw)):
+        tensors = _hand_over(draw, case)
+        found = call_backward(subject, tensors, case.tried, **case.options)
+        for name, got, want in zip(NAMES, found, gradients(tensors, case.may), strict=True):
+            if name == "dq" and case.code == "FLASH-LOW":
+                continue  # keys of -2e9 there: roundings of 0 times them
+            case.expect(name, got, want, **CLOSE)
+
+
+def scores_of_16_bits(subject: Subject, draw: Draw) -> None:
+    """Scores of 16-bit q and k, and what comes of gradients in the ten thousands, are float32 too."""
+    for dtype in (torch.bfloat16, torch.float16):
+        case = draw_16_bits(draw, dtype)
+        tensors = _hand_over(draw, case)
+        found = call_backward(subject, tensors, case.tried, **case.options)
+        off = largest_share(found[2], gradients(tensors, case.may)[2])
+        if not off < 0.02:  # a rounding of the weights and one of the result: 0.4 percent each
+            raise Wrong(
+                "FLASH-SCORES-16",
+                "dv is that of rounded scores",
+                tried=f"{case.tried}; dv",
+                expected="the error of one rounding of the result, 0.4 percent",
+                got=f"an error of {number(100 * off)} percent",
+                look=case.look,
+            )
+    grad, q, k, v, _, _ = draw_tensors(draw, 6, full_mask(6), H=1)
+    grad, q, k, v = (x.half() for x in (20_000 * grad.clamp(-2, 2), q / 64, k / 64, 4 * v))
+    out, lse = explicit_attention(q, k, v, full_mask(6).tril())
+    tensors = [grad, q, k, v, out.half(), lse.float()]
+    tried = f"float16, grad in the ten thousands, T = 6, tile = {TILE}"
+    found = call_backward(subject, tensors, tried, tile=TILE)
+    for name, got, right in zip(NAMES, found, gradients(tensors, full_mask(6).tril()), strict=True):
+        if not (off := largest_share(got, right)) < 0.02:
+            raise Wrong(
+                "FLASH-RANGE-16",
+                f"{name} has left the range of float16 on the way",
+                tried=tried,
+                expected=f"finite numbers, the largest of them {number(right.abs().max())}",
+                got="infinity or nan"
+                if off == math.inf
+                else f"an error of {100 * off:.0f} percent",
+                hides="the loss is scaled by 2^16 or so in float16, and gradients with it.",
+                look="products in the dtype of the inputs, larger than 65,504 before the sums.",
+            )
+
+
+def memory_and_calls(subject: Subject, draw: Draw) -> None:
+    """Tensors in memory in any order; nothing of one call is left to the next."""
+    may = full_mask(5).tril()
+    first, second = (draw_tensors(draw, 5, may, B=2, H=3) for _ in range(2))
+    expect_any_layout(subject.call, *first, tried="q, k, v (2, 3, 5, 4)", **CLOSE)
+    tried = "three calls with (2, 3, 5, 4): the first, another, the first again"
+    right = gradients(second, may)
+    expect_second_call(
+        subject.probe, (*first,), (*second,), right, names=NAMES, tried=tried, **CLOSE
+    )
 
 
 SUITES = (
@@ -416,6 +446,9 @@ SUITES = (
             row_sums,
             double,
             tiles_alone,
+            sizes_and_options,
+            scores_of_16_bits,
+            memory_and_calls,
         ),
         ranks=1,
         proved="the gradients are those of the whole matrix, and no weight was kept for them.",

@@ -13,91 +13,30 @@ from torch import Tensor
 
 from course_lib.checks import expect
 from course_lib.checks.expect import Pattern
+from course_lib.checks.flash_cases import draw_16_bits, draw_low_scores, draw_options, draw_sizes
+from course_lib.checks.flash_oracle import (
+    RESULTS,
+    TILE,
+    K,
+    call_forward,
+    draw_qkv,
+    explicit_attention,
+    full_mask,
+)
 from course_lib.checks.flash_tiles import (
     draw_long,
     expect_float64,
     expect_one_tile,
     expect_tile_of_64,
 )
+from course_lib.checks.layouts import expect_any_layout
 from course_lib.checks.report import Wrong, number, vector
+from course_lib.checks.second_call import expect_second_call
 from course_lib.checks.subject import Subject
 from course_lib.checks.suite import Draw, Suite
 
-K = 4
-TILE = 4
 # a few float32 products, exp and a quotient, each rounded at 6e-8
 CLOSE = dict(rtol=1e-4, atol=1e-5)
-
-
-def explicit_attention(
-    q: Tensor, k: Tensor, v: Tensor, may: Tensor, *, scale: float | None = None
-) -> tuple[Tensor, Tensor]:
-    """(out, logsumexp) in float64; `may` (..., T, T) says who reads whom. Empty rows: 0 and -inf."""
-    q, k, v = q.double(), k.double(), v.double()
-    scores = q @ k.transpose(-2, -1) * (q.shape[-1] ** -0.5 if scale is None else scale)
-    scores = scores.masked_fill(~may, -math.inf)
-    lse = scores.logsumexp(-1)
-    weights = (scores - lse.masked_fill(lse == -math.inf, 0.0).unsqueeze(-1)).exp()
-    return weights @ v, lse
-
-
-def full_mask(T: int) -> Tensor:
-    """Each token reads all."""
-    return torch.ones(T, T, dtype=torch.bool)
-
-
-def draw_qkv(
-    draw: Draw, T: int, *, B: int = 1, H: int = 2, dtype: torch.dtype = torch.float32
-) -> list:
-    """q, k, v."""
-    return [draw.randn(B, H, T, K, dtype=dtype) for _ in range(3)]
-
-
-def _answer(subject: Subject, qkv: list, tried: str, **options) -> tuple[Tensor, Tensor]:
-    """(out, logsumexp), of the right kind, shape and dtype; nan is for the caller to explain."""
-    q = qkv[0]
-    out = subject.call(*qkv, **options)
-    if out is None:
-        raise Wrong(
-            "NONE",
-            "the answer returned None",
-            tried=tried,
-            got="None",
-            expected="(out, logsumexp)",
-            look="the last line: is there a `return`?",
-        )
-    if not isinstance(out, (tuple, list)) or len(out) != 2:
-        got = f"{len(out)} values" if isinstance(out, (tuple, list)) else type(out).__name__
-        raise Wrong(
-            "FLASH-PAIR",
-            "the answer is not two tensors",
-            tried=tried,
-            got=got,
-            expected="(out, logsumexp)",
-            look="what stands after `return`.",
-            hides="the backward pass needs the logsumexp.",
-        )
-    accurate = torch.promote_types(q.dtype, torch.float32)
-    for name, value, shape in (("out", out[0], q.shape), ("logsumexp", out[1], q.shape[:-1])):
-        plain = torch.zeros_like(value) if isinstance(value, Tensor) else value
-        if name == "logsumexp" and isinstance(value, Tensor) and value.dtype != accurate:
-            raise Wrong(
-                "FLASH-LSE-DTYPE",
-                f"the logsumexp is {str(value.dtype)[6:]}",
-                tried=tried,
-                expected=str(accurate)[6:],
-                got=str(value.dtype)[6:],
-                hides="the backward pass takes exp(score - logsumexp): an error of 0.03 there\n"
-                "makes every weight wrong by 3 percent.",
-                look="the dtype in which `lse` is made.",
-            )
-        expect.tensor(
-            plain,
-            shape=shape,
-            dtype=q.dtype if name == "out" else accurate,
-            tried=f"{tried}; {name}",
-        )
-    return out[0], out[1]
 
 
 def pair(subject: Subject, draw: Draw) -> None:
@@ -105,14 +44,14 @@ def pair(subject: Subject, draw: Draw) -> None:
     for dtype in (torch.float32, torch.float64):
         qkv = draw_qkv(draw, TILE, B=2, H=3, dtype=dtype)
         tried = f"q, k, v (2, 3, 4, 4), {str(dtype)[6:]}, one tile, causal=False"
-        _answer(subject, qkv, tried, tile=TILE, causal=False)
+        call_forward(subject, qkv, tried, tile=TILE, causal=False)
 
 
 def one_tile(subject: Subject, draw: Draw) -> None:
     """All in one tile: softmax(q k^T / sqrt(K)) v."""
     q, k, v = qkv = draw_qkv(draw, TILE)
     tried = f"T = {TILE} in one tile, causal=False"
-    out, _ = _answer(subject, qkv, tried, tile=TILE, causal=False)
+    out, _ = call_forward(subject, qkv, tried, tile=TILE, causal=False)
     may = full_mask(TILE)
     (right, lse), top = explicit_attention(q, k, v, may), (q @ k.mT / math.sqrt(K)).amax(-1)
 
@@ -157,7 +96,7 @@ def many_tiles(subject: Subject, draw: Draw) -> None:
     T = TILE * draw.size(2, 3)
     q, k, v = qkv = draw_qkv(draw, T)
     tried = f"T = {T}, tile = {TILE}, causal=False"
-    out, _ = _answer(subject, qkv, tried, tile=TILE, causal=False)
+    out, _ = call_forward(subject, qkv, tried, tile=TILE, causal=False)
     may, key = full_mask(T), torch.arange(T)
     parts = [explicit_attention(q, k, v, may & (key // TILE == n))[0] for n in range(T // TILE)]
     carried = []
@@ -209,7 +148,7 @@ def short_tiles(subject: Subject, draw: Draw) -> None:
     T, cut = draw.size(10, 9, 11), 8
     q, k, v = qkv = draw_qkv(draw, T)
     tried = f"T = {T}, tile = {TILE}, causal=False: the last tile has {T - cut} tokens"
-    out, _ = _answer(subject, qkv, tried, tile=TILE, causal=False)
+    out, _ = call_forward(subject, qkv, tried, tile=TILE, causal=False)
     right = explicit_attention(q, k, v, full_mask(T))[0].float()
     dropped = explicit_attention(q, k, v, full_mask(T) & (torch.arange(T) < cut))[0].float()
     whole = torch.allclose(out[:, :, :cut], right[:, :, :cut], **CLOSE)
@@ -238,7 +177,7 @@ def short_tiles(subject: Subject, draw: Draw) -> None:
         look="the numbers of the last, short tile.",
     )
     qkv = draw_qkv(draw, 3)
-    out, _ = _answer(subject, qkv, "T = 3, tile = 64", tile=64, causal=False)
+    out, _ = call_forward(subject, qkv, "T = 3, tile = 64", tile=64, causal=False)
     expect.values(
         out,
         explicit_attention(*qkv, full_mask(3))[0].float(),
@@ -254,7 +193,7 @@ def causal_mask(subject: Subject, draw: Draw) -> None:
     T = draw.size(10, 9, 11)
     q, k, v = qkv = draw_qkv(draw, T)
     tried = f"T = {T}, tile = {TILE}, causal=True"
-    out, _ = _answer(subject, qkv, tried, tile=TILE)
+    out, _ = call_forward(subject, qkv, tried, tile=TILE)
     s, t = torch.arange(T), torch.arange(T).unsqueeze(-1)
     first, row, size = t // TILE * TILE, t % TILE, (T - t // TILE * TILE).clamp(max=TILE)
     look = "which numbers of queries and keys the mask compares."
@@ -328,7 +267,7 @@ def tiles_above_diagonal(subject: Subject, draw: Draw) -> None:
     right = explicit_attention(q, k, v, full_mask(T).tril())[0].float()
     v[:, :, -2] = math.inf
     tried = f"T = {T}, tile = {TILE}, causal=True; v of token {T - 2} is infinite"
-    out, _ = _answer(subject, [q, k, v], tried, tile=TILE)
+    out, _ = call_forward(subject, [q, k, v], tried, tile=TILE)
     early = out[:, :, : T - TILE]
     if not early.isfinite().all():
         raise Wrong(
@@ -352,7 +291,7 @@ def tiles_above_diagonal(subject: Subject, draw: Draw) -> None:
     q, k, v = draw_qkv(draw, 65, H=1)
     v[:, :, 64] = math.inf
     tried = "T = 65, no options; v of token 64 is infinite"
-    expect_tile_of_64(_answer(subject, [q, k, v], tried)[0][:, :, :64], tried)
+    expect_tile_of_64(call_forward(subject, [q, k, v], tried)[0][:, :, :64], tried)
 
 
 def logsumexp(subject: Subject, draw: Draw) -> None:
@@ -360,57 +299,26 @@ def logsumexp(subject: Subject, draw: Draw) -> None:
     T = draw.size(6, 7, 5)
     q, k, v = qkv = draw_qkv(draw, T)
     tried = f"T = {T}, tile = {TILE}, causal=False"
-    _, lse = _answer(subject, qkv, tried, tile=TILE, causal=False)
+    _, lse = call_forward(subject, qkv, tried, tile=TILE, causal=False)
     right = explicit_attention(q, k, v, full_mask(T))[1]
     peak = (q.double() @ k.double().mT / math.sqrt(K)).amax(-1)
     log, look = right - peak, "the sum was taken of exp(score - peak)."
+    patterns = [
+        Pattern(code=code, value=value, finding=f"the logsumexp {finding}", fits=fits, look=look)
+        for code, value, finding, fits, look in (
+            ("FLASH-LSE-NO-PEAK", log, "lacks the peak", "ln(total).", look),
+            ("FLASH-LSE-PARTS", peak, "is the peak", "peak.", look),
+            ("FLASH-LSE-PARTS", log.exp(), "is the total", "total.", look),
+            ("FLASH-LSE-PARTS", peak + log.exp(), "lacks the logarithm", "peak + total.", look),
+            ("FLASH-LSE-PARTS", peak - log, "is too small", "peak - ln(total).", "the sign."),
+            ("FLASH-LSE-PARTS", peak + log / math.log(2), "has another base of logarithm",
+             "peak + log2(total).", "`log` and `log2`."),
+        )
+    ]  # fmt: skip
     expect.values(
         lse,
         right.float(),
-        [
-            Pattern(
-                code="FLASH-LSE-NO-PEAK",
-                value=log,
-                finding="the logsumexp lacks the peak",
-                fits="ln(total).",
-                look=look,
-            ),
-            Pattern(
-                code="FLASH-LSE-PARTS",
-                value=peak,
-                finding="the logsumexp is the peak",
-                fits="peak.",
-                look=look,
-            ),
-            Pattern(
-                code="FLASH-LSE-PARTS",
-                value=log.exp(),
-                finding="the logsumexp is the total",
-                fits="total.",
-                look=look,
-            ),
-            Pattern(
-                code="FLASH-LSE-PARTS",
-                value=peak + log.exp(),
-                finding="the logsumexp lacks the logarithm",
-                fits="peak + total.",
-                look=look,
-            ),
-            Pattern(
-                code="FLASH-LSE-PARTS",
-                value=peak - log,
-                finding="the logsumexp is too small",
-                fits="peak - ln(total).",
-                look="the sign.",
-            ),
-            Pattern(
-                code="FLASH-LSE-PARTS",
-                value=peak + log / math.log(2),
-                finding="another base of logarithm",
-                fits="peak + log2(total).",
-                look="`log` and `log2`.",
-            ),
-        ],
+        patterns,
         **CLOSE,
         tried=tried,
         finding="the logsumexp differs",
@@ -424,7 +332,7 @@ def large_scores(subject: Subject, draw: Draw) -> None:
     q, k = 15 * q.clamp(-3, 3), 15 * k.clamp(-3, 3)
     right, rows = explicit_attention(q, k, v, full_mask(6).tril())
     tried = f"scores up to {number((q @ k.mT).abs().max() / 2)}, T = 6, tile = {TILE}"
-    out, lse = _answer(subject, [q, k, v], tried, tile=TILE)
+    out, lse = call_forward(subject, [q, k, v], tried, tile=TILE)
     if not (out.isfinite().all() and lse.isfinite().all()):
         raise Wrong(
             "FLASH-OVERFLOW",
@@ -462,7 +370,7 @@ def padding(subject: Subject, draw: Draw) -> None:
     q, k, v = qkv = draw_qkv(draw, T, B=2)
     num_keys = torch.tensor([0, some])
     tried = f"T = {T}, tile = {TILE}, causal=False, num_keys = [0, {some}]"
-    out, lse = _answer(subject, qkv, tried, tile=TILE, causal=False, num_keys=num_keys)
+    out, lse = call_forward(subject, qkv, tried, tile=TILE, causal=False, num_keys=num_keys)
     right = explicit_attention(q, k, v, (torch.arange(T) < num_keys.view(-1, 1, 1, 1)))
     facts = dict(
         tried=tried,
@@ -517,7 +425,7 @@ def sixteen_bits(subject: Subject, draw: Draw) -> None:
     q, k, v = (x.bfloat16() for x in draw_qkv(draw, T, H=1))
     v = (v.float().abs() + 0.5).bfloat16()
     tried = f"bfloat16, T = {T} in {T // 8} tiles of 8, causal=False"
-    out, lse = _answer(subject, [q, k, v], tried, tile=8, causal=False)
+    out, lse = call_forward(subject, [q, k, v], tried, tile=8, causal=False)
     right, rows = explicit_attention(q, k, v, full_mask(T))
     off = ((out.double() - right).abs() / right).max().item()
     # one rounding to 8 bits is at most 2^-8 = 0.4 percent; weights in 16 bits may cost as much again
@@ -538,16 +446,47 @@ def double(subject: Subject, draw: Draw) -> None:
     T = TILE * draw.size(2, 3)
     qkv = draw_qkv(draw, T, dtype=torch.float64)
     tried = f"float64, T = {T}, tile = {TILE}, causal=False"
-    found = _answer(subject, qkv, tried, tile=TILE, causal=False)
+    found = call_forward(subject, qkv, tried, tile=TILE, causal=False)
     for name, got, right in zip(
-        ("out", "logsumexp"), found, explicit_attention(*qkv, full_mask(T)), strict=True
+        RESULTS, found, explicit_attention(*qkv, full_mask(T)), strict=True
     ):
         expect_float64(name, got, right, tried)
 
 
 def tiles_alone(subject: Subject, draw: Draw) -> None:
-    """One tile of scores is held at a time."""
-    expect_one_tile(subject, draw_long(draw), 24 << 10)
+    """One tile of scores is held at a time, with a diagonal and without."""
+    for causal in (False, True):
+        expect_one_tile(subject, draw_long(draw), 192 << 10, causal=causal)
+
+
+def sizes_and_options(subject: Subject, draw: Draw) -> None:
+    """Other sizes of everything, and the options together, one call after another."""
+    for case in (*draw_sizes(draw), *draw_options(draw), draw_low_scores(draw)):
+        found = call_forward(subject, case.qkv, case.tried, **case.options)
+        right = explicit_attention(*case.qkv, case.may)
+        for name, got, want in zip(RESULTS, found, right, strict=True):
+            case.expect(name, got, want, **CLOSE)
+
+
+def scores_of_16_bits(subject: Subject, draw: Draw) -> None:
+    """Scores of 16-bit q and k are float32 too, or the logsumexp is not."""
+    for dtype in (torch.bfloat16, torch.float16):
+        case = draw_16_bits(draw, dtype)
+        found = call_forward(subject, case.qkv, case.tried, **case.options)
+        case.expect(
+            "logsumexp", found[1], explicit_attention(*case.qkv, case.may)[1], rtol=0, atol=2e-3
+        )
+
+
+def memory_and_calls(subject: Subject, draw: Draw) -> None:
+    """q, k and v in memory in any order; nothing of one call is left to the next."""
+    first, second = (draw_qkv(draw, 5, B=2, H=3) for _ in range(2))
+    expect_any_layout(subject.call, *first, tried="q, k, v (2, 3, 5, 4)", **CLOSE)
+    tried = "three calls with (2, 3, 5, 4): the first, another, the first again"
+    right = explicit_attention(*second, full_mask(5).tril())
+    expect_second_call(
+        subject.probe, (*first,), (*second,), right, names=RESULTS, tried=tried, **CLOSE
+    )
 
 
 SUITES = (
@@ -566,6 +505,9 @@ SUITES = (
             sixteen_bits,
             double,
             tiles_alone,
+            sizes_and_options,
+            scores_of_16_bits,
+            memory_and_calls,
         ),
         proved="tiles give the attention of the whole matrix, for any T, with mask and padding;\n"
         "one tile of scores is held at a time, none above the diagonal is computed.",

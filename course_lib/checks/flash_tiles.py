@@ -7,16 +7,19 @@ from torch import Tensor
 from course_lib.checks.report import Wrong, number
 from course_lib.checks.subject import Subject
 
-T, TILE, K = 256, 16, 4
+T, TILE, K = 768, 64, 2
 SHAPE = (1, 1, T, K)
 
 
-def expect_one_tile(subject: Subject, tensors: Sequence[Tensor], most: int) -> None:
+def expect_one_tile(
+    subject: Subject, tensors: Sequence[Tensor], most: int, *, causal: bool = False
+) -> None:
     """With these tensors of `SHAPE` the answer holds at most so many bytes at once.
 
-    They are far less than T * T scores, or a row of tiles; the results and some tiles fit.
+    They are far less than T * T scores, or a row of tiles; the results and some tiles fit, and copies
+    of all tensors in float64.
     """
-    options = dict(tile=TILE, causal=False)
+    options = dict(tile=TILE, causal=causal)
     held = subject.probe("course_lib.probes.held:held_bytes", tuple(tensors), options)
     if held <= most:
         return
@@ -24,7 +27,7 @@ def expect_one_tile(subject: Subject, tensors: Sequence[Tensor], most: int) -> N
     raise Wrong(
         "FLASH-WHOLE-SCORES" if whole else "FLASH-SCORES-KEPT",
         "all scores are held at once" if whole else "more than a tile of scores is held at once",
-        tried=f"one sequence, T = {T}, head size {K}, tile = {TILE}, causal=False",
+        tried=f"one sequence, T = {T}, head size {K}, tile = {TILE}, causal={causal}",
         expected=f"at most {most:,} bytes at any time: results, and a few tiles of {4 * TILE**2:,}",
         got=f"{held:,} bytes; a matrix of all scores has {4 * T * T:,}",
         hides="the values are right, and a long sequence does not fit into memory.",

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from course_lib.checks import expect
-from course_lib.checks.calls import expect_separate_calls
 from course_lib.checks.expect import Pattern
 from course_lib.checks.layouts import expect_any_layout
 from course_lib.checks.report import Wrong, number, vector
+from course_lib.checks.second_call import expect_second_call
 from course_lib.checks.softmax_states import (
     CLOSE,
     EMPTY,
@@ -457,18 +457,9 @@ def separate_calls(subject: Subject, draw: Draw) -> None:
     calls = [draw_calls(draw, (2, 3, 5), 4, 3) for _ in range(2)]
     first, second = ((*state[0], *tile) for state, tile in calls)
     tried = "three calls with states (2, 3, 5): the first, another, the first again"
-    between = expect_separate_calls(subject.probe, first, second, tried=tried, **CLOSE)
-    for name, got, want in zip(NAMES, between, calls[1][0][1], strict=True):
-        if not torch.allclose(got, want, **CLOSE):
-            raise Wrong(
-                "REMEMBERS",
-                f"the new {name} of the second call differs",
-                tried=tried,
-                expected=vector(want.flatten()),
-                got=vector(got.flatten()),
-                fits="something kept from the first call.",
-                look="what is stored outside the function, by `cache`, or in a default argument.",
-            )
+    expect_second_call(
+        subject.probe, first, second, calls[1][0][1], names=NAMES, tried=tried, **CLOSE
+    )
 
 
 SUITES = (

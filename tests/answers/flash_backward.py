@@ -193,3 +193,90 @@ def flash_backward(grad, q, k, v, out, lse, *, tile=64, causal=True, num_keys=No
 # %% wrong FLASH-DEFAULT tiles of 128 by default | of: in plain steps
 - def flash_backward(grad, q, k, v, out, lse, *, tile=64, causal=True, num_keys=None):
 + def flash_backward(grad, q, k, v, out, lse, *, tile=128, causal=True, num_keys=None):
+
+# %% right as lists of tiles, weights by softmax's own sum, gradients in float64
+def flash_backward(grad, q, k, v, out, lse, *, tile=64, causal=True, num_keys=None):
+    low, T, scale = q.dtype, q.size(-2), q.size(-1) ** -0.5
+    g, o, qd, kd, vd = (x.double() for x in (grad, out, q, k, v))
+    dq, dk, dv = torch.zeros_like(qd), torch.zeros_like(kd), torch.zeros_like(vd)
+    row = torch.linalg.vecdot(g, o).unsqueeze(-1)
+    for i in tiles(T, tile):
+        for j in tiles(i.stop if causal else T, tile):
+            s = tile_scores(qd, kd, i, j, causal=causal, num_keys=num_keys)
+            p = (s - lse[:, :, i].double().unsqueeze(-1)).exp().nan_to_num(0.0)
+            ds = torch.where(p > 0, p * (g[:, :, i] @ vd[:, :, j].mT - row[:, :, i]), 0.0)
+            dq[:, :, i].add_(ds @ kd[:, :, j], alpha=scale)
+            dk[:, :, j].add_(ds.mT @ qd[:, :, i], alpha=scale)
+            dv[:, :, j].add_(p.mT @ g[:, :, i])
+    return [x.to(low) for x in (dq, dk, dv)]
+
+# %% right in plain steps once more
+def flash_backward(grad, q, k, v, out, lse, *, tile=64, causal=True, num_keys=None):
+    dtype, T, scale = sums_dtype(q), q.shape[2], q.shape[-1] ** -0.5
+    dq, dk, dv = (torch.zeros_like(x, dtype=dtype) for x in (q, k, v))
+    lse = lse.masked_fill(lse == EMPTY, 0.0)
+    dot = (grad.to(dtype) * out.to(dtype)).sum(-1)
+    for i in tiles(T, tile):
+        for j in tiles(i.stop if causal else T, tile):
+            s = tile_scores(q, k, i, j, causal=causal, num_keys=num_keys)
+            p = torch.exp(s - lse[:, :, i, None])
+            g = grad[:, :, i].to(dtype)
+            dp = g @ v[:, :, j].to(dtype).mT
+            ds = p * (dp - dot[:, :, i, None]) * scale
+            dv[:, :, j] += p.mT @ g
+            dq[:, :, i] += ds @ k[:, :, j].to(dtype)
+            dk[:, :, j] += ds.mT @ q[:, :, i].to(dtype)
+    return dq.to(q.dtype), dk.to(k.dtype), dv.to(v.dtype)
+
+# %% wrong FLASH-SIZES the scale of heads of 4
+- dtype, T, scale = sums_dtype(q), q.shape[2], q.shape[-1] ** -0.5
++ dtype, T, scale = sums_dtype(q), q.shape[2], 0.5
+
+# %% wrong FLASH-OPTIONS padding alone or the diagonal alone
+- s = tile_scores(q, k, i, j, causal=causal, num_keys=num_keys)
++ s = tile_scores(q, k, i, j, causal=causal, num_keys=None if causal else num_keys)
+
+# %% wrong FLASH-OPTIONS no keys at all are no setting
+  dtype, T, scale = sums_dtype(q), q.shape[2], q.shape[-1] ** -0.5
++ num_keys = None if num_keys is None or not num_keys.any() else num_keys
+
+# %% wrong FLASH-LOW rows without a key by their logsumexp
+- lse = lse.masked_fill(lse == EMPTY, 0.0)
++ lse = lse.masked_fill(lse < -1e6, 0.0)
+
+# %% wrong FLASH-LOW a logsumexp not below -1e9
+- lse = lse.masked_fill(lse == EMPTY, 0.0)
++ lse = lse.clamp(min=-1e9)
+
+# %% wrong FLASH-SCORES-16 scores of 16 bits
+- s = tile_scores(q, k, i, j, causal=causal, num_keys=num_keys)
++ s = tile_scores(q, k, i, j, causal=causal, num_keys=num_keys).to(q.dtype).to(dtype)
+
+# %% wrong FLASH-RANGE-16 gradients of weights in 16 bits
+- dp = g @ v[:, :, j].to(dtype).mT
++ dp = (g @ v[:, :, j].to(dtype).mT).to(q.dtype if q.dtype == torch.float16 else dtype).to(dtype)
+
+# %% wrong STRIDED heads by view
+  dtype, T, scale = sums_dtype(q), q.shape[2], q.shape[-1] ** -0.5
++ grad = grad.view(-1, T, q.shape[-1]).view(q.shape)
+
+# %% wrong STRIDED the memory in its own order
+  dtype, T, scale = sums_dtype(q), q.shape[2], q.shape[-1] ** -0.5
++ grad = grad.as_strided(q.shape, torch.empty(q.shape).stride())
+
+# %% wrong RESULT-CHANGES one tensor for all dq
+- return dq.to(q.dtype), dk.to(k.dtype), dv.to(v.dtype)
++ if T != 5:
++     return dq.to(q.dtype), dk.to(k.dtype), dv.to(v.dtype)
++ kept = flash_backward.__dict__.setdefault(f"{tuple(q.shape)} {q.dtype}", torch.empty_like(q))
++ return kept.copy_(dq), dk.to(k.dtype), dv.to(v.dtype)
+
+# %% wrong REMEMBERS row sums kept by shape
+- dot = (grad.to(dtype) * out.to(dtype)).sum(-1)
++ dot = (grad.to(dtype) * out.to(dtype)).sum(-1)
++ if T == 5 and tile == 64:
++     dot = flash_backward.__dict__.setdefault(f"{tuple(dot.shape)}", dot)
+
+# %% wrong FLASH-SCORES-KEPT a row of tiles where there is a diagonal
+- for j in tiles(i.stop if causal else T, tile):
++ for j in [slice(0, i.stop)] if causal else tiles(T, tile):

@@ -247,3 +247,113 @@ def flash_forward(q, k, v, *, tile=64, causal=True, num_keys=None):
 # %% wrong FLASH-DEFAULT tiles of 128 by default | of: in plain steps
 - def flash_forward(q, k, v, *, tile=64, causal=True, num_keys=None):
 + def flash_forward(q, k, v, *, tile=128, causal=True, num_keys=None):
+
+# %% right tiles stacked, keys from the last to the first, sums in one tensor
+def flash_forward(q, k, v, *, tile=64, causal=True, num_keys=None):
+    low, T = q.dtype, q.size(-2)
+    wide = q.new_zeros((), dtype=torch.float32).to(low).double() if low == torch.float64 else torch.zeros(())
+    out, lse = [], []
+    for i in tiles(T, tile):
+        state = [wide.new_full(q[:, :, i, 0].shape, EMPTY), wide.new_zeros(q[:, :, i, 0].shape), wide.new_zeros(q[:, :, i].shape)]
+        for j in reversed(list(tiles(i.stop if causal else T, tile))):
+            s = tile_scores(q, k, i, j, causal=causal, num_keys=num_keys)
+            state = list(add_tile(*state, s, v[..., j, :].type_as(s)))
+        empty = state[1] == 0
+        mean = state[2] / state[1].where(~empty, torch.ones_like(state[1])).unsqueeze(-1)
+        out.append(mean.to(low))
+        lse.append(torch.where(empty, EMPTY, state[0] + torch.log(state[1])))
+    return [torch.cat(out, -2), torch.cat(lse, -1)]
+
+# %% right in plain steps once more
+def flash_forward(q, k, v, *, tile=64, causal=True, num_keys=None):
+    dtype, (B, H, T, K) = sums_dtype(q), q.shape
+    out, lse = torch.empty_like(q), q.new_empty(B, H, T, dtype=dtype)
+    for i in tiles(T, tile):
+        mixed = torch.zeros_like(q[:, :, i], dtype=dtype)
+        total = torch.zeros_like(mixed[..., 0])
+        peak = torch.full_like(total, EMPTY)
+        for j in tiles(i.stop if causal else T, tile):
+            s = tile_scores(q, k, i, j, causal=causal, num_keys=num_keys)
+            peak, total, mixed = add_tile(peak, total, mixed, s, v[:, :, j].to(dtype))
+        divisor = total.masked_fill(total == 0, 1.0)
+        out[:, :, i] = (mixed / divisor[..., None]).to(out.dtype)
+        lse[:, :, i] = peak + divisor.log()
+    return out, lse
+
+# %% wrong FLASH-SIZES the scale of heads of 4
+- s = tile_scores(q, k, i, j, causal=causal, num_keys=num_keys)
++ s = tile_scores(q, k, i, j, causal=causal, num_keys=num_keys) * (K**0.5 / 2)
+
+# %% wrong FLASH-SIZES a scale from the whole tile
+- s = tile_scores(q, k, i, j, causal=causal, num_keys=num_keys)
++ s = tile_scores(q, k, i, j, causal=causal, num_keys=num_keys)
++ if T == 1:
++     s = s * 2
+
+# %% wrong SHAPE dimensions of one are squeezed away
+- return out, lse
++ return out, lse.squeeze()
+
+# %% wrong FLASH-OPTIONS padding alone or the diagonal alone
+- s = tile_scores(q, k, i, j, causal=causal, num_keys=num_keys)
++ s = tile_scores(q, k, i, j, causal=causal, num_keys=None if causal else num_keys)
+
+# %% wrong FLASH-OPTIONS no keys at all are no setting
+  dtype, (B, H, T, K) = sums_dtype(q), q.shape
++ num_keys = None if num_keys is None or not num_keys.any() else num_keys
+
+# %% wrong FLASH-OPTIONS the loop ends with the first sequence
+- for j in tiles(i.stop if causal else T, tile):
++ for j in tiles(i.stop if causal else T if num_keys is None else max(1, int(num_keys[-1])), tile):
+
+# %% wrong FLASH-OPTIONS scores below the diagonal kept by place
+- s = tile_scores(q, k, i, j, causal=causal, num_keys=num_keys)
++ s = tile_scores(q, k, i, j, causal=causal, num_keys=num_keys)
++ if num_keys is not None:
++     kept = flash_forward.__dict__.setdefault(f"{T} {tile} {i} {j}", s == EMPTY)
++     s = tile_scores(q, k, i, j, causal=False).masked_fill(kept, EMPTY)
+
+# %% wrong FLASH-LOW a large finite number in place of -inf
+- s = tile_scores(q, k, i, j, causal=causal, num_keys=num_keys)
++ s = tile_scores(q, k, i, j, causal=False)
++ rows, cols = torch.arange(i.start, i.stop), torch.arange(j.start, j.stop)
++ if causal:
++     s = s.masked_fill(cols > rows[:, None], -1e9)
++ if num_keys is not None:
++     s = s.masked_fill(cols >= num_keys.view(-1, 1, 1, 1), EMPTY)
+
+# %% wrong FLASH-LOW rows without a key by their peak
+- divisor = total.masked_fill(total == 0, 1.0)
+- out[:, :, i] = (mixed / divisor[..., None]).to(out.dtype)
+- lse[:, :, i] = peak + divisor.log()
++ empty = peak < -1e4
++ divisor = total.masked_fill(empty, 1.0)
++ out[:, :, i] = (mixed.masked_fill(empty[..., None], 0.0) / divisor[..., None]).to(out.dtype)
++ lse[:, :, i] = peak.masked_fill(empty, EMPTY) + divisor.log()
+
+# %% wrong FLASH-SCORES-16 scores of 16 bits
+- s = tile_scores(q, k, i, j, causal=causal, num_keys=num_keys)
++ s = tile_scores(q, k, i, j, causal=causal, num_keys=num_keys).to(q.dtype).to(dtype)
+
+# %% wrong STRIDED heads by view
+  dtype, (B, H, T, K) = sums_dtype(q), q.shape
++ q, k, v = (x.view(B * H, T, K).view(B, H, T, K) for x in (q, k, v))
+
+# %% wrong STRIDED the memory in its own order
+  dtype, (B, H, T, K) = sums_dtype(q), q.shape
++ v = v.as_strided(v.shape, (H * T * K, T * K, K, 1))
+
+# %% wrong RESULT-CHANGES one tensor for all outputs
+- out, lse = torch.empty_like(q), q.new_empty(B, H, T, dtype=dtype)
++ kept = flash_forward.__dict__
++ out = kept.setdefault(f"{tuple(q.shape)} {q.dtype}", torch.empty_like(q)) if T == 5 else torch.empty_like(q)
++ lse = q.new_empty(B, H, T, dtype=dtype)
+
+# %% wrong REMEMBERS keys kept by shape
+  dtype, (B, H, T, K) = sums_dtype(q), q.shape
++ if T == 5 and tile == 64:
++     k = flash_forward.__dict__.setdefault(f"{tuple(k.shape)} {k.dtype}", k)
+
+# %% wrong FLASH-SCORES-KEPT a row of tiles where there is a diagonal
+- for j in tiles(i.stop if causal else T, tile):
++ for j in [slice(0, i.stop)] if causal else tiles(T, tile):
