@@ -229,8 +229,8 @@ def other_shapes(subject: Subject, draw: Draw) -> None:
         raise wrong
     for shape in ((1, 1, 1, 2), (1, 2, 3, 4)):
         q, k = draw.randn(*shape), draw.randn(*shape)
-        tables = exact_tables(shape[2] + 2, shape[3])
-        _compare_turned(subject, q, k, *(t[2:] for t in tables), f"q, k of shape {shape}")
+        late_cos, late_sin = (t[2:] for t in exact_tables(shape[2] + 2, shape[3]))
+        _compare_turned(subject, q, k, late_cos, late_sin, f"q, k of shape {shape}")
     q, k = draw.randn(2, 3, T, K), draw.randn(2, 3, T, K)
     args = (q, k, cos[:T], sin[:T])
     tried = f"q and k of shape {(2, 3, T, K)}"
