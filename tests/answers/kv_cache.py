@@ -291,3 +291,35 @@ class KVCache(KVCache):
 # %% wrong INPLACE turns the keys where they came in | of: as the library has it
 - self.k_BGMK[:, :, start:end] = k
 + self.k_BGMK[:, :, start:end] = k_BGTK.copy_(k)
+
+# %% right rows compared with columns, one matrix product per head
+class KVCache(KVCache):
+    def attend(self, q, k, v, cos, sin):
+        n, T = self.length, q.shape[-2]
+        if n + T > self.k_BGMK.size(-2):
+            raise ValueError(f"{n} + {T} tokens, room for {self.k_BGMK.size(-2)}")
+        rows = torch.arange(n, n + T)
+        q, k = apply_rotary_pos_emb(q, k, cos.index_select(0, rows), sin.index_select(0, rows))
+        self.k_BGMK[:, :, rows], self.v_BGMK[:, :, rows] = k, v
+        self.length = n + T
+        seen, each = rows[:, None] >= torch.arange(n + T), q.shape[1] // k.shape[1]
+        outs = []
+        for h in range(q.shape[1]):
+            keys, values = (x[:, h // each, : n + T].double() for x in (self.k_BGMK, self.v_BGMK))
+            scores = torch.bmm(q[:, h].double(), keys.mT) * q.shape[-1] ** -0.5
+            outs.append(torch.where(seen, scores, -torch.inf).softmax(-1) @ values)
+        return torch.stack(outs, 1).to(q.dtype)
+
+# %% wrong MASK-FINITE-FILL a fill of -10,000 | of: scores written out, positions compared, heads copied
+- weights = scores.masked_fill(later, -math.inf).softmax(-1)
++ weights = scores.masked_fill(later, -1e4).softmax(-1)
+
+# %% wrong CACHE-STALE-TABLES the first tables of all caches | of: as the library has it
+- q, k = apply_rotary_pos_emb(q_BHTK, k_BGTK, cos_MK[start:end], sin_MK[start:end])
++ turns = KVCache.__dict__.get("turns", (cos_MK, sin_MK))
++ KVCache.turns = turns
++ q, k = apply_rotary_pos_emb(q_BHTK, k_BGTK, *(t[start:end] for t in turns))
+
+# %% wrong CACHE-LIMITED keys and values cut off at the range of float16 | of: as the library has it
+- self.v_BGMK[:, :, start:end] = v_BGTK
++ self.v_BGMK[:, :, start:end] = v_BGTK.clamp(-65504, 65504)
