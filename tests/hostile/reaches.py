@@ -79,7 +79,8 @@ return scope["rotate_half"](x)
 """
 LIBRARY = "from course_lib.gpt import rotate_half\n"
 SUITE = """
-from course_lib.checks.rope import SUITES, _quarter_turn
+from course_lib.checks.rope import SUITES
+from course_lib.checks.rope_halves import _quarter_turn
 return _quarter_turn(x)
 """
 GRADES = """
