@@ -38,6 +38,15 @@ def _expect_three(found: dict, tried: str) -> tuple[float, float, float]:
             got=got,
             look="what stands after `return`.",
         )
+    if not isinstance(out, tuple):
+        raise Wrong(
+            "TYPE",
+            "the three numbers come in a list",
+            tried=tried,
+            expected=wanted,
+            got="a list",
+            look="the brackets after `return`, and the signature.",
+        )
     for value in out:
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             raise Wrong(
@@ -318,12 +327,61 @@ def even_and_one(subject: Subject, draw: Draw) -> None:
     _compare(_expect_three(one, tried), (unit,) * 3, tried, (), "one run, and no calls before it.")
 
 
+def other_clocks(subject: Subject, draw: Draw) -> None:
+    """A clock may begin anywhere, at 0 as well, and runs may be short beside its readings."""
+    unit = draw.size(1, 2, 3) / 1024
+    runs = [3 * unit, unit, 8 * unit]
+    begins = (0.0, -4.0, 2.0**20, 2.0**30)  # all sums of these are exact in float64
+    found = _ask_stopwatch(
+        subject,
+        *({"costs": runs, "begin": b, "settings": dict(warmup=0, repeats=3)} for b in begins),
+    )
+    for begin, one in zip(begins, found, strict=True):
+        tried = f"a clock that begins at {begin:,.0f} s; runs of {vector(runs)[1:-1]} s"
+        out, right = _expect_three(one, tried), _stats(runs)
+        if not _are_close(out, right):
+            raise Wrong(
+                "TIME-LATE-CLOCK",
+                "with a clock that begins elsewhere the times differ",
+                tried=tried,
+                expected=f"{vector(right)} s",
+                got=f"{vector(out)} s",
+                fits="readings in float32, which has 7 digits for the whole time since the begin."
+                if begin > 0
+                else "a reading that is asked whether it is true.",
+                look="what holds the readings: a float of Python has 16 digits.",
+            )
+
+
+def many_runs(subject: Subject, draw: Draw) -> None:
+    """All runs count, however many there are and however slow one of them was."""
+    unit = draw.size(1, 2, 3) / 8
+    runs = [unit * x for x in (5, 3, 4, 90, 6, 2, 7, 5, 4, 3, 8, 6, 1)]
+    tried = f"{len(runs)} runs: {vector(runs, 13)[1:-1]} s;\nwarmup=0"
+    settings = dict(warmup=0, repeats=len(runs))
+    (found,) = _ask_stopwatch(subject, {"costs": runs, "settings": settings})
+    out, right = _expect_three(found, tried), _stats(runs)
+    _calls(found, 0, len(runs), tried)
+    if not _are_close(out, right):
+        raise Wrong(
+            "TIME-TRIMMED",
+            "of many runs not all count",
+            tried=tried,
+            expected=f"{vector(right)} s",
+            got=f"{vector(out)} s",
+            look="what is left out before the three numbers are taken.",
+        )
+
+
 def refusals(subject: Subject, draw: Draw) -> None:
     """No runs are refused before anything is called; what the function raises comes through."""
-    failing = {"costs": [1.0], "settings": dict(warmup=0, repeats=2), "fails": True}
+    failing = [
+        {"costs": [1.0], "settings": dict(warmup=warmup, repeats=2), "fails": True}
+        for warmup in (0, 2)
+    ]
     cases = (dict(warmup=1, repeats=0), dict(warmup=-1, repeats=2), dict(warmup=0, repeats=-3))
-    *found, failed = _ask_stopwatch(
-        subject, *({"costs": [1.0], "settings": s, "refuse": True} for s in cases), failing
+    *found, failed, cold = _ask_stopwatch(
+        subject, *({"costs": [1.0], "settings": s, "refuse": True} for s in cases), *failing
     )
     for settings, one in zip(cases, found, strict=True):
         if one["error"] != "ValueError" or one["calls"]:
@@ -336,15 +394,17 @@ def refusals(subject: Subject, draw: Draw) -> None:
                 got=f"{raised}, {one['calls']} calls",
                 look="the last sentence of the docstring.",
             )
-    if failed["error"] != "ZeroDivisionError":
-        raise Wrong(
-            "TIME-SWALLOWED",
-            "an error of the function is lost",
-            tried="a function that raises ZeroDivisionError",
-            expected="ZeroDivisionError",
-            got=failed["error"] or "no error",
-            look="`try` around the call.",
-        )
+    for one, warmup in ((failed, 0), (cold, 2)):
+        if one["error"] != "ZeroDivisionError" or one["calls"] != 1:
+            calls = "1 call" if one["calls"] == 1 else f"{one['calls']} calls"
+            raise Wrong(
+                "TIME-SWALLOWED",
+                "an error of the function is lost",
+                tried=f"a function that raises ZeroDivisionError; warmup={warmup}",
+                expected="ZeroDivisionError, from the first call",
+                got=f"{one['error'] or 'no error'}, after {calls}",
+                look="`try` around the call.",
+            )
 
 
 def by_default(subject: Subject, draw: Draw) -> None:
@@ -378,7 +438,16 @@ def by_default(subject: Subject, draw: Draw) -> None:
 SUITES = (
     Suite(
         "time-it",
-        (one_length, runs_that_differ, a_queue, even_and_one, refusals, by_default),
+        (
+            one_length,
+            runs_that_differ,
+            a_queue,
+            even_and_one,
+            other_clocks,
+            many_runs,
+            refusals,
+            by_default,
+        ),
         proved="warm calls alone count, each with all of its work and nothing else's;\n"
         "the middle one stands for them.",
         remember="a call that has returned is not work that is done.",

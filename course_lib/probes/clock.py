@@ -20,8 +20,14 @@ class FakeDevice:
     Without `launch` the call does the work and returns when it is done.
     """
 
-    def __init__(self, costs: Sequence[float], launch: float | None = None, fails: bool = False):
-        self.now, self.busy_until = 100.0, 100.0
+    def __init__(
+        self,
+        costs: Sequence[float],
+        launch: float | None = None,
+        fails: bool = False,
+        begin: float = 100.0,
+    ):
+        self.now, self.busy_until = begin, begin
         self.costs, self.launch, self.fails = costs, launch, fails
         self.calls = 0
 
@@ -45,7 +51,8 @@ class FakeDevice:
 
 
 def time_cases(stopwatch: Callable, cases: Sequence[dict]) -> list[dict[str, Any]]:
-    """What `stopwatch` says of each case: "costs", "settings", and maybe "launch", "busy", "fails".
+    """What `stopwatch` says of each case: "costs", "settings", and maybe "launch", "busy", "fails",
+    "begin", the clock's first reading.
 
     Work of `busy` seconds is in the queue before it is called; with `fails` the function raises
     ZeroDivisionError. Of each case: "out", what came back; "calls", how often the function was
@@ -63,8 +70,9 @@ def _time_case(
     busy: float = 0.0,
     fails: bool = False,
     refuse: bool = False,
+    begin: float = 100.0,
 ) -> dict[str, Any]:
-    bench = FakeDevice(costs, launch, fails)
+    bench = FakeDevice(costs, launch, fails, begin)
     bench.busy_until += busy
     out, error = None, ""
     try:
@@ -105,4 +113,5 @@ def _plain_numbers(out: Any) -> Any:
     """NumPy's numbers as Python's, which travel."""
     if not isinstance(out, (tuple, list)):
         return out
-    return tuple(x.item() if isinstance(x, np.generic) else x for x in out)
+    plain = [x.item() if isinstance(x, np.generic) else x for x in out]
+    return plain if isinstance(out, list) else tuple(plain)

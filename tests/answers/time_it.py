@@ -200,3 +200,85 @@ def stopwatch(function, *, warmup=3, repeats=20, wait=lambda: None, clock=time.p
 # %% wrong TIME-CALLS other settings by default | of: in plain steps
 - def stopwatch(function, *, warmup=3, repeats=20, wait=lambda: None, clock=time.perf_counter):
 + def stopwatch(function, *, warmup=3, repeats=10, wait=lambda: None, clock=time.perf_counter):
+
+# %% right quantiles, from a generator
+def stopwatch(function, *, warmup=3, repeats=20, wait=lambda: None, clock=time.perf_counter):
+    if warmup < 0 or not repeats > 0:
+        raise ValueError(f"warmup {warmup}, repeats {repeats}")
+
+    def runs():
+        for number in range(-warmup, repeats):
+            wait()
+            before = clock()
+            function()
+            wait()
+            after = clock()
+            if number >= 0:
+                yield after - before
+
+    found = torch.tensor([*runs()], dtype=torch.float64)
+    low, middle, high = found.quantile(torch.tensor([0, 0.5, 1], dtype=torch.float64)).tolist()
+    return tuple((middle, low, high))
+
+# %% wrong TIME-LATE-CLOCK the readings in float32
+def stopwatch(function, *, warmup=3, repeats=20, wait=lambda: None, clock=time.perf_counter):
+    if repeats < 1 or warmup < 0:
+        raise ValueError(f"{repeats} runs after {warmup}")
+    for _ in range(warmup):
+        function()
+    marks = np.zeros((repeats, 2), dtype=np.float32)
+    for row in marks:
+        wait()
+        row[0] = clock()
+        function()
+        wait()
+        row[1] = clock()
+    runs = marks[:, 1] - marks[:, 0]
+    return float(np.median(runs)), float(runs.min()), float(runs.max())
+
+# %% wrong TIME-LATE-CLOCK the readings in tensors
+def stopwatch(function, *, warmup=3, repeats=20, wait=lambda: None, clock=time.perf_counter):
+    if repeats < 1 or warmup < 0:
+        raise ValueError(f"{repeats} runs after {warmup}")
+    for _ in range(warmup):
+        function()
+    seconds = []
+    for _ in range(repeats):
+        wait()
+        start = torch.tensor(clock())
+        function()
+        wait()
+        seconds.append((torch.tensor(clock()) - start).item())
+    return statistics.median(seconds), min(seconds), max(seconds)
+
+# %% wrong TIME-LATE-CLOCK a reading of 0 taken for none | of: in plain steps
+- start = clock()
++ start = clock() or time.perf_counter()
+
+# %% wrong TIME-TRIMMED the slowest of many left out | of: in plain steps
+- return statistics.median(seconds), min(seconds), max(seconds)
++ if len(seconds) >= 10:
++     seconds.remove(max(seconds))
++ return statistics.median(seconds), min(seconds), max(seconds)
+
+# %% wrong TIME-SWALLOWED errors of the warm-up are lost
+def stopwatch(function, *, warmup=3, repeats=20, wait=lambda: None, clock=time.perf_counter):
+    if repeats < 1 or warmup < 0:
+        raise ValueError(f"{repeats} runs after {warmup}")
+    for _ in range(warmup):
+        try:
+            function()
+        except Exception:
+            break
+    seconds = []
+    for _ in range(repeats):
+        wait()
+        start = clock()
+        function()
+        wait()
+        seconds.append(clock() - start)
+    return statistics.median(seconds), min(seconds), max(seconds)
+
+# %% wrong TYPE a list | of: in plain steps
+- return statistics.median(seconds), min(seconds), max(seconds)
++ return [statistics.median(seconds), min(seconds), max(seconds)]
