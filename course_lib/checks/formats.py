@@ -281,6 +281,96 @@ def edge_cases(subject: Subject, draw: Draw) -> None:
     )
 
 
+def every_format(subject: Subject, draw: Draw) -> None:
+    """Each format by name; shapes in lists, and tensors of one shape counted each."""
+    n = draw.size(40, 72, 104)
+    _expect(subject, [([(3, n), (5,)], name) for name in FORMATS], "what the format says.")
+    for shapes in ([[3, n], [5]], [(4, n), (4, n), (n,), (n,)]):
+        out, right = subject.call(shapes, "nvfp4"), bytes_of(shapes, "nvfp4")
+        if out == right:
+            continue
+        once = bytes_of(list(dict.fromkeys(map(tuple, shapes))), "nvfp4")
+        expect.integer(
+            out,
+            right,
+            [
+                Pattern(
+                    code="QUANT-SAME-SHAPE",
+                    value=once,
+                    finding="tensors of one shape are counted once",
+                    fits="shapes in a set, or as keys of a dict.",
+                    look="what `shapes` is turned into.",
+                )
+            ],
+            tried=f"{', '.join(map(str, shapes))} in nvfp4",
+        )
+
+
+def empty_tensors(subject: Subject, draw: Draw) -> None:
+    """A tensor without numbers has no blocks, and still a scale of its own."""
+    n = draw.size(32, 48, 5)
+    for shapes in ([(0, n)], [(n, 0)], [(0,)]):
+        for name in ("mxfp4", "nvfp4", "int8"):
+            out, right = subject.call(shapes, name), bytes_of(shapes, name)
+            if out != right or isinstance(out, bool) or not isinstance(out, int):
+                raise Wrong(
+                    "QUANT-EMPTY",
+                    "a tensor without numbers is counted otherwise",
+                    tried=f"{_format_shapes(shapes)} in {name}",
+                    expected=f"{right} bytes: no block, {FORMATS[name].tensor_bits} bits of its own",
+                    got=f"{out!r}"[:60],
+                    look="`max`, `or` and conditions on counts.",
+                )
+
+
+def exact_counts(subject: Subject, draw: Draw) -> None:
+    """Counts are whole numbers, however large: no float on the way."""
+    for rows, name in ((2**25 + 1, "fp32"), (2**50 + draw.size(1, 3, 5), "mxfp4")):
+        shapes = [(rows, 33), (7,)]
+        tried = f"{_format_shapes(shapes)} in {name}"
+        out, right = subject.call(shapes, name), bytes_of(shapes, name)
+        expect.not_none(out, f"{right:,}", tried=tried)
+        if isinstance(out, int) and out != right and abs(out / right - 1) < 1e-6:
+            raise Wrong(
+                "QUANT-FLOAT",
+                "a large count is rounded",
+                tried=tried,
+                expected=f"{right:,} bytes",
+                got=f"{out:,}",
+                fits="a float on the way: float64 has no odd numbers above 2^53.",
+                look="`/`, `math.ceil`, tensors of counts; `//` keeps an int.",
+            )
+        expect.integer(out, right, tried=tried)
+
+
+def another_format(subject: Subject, draw: Draw) -> None:
+    """What a format takes is read from the format."""
+    changes = dict(bits=6, block=24, block_bits=16, tensor_bits=64)
+    shapes = [(5, 24 * draw.size(3, 2, 4) + 7), (9,)]
+    name = "mx6"
+    try:
+        out = subject.probe(
+            "course_lib.probes.formats:call_with_format", shapes, name, "nvfp4", changes
+        )
+        got = f"{out!r}"[:60]
+    except AnswerError as failure:
+        out, got = None, f"{type(failure.error).__name__}: {failure.error}"[:76]
+    right = sum(
+        -(-(math.prod(s[:-1]) * (s[-1] * 6 + -(-s[-1] // 24) * 16) + 64) // 8) for s in shapes
+    )
+    if out != right:
+        raise Wrong(
+            "QUANT-TABLE",
+            "a new format is counted otherwise",
+            tried=f"{_format_shapes(shapes)} in a format that was added:\n"
+            "6 bits, 16 for each 24, 64 for the tensor",
+            expected=f"{right:,} bytes",
+            got=got,
+            fits="numbers or names of the formats, written into the function.",
+            look="what is read from `f`, and what is not.",
+        )
+
+
 def once_through(subject: Subject, draw: Draw) -> None:
     """Shapes that can be gone through once: an Iterable need not be a list."""
     shapes = [(draw.size(3, 5, 7), 4), (5, 33)]
@@ -308,7 +398,11 @@ SUITES = (
             partial_blocks,
             odd_bits,
             edge_cases,
+            every_format,
+            empty_tensors,
+            exact_counts,
             once_through,
+            another_format,
         ),
         ranks=1,
         proved="your bytes hold every number, every block's scale and every tensor's.",
