@@ -129,12 +129,13 @@ def cost(subject: Subject, draw: Draw) -> None:
 
 
 def numbers(subject: Subject, draw: Draw) -> None:
-    """Two ranks: rows of several numbers, int64, bfloat16; to the bit, for nothing is added."""
+    """Two ranks: rows of several numbers, int64, bfloat16, float64; to the bit, for nothing is added."""
     n = draw.size(3, 4, 5)
     cases = [
         [draw.randn(n, 2, 3) for _ in range(2)],
         [draw.randint(0, 2**60, (n,)) for _ in range(2)],
         [draw.randn(n, dtype=torch.bfloat16) for _ in range(2)],
+        [draw.randn(n).double() / 3 for _ in range(2)],
     ]
     found = ring.on_ranks(subject, list(zip(*cases, strict=True)))
     for shards, done in zip(cases, found, strict=True):
@@ -157,6 +158,11 @@ def _all_equal(done: Sequence[Done], shards: Sequence[Tensor], tried: str) -> No
                 got=vector(d.value.flatten(), 3),
                 look="the place of each shard, and the dtype on the way.",
             )
+
+
+def layouts(subject: Subject, draw: Draw) -> None:
+    """Shards that are not contiguous; a result stays what it was when the next call is made."""
+    ring.any_layout(subject, draw, draw.size(4, 5), lambda shards: [torch.cat(list(shards))] * 2)
 
 
 def groups(subject: Subject, draw: Draw) -> None:
@@ -203,7 +209,7 @@ def refusal(subject: Subject, draw: Draw) -> None:
 SUITES = (
     Suite(
         "ring-all-gather",
-        (order, cost, numbers, groups, one_rank, refusal),
+        (order, cost, numbers, layouts, groups, one_rank, refusal),
         proved="1, 2, 3 and 4 ranks hold all shards in the order of the ranks, to the bit,\n"
         "from R - 1 messages of one shard to the next rank.",
         remember="what arrives in step s = 0, 1, ... on rank r is the shard of rank r - 1 - s.",

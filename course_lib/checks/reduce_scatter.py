@@ -163,12 +163,13 @@ def cost(subject: Subject, draw: Draw) -> None:
 
 
 def numbers(subject: Subject, draw: Draw) -> None:
-    """Two ranks: rows of several numbers, int64, bfloat16."""
+    """Two ranks: rows of several numbers, int64, bfloat16, float64."""
     n = draw.size(3, 4, 5)
     cases = [
         [draw.randn(2 * n, 3) for _ in range(2)],
         [draw.randint(0, 2**60, (2 * n,)) for _ in range(2)],
         [draw.randn(2 * n, dtype=torch.bfloat16) for _ in range(2)],
+        [draw.randn(2 * n).double() / 3 for _ in range(2)],
     ]
     found = ring.on_ranks(subject, list(zip(*cases, strict=True)))
     for inputs, done in zip(cases, found, strict=True):
@@ -194,6 +195,11 @@ def _all_close(done: Sequence[Done], inputs: Sequence[Tensor], tried: str) -> No
                 got=vector(d.value.flatten(), 3),
                 look="the dtype of the sums, and the rows of a chunk.",
             )
+
+
+def layouts(subject: Subject, draw: Draw) -> None:
+    """Inputs that are not contiguous; a result stays what it was when the next call is made."""
+    ring.any_layout(subject, draw, draw.size(4, 6), lambda inputs: sum(inputs).chunk(2))
 
 
 def groups(subject: Subject, draw: Draw) -> None:
@@ -241,7 +247,7 @@ def refusal(subject: Subject, draw: Draw) -> None:
 SUITES = (
     Suite(
         "ring-reduce-scatter",
-        (sums, cost, numbers, groups, one_rank, refusal),
+        (sums, cost, numbers, layouts, groups, one_rank, refusal),
         proved="1, 2, 3 and 4 ranks get their chunks of the sum, from R - 1 messages of one\n"
         "chunk to the next rank, with two or three chunks of memory.",
         remember="a sum that is to end on rank r starts on rank r + 1.",

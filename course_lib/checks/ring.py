@@ -12,6 +12,7 @@ from torch import Tensor
 
 from course_lib.checks.report import Wrong, number, vector
 from course_lib.checks.subject import AnswerError, Subject
+from course_lib.checks.suite import Draw
 
 PROBE = "course_lib.probes.ring:"
 
@@ -83,6 +84,60 @@ def refuse_changed(done: Sequence[Done], tried: str) -> None:
             hides="on one rank alone: code that works there breaks on two.",
             look="what is returned when there is only one rank.",
         )
+
+
+def any_layout(
+    subject: Subject, draw: Draw, rows: int, right: Callable[[Sequence[Tensor]], Sequence[Tensor]]
+) -> None:
+    """Two ranks, matrices of `rows` rows that are not contiguous, twice: each result is right, the
+    first also after the second call. `right`: the results by rank for the inputs by rank."""
+    tried = f"2 ranks, a matrix of {rows} x 3, the transpose of one in memory"
+    twice = [[draw.randint(-9, 10, (rows, 3)).float() for _ in range(2)] for _ in range(2)]
+    facts = dict(
+        tried=tried,
+        expected="what the same numbers in one piece give",
+        hides="a gradient lies in memory as its product was computed, often transposed.",
+    )
+    try:
+        ranks = subject.run_ranks(
+            [(list(given),) for given in zip(*twice, strict=True)], probe=PROBE + "laid_out_anew"
+        )
+    except AnswerError as failure:
+        text = f"{failure.error}"
+        if not any(word in text for word in ("contiguous", "stride")):
+            raise
+        raise Wrong(
+            "STRIDED",
+            "a tensor that is not contiguous raises",
+            got=text[:76],
+            look="`pass_on` and `reshape` copy where they have to; `view` and `isend` do not.",
+            **facts,
+        ) from None
+    wanted = [right(inputs) for inputs in twice]
+    for rank, found in enumerate(ranks):
+        first, second = found.value
+        if not _is(second, wanted[1][rank]) or not _is(first, wanted[0][rank]):
+            if _is(first, wanted[1][rank]):
+                raise Wrong(
+                    "RESULT-CHANGES",
+                    "a result changes when the answer is called again",
+                    tried="two calls with tensors of one shape",
+                    expected="a new tensor from each call",
+                    got="the first result holds the numbers of the second",
+                    look="a tensor that is kept from call to call.",
+                )
+            raise Wrong(
+                "STRIDED",
+                "a tensor that is not contiguous gives other numbers",
+                got="other numbers",
+                fits="the memory read in its own order, not in that of the indices.",
+                look="`as_strided`, `data_ptr`, and what is sent without `pass_on`.",
+                **facts,
+            )
+
+
+def _is(found: Any, right: Tensor) -> bool:
+    return isinstance(found, Tensor) and torch.equal(found, right)
 
 
 def messages(done: Sequence[Done], each: int, tried: str) -> None:

@@ -38,6 +38,12 @@ def calls(function: Callable, inputs: list[Tensor]) -> list[dict[str, Any]]:
     return [_call(function, x) for x in inputs]
 
 
+def laid_out_anew(function: Callable, inputs: list[Tensor]) -> list[Any]:
+    """What `function(x)` returns for each of `inputs`, matrices, as views that are not contiguous."""
+    found = [function(x.mT.contiguous().mT) for x in inputs]
+    return [value.contiguous() if isinstance(value, Tensor) else value for value in found]
+
+
 def in_pairs(function: Callable, x: Tensor) -> list[dict[str, Any]]:
     """The same for `function(x, group)` on four ranks, where 0 and 2 are a group, 1 and 3 another."""
     groups = [dist.new_group([0, 2]), dist.new_group([1, 3])]

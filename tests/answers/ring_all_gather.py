@@ -154,3 +154,85 @@ def ring_all_gather(shard, group=None):
 + moving = chunks[(rank - step) % world_size]
 + wide = moving.float() if moving.dtype == torch.bfloat16 else moving
 + arrived = pass_on(wide, group)
+
+# %% right a stack that is laid flat, from pieces in one piece
+def ring_all_gather(shard, group=None):
+    rows = shard.shape[0] if shard.shape else None
+    if rows is None:
+        raise ValueError("a single number")
+    rank, world_size = place(group)
+    moving, places = shard.contiguous(), [None] * world_size
+    places[rank] = moving
+    for step in range(1, world_size):
+        moving = pass_on(moving.view(-1), group).view(shard.shape)
+        places[rank - step] = moving
+    return torch.stack(places).flatten(0, 1)
+
+# %% wrong STRIDED a view of all numbers of the shard
+def ring_all_gather(shard, group=None):
+    if shard.dim() == 0:
+        raise ValueError("a single number has no dim 0")
+    rank, world_size = place(group)
+    places = [None] * world_size
+    places[rank] = moving = shard.view(-1)
+    for step in range(1, world_size):
+        moving = pass_on(moving, group)
+        places[rank - step] = moving
+    return torch.cat(places).view(-1, *shard.shape[1:])
+
+# %% wrong STRIDED sends the memory as it lies
+def ring_all_gather(shard, group=None):
+    if shard.dim() == 0:
+        raise ValueError("a single number has no dim 0")
+    rank, world_size = place(group)
+    places = [None] * world_size
+    places[rank] = moving = shard
+    for step in range(1, world_size):
+        arrived = torch.empty(shard.shape, dtype=shard.dtype)
+        sent = dist.isend(moving, group=group, group_dst=(rank + 1) % world_size)
+        dist.recv(arrived, group=group, group_src=(rank - 1) % world_size)
+        sent.wait()
+        places[rank - step] = moving = arrived
+    return torch.cat(places)
+
+# %% wrong STRIDED numbers in the order of the memory
+def ring_all_gather(shard, group=None):
+    if shard.dim() == 0:
+        raise ValueError("a single number has no dim 0")
+    rank, world_size = place(group)
+    places = [None] * world_size
+    moving = torch.as_strided(shard, (shard.numel(),), (1,)).clone()
+    places[rank] = moving
+    for step in range(1, world_size):
+        moving = pass_on(moving, group)
+        places[rank - step] = moving
+    return torch.cat(places).view(-1, *shard.shape[1:])
+
+# %% wrong RESULT-CHANGES one result for each shape
+WHOLE = {}
+
+def ring_all_gather(shard, group=None):
+    if shard.dim() == 0:
+        raise ValueError("a single number has no dim 0")
+    rank, world_size = place(group)
+    key = tuple(shard.shape), shard.dtype
+    if key not in WHOLE:
+        WHOLE[key] = shard.new_empty(world_size * shard.shape[0], *shard.shape[1:])
+    chunks = in_chunks(WHOLE[key], world_size)
+    chunks[rank].copy_(shard)
+    for step in range(world_size - 1):
+        arrived = pass_on(chunks[(rank - step) % world_size], group)
+        chunks[(rank - step - 1) % world_size].copy_(arrived)
+    return WHOLE[key]
+
+# %% wrong OTHER float64 that travels as float32 and back
+def ring_all_gather(shard, group=None):
+    if shard.dim() == 0:
+        raise ValueError("a single number has no dim 0")
+    rank, world_size = place(group)
+    low = shard.float() if shard.dtype == torch.float64 else shard
+    places = [low] * world_size
+    for step in range(1, world_size):
+        low = pass_on(low, group)
+        places[rank - step] = low
+    return torch.cat(places).to(shard.dtype)

@@ -19,7 +19,7 @@ def ring_reduce_scatter(x, group=None):
 def ring_reduce_scatter(x, group=None):
     r, R = dist.get_rank(group), dist.get_world_size(group)
     chunks = in_chunks(x, R)
-    total = torch.clone(chunks[r - 1])
+    total = chunks[r - 1].clone(memory_format=torch.contiguous_format)
     for step in range(2, R + 1):
         arrived = torch.empty_like(total)
         sent = dist.isend(total, group=group, group_dst=(r + 1) % R)
@@ -32,7 +32,7 @@ def ring_reduce_scatter(x, group=None):
 def ring_reduce_scatter(x, group=None):
     r, R = place(group)
     chunks = in_chunks(x, R)
-    total = chunks[(r - 1) % R].clone()
+    total = chunks[(r - 1) % R].clone().contiguous()
     for step in range(1, R):
         arrived = torch.empty_like(total)
         if r % 2 == 0:
@@ -41,7 +41,7 @@ def ring_reduce_scatter(x, group=None):
         else:
             dist.recv(arrived, group=group, group_src=(r - 1) % R)
             dist.send(total, group=group, group_dst=(r + 1) % R)
-        total = arrived + chunks[(r - 1 - step) % R]
+        total = (arrived + chunks[(r - 1 - step) % R]).contiguous()
     return total
 
 # %% right a sum that travels
@@ -184,3 +184,54 @@ def ring_reduce_scatter(x, group=None):
 
 - return partial
 + return partial.to(x.dtype)
+
+# %% wrong STRIDED a view of all numbers
+def ring_reduce_scatter(x, group=None):
+    rank, world_size = place(group)
+    in_chunks(x, world_size)
+    chunks = x.view(-1).chunk(world_size)
+    partial = chunks[(rank - 1) % world_size].clone()
+    for step in range(1, world_size):
+        partial = pass_on(partial, group)
+        partial += chunks[(rank - 1 - step) % world_size]
+    return partial.view(-1, *x.shape[1:])
+
+# %% wrong STRIDED sends the memory as it lies
+def ring_reduce_scatter(x, group=None):
+    rank, world_size = place(group)
+    chunks = in_chunks(x, world_size)
+    partial = chunks[(rank - 1) % world_size].clone()
+    for step in range(1, world_size):
+        arrived = torch.empty_like(partial)
+        sent = dist.isend(partial, group=group, group_dst=(rank + 1) % world_size)
+        dist.recv(arrived, group=group, group_src=(rank - 1) % world_size)
+        sent.wait()
+        partial = arrived.add_(chunks[(rank - 1 - step) % world_size])
+    return partial
+
+# %% wrong RESULT-CHANGES one place for the sum of each shape
+PLACES = {}
+
+def ring_reduce_scatter(x, group=None):
+    rank, world_size = place(group)
+    chunks = in_chunks(x, world_size)
+    total = PLACES.setdefault((tuple(x.shape), x.dtype), torch.empty_like(chunks[0]))
+    total.copy_(chunks[(rank - 1) % world_size])
+    for step in range(1, world_size):
+        total.copy_(pass_on(total, group))
+        total += chunks[(rank - 1 - step) % world_size]
+    return total
+
+# %% wrong OTHER float64 summed in float32
+def ring_reduce_scatter(x, group=None):
+    rank, world_size = place(group)
+    chunks = in_chunks(x, world_size)
+    partial = chunks[(rank - 1) % world_size].clone()
+    for step in range(1, world_size):
+        partial = pass_on(partial, group)
+        mine = chunks[(rank - 1 - step) % world_size]
+        if x.dtype == torch.float64:
+            partial = (partial.float() + mine.float()).double()
+        else:
+            partial += mine
+    return partial
