@@ -259,23 +259,66 @@ def all_params(subject: Subject, draw: Draw) -> None:
         )
 
 
+def edges(subject: Subject, draw: Draw) -> None:
+    """No token before it, one, and so many that only whole numbers are exact; words by place too."""
+    config = _odd_config(draw)
+    L, D, H, V = _sizes(config)
+    params = 6 * (L * (4 * D * D + 3 * D * H) + D * V)
+    for T in (0, 1):
+        tried, right = f"T = {T}", params + 12 * L * D * T
+        out = expect_int(subject.call(config, T))
+        if out != right:
+            raise Wrong(
+                "FLOPS-EDGES",
+                f"a length of {T} counts as another",
+                tried=tried,
+                expected=f"{right:,}: 6 per parameter, plus 12 L D T = {12 * L * D * T:,}",
+                got=f"{out:,}",
+                fits="a 0 taken for no length." if T == 0 else "",
+                look="`or`, and conditions on `seq_len`.",
+            )
+    for T in (2**53 + 1, 2**70 + 1):
+        out, right = expect_int(subject.call(config, T)), params + 12 * L * D * T
+        if out != right:
+            raise Wrong(
+                "FLOPS-ROUNDED",
+                "the last digits are lost",
+                tried=f"T = {T:,}",
+                expected=f"{right:,}",
+                got=f"{out:,}",
+                fits="a float on the way, or integers of 64 bits.",
+                look="`float`, `/`, numbers with a point: whole numbers of Python are exact.",
+            )
+    by_place = subject.call(config, 16, "all")
+    expect.integer(by_place, subject.call(config, 16, convention="all"), tried='"all" by place')
+    by_name = subject.call(config=config, seq_len=16, convention="matmul")
+    expect.integer(by_name, params + 12 * L * D * 16, tried='convention="matmul", all by name')
+
+
 def refuses(subject: Subject, draw: Draw) -> None:
-    """Another convention is a ValueError."""
-    facts = dict(
-        tried='convention="nanogpt"',
-        expected="a ValueError that names the two conventions",
-        look="the end of the docstring.",
-    )
-    try:
-        out = subject.call(_odd_config(draw), 16, convention="nanogpt")
-    except AnswerError as failure:
-        if isinstance(failure.error, ValueError):
-            return
-        got = f"{type(failure.error).__name__}: {failure.error}"[:76]
+    """Another convention is a ValueError, be it near one of the two or empty."""
+    for word in ("nanogpt", "mat", "al", "", "allparams", "matmul_all", "ALL"):
+        facts = dict(
+            tried=f'convention="{word}"',
+            expected="a ValueError that names the two conventions",
+            look="the end of the docstring: the word is one of the two, letter by letter.",
+        )
+        try:
+            out = subject.call(_odd_config(Draw(draw.seed)), 16, convention=word)
+        except AnswerError as failure:
+            if isinstance(failure.error, ValueError):
+                continue
+            got = f"{type(failure.error).__name__}: {failure.error}"[:76]
+            raise Wrong(
+                "FLOPS-UNKNOWN", "an unknown convention fails with another error", got=got, **facts
+            ) from None
         raise Wrong(
-            "FLOPS-UNKNOWN", "an unknown convention fails with another error", got=got, **facts
-        ) from None
-    raise Wrong("FLOPS-UNKNOWN", "an unknown convention is accepted", got=str(out)[:60], **facts)
+            "FLOPS-UNKNOWN",
+            "an unknown convention is accepted",
+            got=str(out)[:60],
+            fits='`in ("matmul")`, which asks about parts of one word.' if word == "mat" else "",
+            **facts,
+        )
 
 
 def large_model(subject: Subject, draw: Draw) -> None:
@@ -290,7 +333,7 @@ def large_model(subject: Subject, draw: Draw) -> None:
 SUITES = (
     Suite(
         "count-flops",
-        (whole_number, follows_length, tied_head, all_params, refuses, large_model),
+        (whole_number, follows_length, tied_head, all_params, edges, refuses, large_model),
         proved="equal to the formula for small shapes, and to torch's own count for 134m.",
         remember="6 FLOPs per matmul parameter and token, plus 12 L D T for attention.",
         next_step="at which T does attention cost as much as the parameters?",

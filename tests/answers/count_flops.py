@@ -168,3 +168,46 @@ def flops_per_token(config, seq_len, convention="matmul"):
     if convention not in params:
         raise ValueError(f"no convention {convention}")
     return 6 * params[convention] + 12 * L * D * min(seq_len, config.max_seq_len)
+
+# %% wrong FLOPS-UNKNOWN words of which "matmul" is made | of: by steps
+- elif convention != "matmul":
++ elif convention not in ("matmul"):
+
+# %% wrong FLOPS-UNKNOWN the beginning of a word is enough | of: by steps
+- if convention == "all":
++ if convention.startswith("all"):
+
+# %% wrong FLOPS-UNKNOWN no word taken for the default | of: by steps
+- if convention == "all":
++ convention = convention or "matmul"
++ if convention == "all":
+
+# %% wrong FLOPS-EDGES a length of 0 taken for none given | of: by steps
+- return 6 * n + 12 * L * D * seq_len
++ return 6 * n + 12 * L * D * (seq_len or config.max_seq_len)
+
+# %% wrong FLOPS-EDGES a single token has nobody to attend to | of: by steps
+- return 6 * n + 12 * L * D * seq_len
++ return 6 * n + 12 * L * D * (seq_len if seq_len > 1 else 0)
+
+# %% wrong FLOPS-ROUNDED through a float | of: by steps
+- return 6 * n + 12 * L * D * seq_len
++ return int(6.0 * n + 12.0 * L * D * seq_len)
+
+# %% wrong FLOPS-ROUNDED integers of 64 bits | of: by steps
+- return 6 * n + 12 * L * D * seq_len
++ return (6 * n + 12 * L * D * seq_len + 2**63) % 2**64 - 2**63
+
+# %% right a table of both conventions, with whole numbers of Fractions
+def flops_per_token(config, seq_len, convention="matmul"):
+    from fractions import Fraction
+
+    forward = Fraction(num_params(config))
+    unused = {"all": 0, "matmul": (2 * config.num_layers + 1) * config.d_model}
+    if convention not in unused:
+        raise ValueError("the conventions are " + " and ".join(unused))
+    forward -= unused[convention]
+    if convention == "matmul" and not config.tie_embeddings:
+        forward -= config.d_model * config.vocab_size
+    attention = Fraction(2 * config.num_layers * config.d_model * seq_len)
+    return int(3 * (2 * forward + 2 * attention))
