@@ -316,10 +316,52 @@ def sizes_of_a_model(subject: Subject, draw: Draw) -> None:
         )
 
 
+def every_digit(subject: Subject, draw: Draw) -> None:
+    """Sizes that are no powers of two: 16 digits, as a float of Python has them, or all of them."""
+    odd = draw.size(1, 3, 5)
+    for shape, size in (
+        (((1 << 21) + odd, (3 << 20) + 7, (5 << 20) + 11), 2),
+        ((12_289, 49_157, 8_191 + odd), 1),
+        ((1, 1, 1), 4),
+    ):
+        M, K, N = shape
+        tried = (
+            f"({M:,}, {K:,}) @ ({K:,}, {N:,}), {size} bytes a number, 3.12e14 FLOP/s, 2e12 bytes/s"
+        )
+        found = subject.call(M, K, N, number_bytes=size, flops_per_s=3.12e14, bytes_per_s=2e12)
+        flops, num_bytes = 2 * M * K * N, size * (M * K + K * N + M * N)
+        right = {
+            "flops": flops,
+            "bytes": num_bytes,
+            "intensity": flops / num_bytes,
+            "ridge": 156.0,
+            "attainable": flops / max(flops / 3.12e14, num_bytes / 2e12),
+        }
+        for key in KEYS:
+            if not math.isclose(found[key], right[key], rel_tol=1e-12):
+                raise Wrong(
+                    "ROOF-DIGITS",
+                    f"{key} has lost digits",
+                    tried=tried,
+                    expected=f"{key}: {right[key]:,}",
+                    got=f"{key}: {found[key]:,}",
+                    fits="float32 on the way, which has 7 digits.",
+                    look="tensors and arrays: numbers of Python are enough.",
+                )
+
+
 SUITES = (
     Suite(
         "arithmetic-intensity",
-        (flops, bytes_moved, intensity, ridge, under_either_roof, sizes_of_a_model),
+        (
+            flops,
+            bytes_moved,
+            intensity,
+            ridge,
+            under_either_roof,
+            sizes_of_a_model,
+            every_digit,
+        ),
         proved="FLOPs and bytes are those that were counted one by one, and the lower roof wins.",
         remember="one row against a matrix: about 2 FLOPs for each number read, however large it is.",
         next_step="how many rows does a bfloat16 product need to reach a ridge of 200?",

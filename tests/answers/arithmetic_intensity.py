@@ -94,3 +94,19 @@ def matmul_roof(M, K, N, *, number_bytes, flops_per_s, bytes_per_s):
 # %% wrong ROOF-WRAPS integers of 64 bits | of: in plain steps
 - flops = 2 * M * K * N
 + flops = (2 * M * K * N + 2**63) % 2**64 - 2**63
+
+# %% wrong ROOF-DIGITS counts in float32 | of: in plain steps
+- flops = 2 * M * K * N
++ flops = torch.tensor([M, K, N, 2], dtype=torch.float32).prod().item()
+
+# %% wrong ROOF-DIGITS bytes in float32 | of: in plain steps
+- moved = number_bytes * (M * K + K * N + M * N)
++ moved = number_bytes * torch.tensor([M * K, K * N, M * N], dtype=torch.float32).sum().item()
+
+# %% right in float64, by shares of the peak
+def matmul_roof(M, K, N, *, number_bytes, flops_per_s, bytes_per_s):
+    M, K, N = np.float64(M), np.float64(K), np.float64(N)
+    moved = float(number_bytes * (M * (K + N) + K * N))
+    flops, ridge = 2.0 * float(M * K * N), flops_per_s / bytes_per_s
+    share = min(1.0, flops / moved / ridge)
+    return dict(attainable=share * flops_per_s, ridge=ridge, intensity=flops / moved, bytes=moved, flops=flops)
