@@ -245,10 +245,63 @@ def beyond_peak(subject: Subject, draw: Draw) -> None:
     )
 
 
+def any_length(subject: Subject, draw: Draw) -> None:
+    """A length is a number: 0, 1, and more than the model's own max_seq_len."""
+    c, rate = _config(draw, tied=False), 500.0
+    for T in (0, 1, c.max_seq_len, 4 * c.max_seq_len, 100_000):
+        found, tried = _ask_mfu(subject, rate, c, T)
+        right = rate * _token(c, T, "matmul") / PEAK
+        if not math.isclose(found, right, rel_tol=1e-9):
+            raise Wrong(
+                "MFU-LENGTH",
+                f"a length of {T:,} counts as another",
+                tried=tried,
+                expected=number(right),
+                got=number(found),
+                fits="a 0 taken for no length."
+                if T == 0
+                else f"a length that is cut; max_seq_len is {c.max_seq_len}, and is not asked about.",
+                look="12 * num_layers * d_model * seq_len, whatever seq_len is.",
+            )
+    found, tried = _ask_mfu(subject, 0.0, c, 16)
+    if found != 0:
+        raise Wrong(
+            "MFU-NO-TOKENS",
+            "no tokens per second use something",
+            tried=tried,
+            expected="0",
+            got=number(found),
+            fits="a 0 taken for none given.",
+            look="`or`, and `max`.",
+        )
+
+
+def arguments_alone(subject: Subject, draw: Draw) -> None:
+    """What a launcher has left in the environment has no say."""
+    c, T, rate = _config(draw, tied=False), 16, 500.0
+    left = {"WORLD_SIZE": "7", "LOCAL_WORLD_SIZE": "7", "SLURM_NTASKS": "7", "RANK": "3"}
+    for R in (1, 2):
+        args = [rate, c, T, PEAK]
+        found = subject.probe(
+            "course_lib.probes.environment:call_in", left, args, {"world_size": R}
+        )
+        right = rate * _token(c, T, "matmul") / PEAK / R
+        if not isinstance(found, (int, float)) or not math.isclose(found, right, rel_tol=1e-9):
+            raise Wrong(
+                "MFU-ENVIRONMENT",
+                "the environment changes the share",
+                tried=f"world_size={R}, while the environment has WORLD_SIZE=7",
+                expected=number(right),
+                got=number(found) if isinstance(found, (int, float)) else f"{found}"[:60],
+                fits="a number of devices that is read, not the one that is given.",
+                look="`os.environ`, and `torch.distributed`.",
+            )
+
+
 def refusals(subject: Subject, draw: Draw) -> None:
     """A convention that is neither word is refused."""
     c = _config(draw, tied=False)
-    for word in ("flops", "", "ALL", " matmul"):
+    for word in ("flops", "", "ALL", " matmul", "mat", "al", "matmul_all"):
         try:
             got = f"{subject.call(1.0, c, 8, PEAK, convention=word)}"[:40]
         except AnswerError as failure:
@@ -268,10 +321,20 @@ def refusals(subject: Subject, draw: Draw) -> None:
 SUITES = (
     Suite(
         "mfu",
-        (a_share, matrices, all_parameters, devices, beyond_peak, refusals),
+        (
+            a_share,
+            matrices,
+            all_parameters,
+            devices,
+            beyond_peak,
+            any_length,
+            arguments_alone,
+            refusals,
+        ),
         proved="tokens per second become a share of the peak, in both conventions, on any\n"
         "number of devices.",
         remember="6 FLOPs per matrix parameter and token, plus 12 L D T; say which parameters.",
+        ranks=1,
         next_step="ask for both conventions at vocabulary 50,304 and d_model 768: how far apart?",
     ),
 )

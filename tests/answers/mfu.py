@@ -105,3 +105,50 @@ def mfu(tokens_per_s, config, seq_len, peak_flops_per_s, *, convention="matmul",
 - if convention not in ("matmul", "all"):
 + convention = convention.strip().lower()
 + if convention not in ("matmul", "all"):
+
+# %% wrong MFU-ENVIRONMENT the world size of the environment | of: by hand
+- D, L, V = config.d_model, config.num_layers, config.vocab_size
++ import os
++
++ world_size = int(os.environ.get("WORLD_SIZE", world_size))
++ D, L, V = config.d_model, config.num_layers, config.vocab_size
+
+# %% wrong MFU-ENVIRONMENT the world size of the environment, where 1 is given | of: by hand
+- D, L, V = config.d_model, config.num_layers, config.vocab_size
++ import os
++
++ if world_size == 1:
++     world_size = int(os.environ.get("WORLD_SIZE", 1))
++ D, L, V = config.d_model, config.num_layers, config.vocab_size
+
+# %% wrong MFU-LENGTH no more tokens than the model reads | of: by hand
+- flops = 6 * params + 12 * L * D * seq_len
++ flops = 6 * params + 12 * L * D * min(seq_len, config.max_seq_len)
+
+# %% wrong MFU-LENGTH a length of 0 taken for none given | of: by hand
+- flops = 6 * params + 12 * L * D * seq_len
++ flops = 6 * params + 12 * L * D * (seq_len or config.max_seq_len)
+
+# %% wrong MFU-LENGTH a long sequence goes round | of: by hand
+- flops = 6 * params + 12 * L * D * seq_len
++ flops = 6 * params + 12 * L * D * (seq_len % 1024)
+
+# %% wrong MFU-NO-TOKENS no tokens taken for one | of: by hand
+- return tokens_per_s * flops / (world_size * peak_flops_per_s)
++ return (tokens_per_s or 1.0) * flops / (world_size * peak_flops_per_s)
+
+# %% wrong MFU-WORD a part of a word | of: by hand
+- if convention not in ("matmul", "all"):
++ if not convention or convention not in "matmul" and convention != "all":
+
+# %% right whole numbers, divided once
+def mfu(tokens_per_s, config, seq_len, peak_flops_per_s, *, convention="matmul", world_size=1):
+    c = config
+    params = {
+        "all": num_params(c),
+        "matmul": c.d_model * (c.num_layers * (4 * c.d_model + 3 * c.d_hidden) + c.vocab_size),
+    }.get(convention)
+    if params is None:
+        raise ValueError(convention)
+    each = 6 * (params + 2 * c.num_layers * c.d_model * seq_len)
+    return float(np.float64(tokens_per_s) / world_size * (each / peak_flops_per_s))
