@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from course_lib.checks import expect
+from course_lib.checks.calls import expect_separate_calls
 from course_lib.checks.report import Wrong, number, vector
 from course_lib.checks.subject import AnswerError, Subject
 from course_lib.checks.suite import Draw, Suite
@@ -22,8 +23,9 @@ Grads = list[Tensor | None]
 def one_process(subject: Subject, draw: Draw) -> None:
     """One process, no group: copies, and zeros for a parameter that was not used."""
     params, (grads,) = _gradients(draw, 1)
+    params[3] = params[3].bfloat16()
     grads[3] = None
-    tried = "one process without a group, gradient 3 None"
+    tried = "one process without a group, gradient 3, bfloat16, None"
     try:
         (found,) = _run(subject, params, [grads], "sync_alone")
     except AnswerError as failure:
@@ -80,6 +82,83 @@ def half_precision(subject: Subject, draw: Draw) -> None:
         _tensors(found["means"], params, tried)
         _values(found["means"], _means(params, by_rank), tried)
         _check_traffic(found["seen"], params, tried)
+
+
+def unused_in_half_precision(subject: Subject, draw: Draw) -> None:
+    """A rank without a gradient contributes zeros of the parameter's dtype."""
+    params, by_rank = _gradients(draw, 2)
+    for i in (1, 3):
+        params[i] = params[i].bfloat16()
+        by_rank[0][i], by_rank[1][i] = by_rank[0][i].bfloat16(), None
+    tried = "2 ranks, parameters 1 and 3 in bfloat16; rank 1 has no gradient for them"
+    try:
+        for found in _run(subject, params, by_rank):
+            _tensors(found["means"], params, tried)
+            _values(found["means"], _means(params, by_rank), tried)
+            _check_traffic(found["seen"], params, tried)
+    except (AnswerError, Wrong) as failure:
+        raise Wrong(
+            "SYNC-ZEROS-DTYPE",
+            "the zeros of a rank without a gradient have another dtype",
+            tried=tried,
+            expected="bfloat16 from both ranks",
+            got=str(failure)[:70],
+            hides="ranks that send other bytes for one gradient: gloo aborts, or adds nonsense.",
+            look="how the zeros are made where `grad is None`.",
+        ) from None
+
+
+def odd_gradients(subject: Subject, draw: Draw) -> None:
+    """Gradients in a graph, one of them transposed in memory on one rank: index by index, no graph."""
+    params, by_rank = _gradients(draw, 2)
+    by_rank[1][3] = None
+    tried = "2 ranks; gradient 0 of rank 0 is the transpose of a tensor in memory"
+    facts = dict(
+        tried=tried,
+        hides="an all-reduce adds what lies at the same place in memory.",
+        look="what travels is contiguous: `memory_format=`, `contiguous()`, a copy into zeros.",
+    )
+    try:
+        ranks = _run(subject, params, by_rank, "sync_odd")
+    except AnswerError as failure:
+        text = f"{failure.error}"
+        if not any(word in text for word in ("stride", "contiguous")):
+            raise
+        raise Wrong(
+            "STRIDED",
+            "a gradient that is not contiguous raises",
+            expected="its mean",
+            got=text[:76],
+            **facts,
+        ) from None
+    expected = _means(params, by_rank)
+    for rank, found in enumerate(ranks):
+        _tensors(found["means"], params, tried)
+        if not _is_near(found["means"][0], expected[0]):
+            raise Wrong(
+                "STRIDED",
+                "a gradient that is not contiguous is added in another order",
+                expected=f"rank {rank}: {vector(expected[0].reshape(-1))}",
+                got=f"rank {rank}: {vector(found['means'][0].reshape(-1))}",
+                **facts,
+            )
+        _values(found["means"], expected, tried)
+        _check_arguments(found, "2 ranks; gradients that are part of a graph")
+    (found,) = _run(subject, params, by_rank[1:], "sync_odd_alone")
+    _check_arguments(found, "one process without a group; gradients that are part of a graph")
+
+
+def separate_calls(subject: Subject, draw: Draw) -> None:
+    """One call leaves nothing to the next, and no mean changes with it."""
+    (params, (first,)), (_, (second,)) = _gradients(draw, 1), _gradients(draw, 1)
+    expect_separate_calls(
+        subject.probe,
+        (params, first),
+        (params, second),
+        tried="one rank; other gradients, then the first ones again",
+        rtol=0,
+        atol=0,
+    )
 
 
 def groups(subject: Subject, draw: Draw) -> None:
@@ -177,8 +256,8 @@ def _check_arguments(found: dict, tried: str) -> None:
             tried=tried,
             expected="plain tensors, with requires_grad False",
             got="a mean with requires_grad True",
-            hides="parameters want gradients: what is computed from one keeps its graph.",
-            look="how the zeros are made where `grad is None`.",
+            hides="what is computed from a parameter, or from a gradient in a graph, keeps the graph.",
+            look="how the zeros are made where `grad is None`; `detach` for the others.",
         )
 
 
@@ -381,7 +460,17 @@ def _is_near(a: Tensor, b: Tensor) -> bool:
 SUITES = (
     Suite(
         "ddp-sync",
-        (one_process, two_ranks, unused_parameters, more_ranks, half_precision, groups),
+        (
+            one_process,
+            two_ranks,
+            unused_parameters,
+            more_ranks,
+            half_precision,
+            groups,
+            unused_in_half_precision,
+            odd_gradients,
+            separate_calls,
+        ),
         proved="1 to 4 ranks, and groups of them, end with one gradient, whatever\n"
         "each of them used, and send each byte of it once.",
         remember="a collective that one rank leaves out meets the next one of the others.",

@@ -42,9 +42,10 @@ def sync_gradients(
 ) -> list[Tensor]:
     """For each parameter the mean of its gradient over the R ranks: new tensors, in order.
 
-    `params` and `grads` are of one length and order on every rank; grads[i] has the shape and dtype of
-    params[i], which the mean keeps, or is None on a rank that did not use the parameter: it counts
-    as zeros. The arguments stay as they are, and no mean shares their memory or is part of a graph.
+    `params` and `grads` are of one length and order on every rank; grads[i] has the shape and dtype
+    of params[i], which the mean keeps, or is None on a rank that did not use the parameter: it
+    counts as zeros. A gradient may be transposed in memory, on some ranks only, and part of a
+    graph. The arguments stay as they are, and no mean shares their memory or is part of a graph.
     All ranks issue the same all-reduces, together of the bytes of the gradients, and nothing else:
     2 (R - 1) / R times that is sent. Without a group (`place` says R) no collective is issued, and
     the means are copies.
@@ -53,7 +54,9 @@ def sync_gradients(
     means = []
     for p, grad in zip(params, grads, strict=True):
         # a collective that one rank leaves out hangs the others, or meets their next one
-        total = torch.zeros_like(p) if grad is None else grad.clone()
+        total = torch.zeros_like(p, memory_format=torch.contiguous_format)
+        if grad is not None:
+            total.copy_(grad.detach())  # ranks add what lies at one place in memory
         if dist.is_initialized():
             dist.all_reduce(total, group=group)
         means.append(total / world_size)

@@ -113,15 +113,30 @@ def sync_in_pairs(answer: Callable, params: list, grads: list) -> dict:
     return _sync(answer, params, grads, make_pair())
 
 
+def sync_odd(answer: Callable, params: list, grads: list) -> dict:
+    """The same for gradients that are part of a graph; rank 0's matrices are transposed in memory."""
+    return _sync(answer, params, grads, odd=True)
+
+
+def sync_odd_alone(answer: Callable, params: list, grads: list) -> dict:
+    """The same on one rank without a process group."""
+    with without_group():
+        return _sync(answer, params, grads, odd=True)
+
+
 def sync_alone(answer: Callable, params: list, grads: list) -> dict:
     """The same on one rank without a process group."""
     with without_group():
         return _sync(answer, params, grads)
 
 
-def _sync(answer: Callable, params: list, grads: list, *group: dist.ProcessGroup) -> dict:
+def _sync(
+    answer: Callable, params: list, grads: list, *group: dist.ProcessGroup, odd: bool = False
+) -> dict:
     faulthandler.disable()  # gloo may abort a rank of a wrong answer: RankFailed says so
     given = [[None if x is None else x.clone() for x in some] for some in (params, grads)]
+    if odd:
+        given[1] = [None if x is None else _in_graph(x, place()[0] == 0) for x in given[1]]
     lists = [list(some) for some in given]
     for p in lists[0]:
         p.requires_grad_()
@@ -137,12 +152,21 @@ def _sync(answer: Callable, params: list, grads: list, *group: dist.ProcessGroup
     found = [m for m in means if isinstance(m, Tensor)] if isinstance(means, (list, tuple)) else []
     theirs = {x.untyped_storage().data_ptr() for x in [*given[0], *given[1]] if x is not None}
     return {
-        "means": [m.detach() if isinstance(m, Tensor) else m for m in means] if found else means,
+        "means": [m.detach().contiguous() if isinstance(m, Tensor) else m for m in means]
+        if found
+        else means,
         "seen": traffic.seen,
         "kept": kept,
         "own": not any(m.untyped_storage().data_ptr() in theirs for m in found),
         "free": not any(m.requires_grad for m in found),
     }
+
+
+def _in_graph(x: Tensor, transposed: bool) -> Tensor:
+    """The same numbers as a part of a graph, as `backward(create_graph=True)` leaves them."""
+    if transposed and x.dim() == 2:
+        x = x.mT.contiguous().mT
+    return x.requires_grad_() * torch.ones(())
 
 
 def buckets(

@@ -2,7 +2,7 @@
 
 # %% right started all, then waited for
 def sync_gradients(params, grads, group=None):
-    totals = [torch.zeros_like(p) if g is None else g.clone() for p, g in zip(params, grads)]
+    totals = [torch.zeros_like(p) if g is None else g.detach().contiguous().clone() for p, g in zip(params, grads)]
     if dist.is_initialized():
         works = [dist.all_reduce(t, group=group, async_op=True) for t in totals]
         for work in works:
@@ -16,7 +16,7 @@ def sync_gradients(params, grads, group=None):
     for p, g in zip(params, grads):
         mean = p.new_zeros(p.shape)
         if g is not None:
-            mean += g
+            mean += g.detach()
         if dist.is_initialized():
             dist.all_reduce(mean, op=dist.ReduceOp.AVG, group=group)
         means.append(mean)
@@ -25,7 +25,7 @@ def sync_gradients(params, grads, group=None):
 # %% right one collective for each dtype, divided before
 def sync_gradients(params, grads, group=None):
     R = place(group)[1]
-    parts = [torch.zeros_like(p) if g is None else g / R for p, g in zip(params, grads)]
+    parts = [torch.zeros_like(p) if g is None else g.detach() / R for p, g in zip(params, grads)]
     if R == 1:
         return parts
     means = [None] * len(parts)
@@ -39,7 +39,7 @@ def sync_gradients(params, grads, group=None):
 
 # %% right coalesced
 def sync_gradients(params, grads, group=None):
-    totals = [torch.zeros_like(p) if g is None else g.clone() for p, g in zip(params, grads)]
+    totals = [torch.zeros_like(p) if g is None else g.detach().contiguous().clone() for p, g in zip(params, grads)]
     if dist.is_initialized():
         by_dtype = {}
         for total in totals:
@@ -50,11 +50,24 @@ def sync_gradients(params, grads, group=None):
             work.wait()
     return [t / place(group)[1] for t in totals]
 
+# %% right added to zeros, in a graph that is not made
+@torch.no_grad()
+def sync_gradients(params, grads, group=None):
+    R, means = place(group)[1], []
+    for i, p in enumerate(params):
+        mean = torch.zeros(p.shape, dtype=p.dtype, device=p.device)
+        if grads[i] is not None:
+            mean.add_(grads[i])
+        if dist.is_initialized():
+            dist.all_reduce(mean, group=group)
+        means.append(mean.div_(R))
+    return tuple(means)
+
 # %% right in plain steps
 def sync_gradients(params, grads, group=None):
     means = []
     for p, g in zip(params, grads):
-        total = torch.zeros_like(p) if g is None else g.clone()
+        total = torch.zeros_like(p) if g is None else g.detach().clone(memory_format=torch.contiguous_format)
         if dist.is_initialized():
             dist.all_reduce(total, group=group)
         means.append(total / place(group)[1])
@@ -98,7 +111,7 @@ def sync_gradients(params, grads, group=None):
     return means
 
 # %% wrong SYNC-UNUSED zeros without a collective
-- total = torch.zeros_like(p) if g is None else g.clone()
+- total = torch.zeros_like(p) if g is None else g.detach().clone(memory_format=torch.contiguous_format)
 + if g is None:
 +     means.append(torch.zeros_like(p))
 +     continue
@@ -135,11 +148,11 @@ def sync_gradients(params, grads, group=None):
     return means
 
 # %% wrong INPLACE the gradient itself
-- total = torch.zeros_like(p) if g is None else g.clone()
+- total = torch.zeros_like(p) if g is None else g.detach().clone(memory_format=torch.contiguous_format)
 + total = torch.zeros_like(p) if g is None else g
 
 # %% wrong DTYPE through float32
-- total = torch.zeros_like(p) if g is None else g.clone()
+- total = torch.zeros_like(p) if g is None else g.detach().clone(memory_format=torch.contiguous_format)
 + total = torch.zeros(p.shape) if g is None else g.clone().float()
 
 # %% wrong SYNC-TWO two ranks for ever
@@ -148,7 +161,7 @@ def sync_gradients(params, grads, group=None):
 + means.append(total)
 
 # %% wrong SYNC-USERS the mean of those that have one
-  total = torch.zeros_like(p) if g is None else g.clone()
+  total = torch.zeros_like(p) if g is None else g.detach().clone(memory_format=torch.contiguous_format)
 + users = torch.tensor(float(g is not None))
 
 - means.append(total / place(group)[1])
@@ -176,7 +189,7 @@ def sync_gradients(params, grads, group=None):
 +     return [torch.zeros_like(p) if g is None else g for p, g in zip(params, grads)]
 
 # %% wrong SYNC-GRAPH zeros from the parameter
-- total = torch.zeros_like(p) if g is None else g.clone()
+- total = torch.zeros_like(p) if g is None else g.detach().clone(memory_format=torch.contiguous_format)
 + total = p * 0 if g is None else g.clone()
 
 # %% wrong INPLACE zeros put into the list of gradients
@@ -192,7 +205,7 @@ def sync_gradients(params, grads, group=None):
 +     dist.barrier(group=group)
 
 # %% wrong SYNC-BYTES asks first who has used what
-  total = torch.zeros_like(p) if g is None else g.clone()
+  total = torch.zeros_like(p) if g is None else g.detach().clone(memory_format=torch.contiguous_format)
 + users = torch.tensor(float(g is not None))
 + if dist.is_initialized():
 +     dist.all_reduce(users, group=group)
@@ -208,3 +221,45 @@ def sync_gradients(params, grads, group=None):
             same = [t for t in totals if t.dtype == dtype]
             dist.all_reduce_coalesced(same, group=group, async_op=True)
     return [t / place(group)[1] for t in totals]
+
+# %% wrong STRIDED a clone keeps its order in memory
+- total = torch.zeros_like(p) if g is None else g.detach().clone(memory_format=torch.contiguous_format)
++ total = torch.zeros_like(p) if g is None else g.detach().clone()
+
+# %% wrong STRIDED a view of all numbers
+- total = torch.zeros_like(p) if g is None else g.detach().clone(memory_format=torch.contiguous_format)
++ total = torch.zeros_like(p) if g is None else g.detach().view(-1).clone().view(p.shape)
+
+# %% wrong SYNC-GRAPH a clone belongs to the graph
+- total = torch.zeros_like(p) if g is None else g.detach().clone(memory_format=torch.contiguous_format)
++ total = torch.zeros_like(p) if g is None else g.clone(memory_format=torch.contiguous_format)
+
+# %% wrong SYNC-GRAPH a division that belongs to the graph | of: one collective for each dtype, divided before
+- parts = [torch.zeros_like(p) if g is None else g.detach() / R for p, g in zip(params, grads)]
++ parts = [torch.zeros_like(p) if g is None else g / R for p, g in zip(params, grads)]
+
+# %% wrong DTYPE zeros in float32, one process
+- total = torch.zeros_like(p) if g is None else g.detach().clone(memory_format=torch.contiguous_format)
++ total = torch.zeros(p.shape) if g is None else g.detach().clone(memory_format=torch.contiguous_format)
+
+# %% wrong SYNC-ZEROS-DTYPE zeros in float32, where there is a group
+- total = torch.zeros_like(p) if g is None else g.detach().clone(memory_format=torch.contiguous_format)
++ total = torch.zeros_like(p) if g is None else g.detach().clone(memory_format=torch.contiguous_format)
++ if g is None and dist.is_initialized():
++     total = total.float()
+
+# %% wrong RESULT-CHANGES one place for each parameter
+PLACES = {}
+
+def sync_gradients(params, grads, group=None):
+    means = []
+    for i, (p, g) in enumerate(zip(params, grads)):
+        total = PLACES.setdefault((i, tuple(p.shape), p.dtype), torch.empty(p.shape, dtype=p.dtype))
+        total.zero_()
+        if g is not None:
+            total.copy_(g.detach())
+        if dist.is_initialized():
+            dist.all_reduce(total, group=group)
+        total /= place(group)[1]
+        means.append(total)
+    return means
