@@ -4,139 +4,23 @@ Oracle: `Plain`, the same update by plain torch: one big batch, torch's AdamW, c
 It stands in train_step_mistakes.py, with the numbers that wrong answers give.
 """
 
-import functools
 import math
 
-import numpy as np
 import torch
-from torch import Tensor
 
 from course_lib.checks import train_step_mistakes as mistakes
 from course_lib.checks.report import Wrong, number, vector
-from course_lib.checks.subject import AnswerError, Module, Subject
+from course_lib.checks.subject import AnswerError, Subject
 from course_lib.checks.suite import DYNAMO, Draw, Suite
-from course_lib.checks.train_step_mistakes import LR, MOVED_ALIKE, Batches, Plain
+from course_lib.checks.train_step_edges import nothing_left, resumed_counters, three_groups
+from course_lib.checks.train_step_mistakes import LR, MOVED_ALIKE, Batches
 from course_lib.checks.train_step_ranks import rank_of_nothing, shared_update
-from course_lib.training.train_config import TrainConfig
-
-V, B, T = 37, 2, 8
-
-
-class TwinRun:
-    """The answer's trainer beside plain torch with the same weights; no limit is ever reached and
-    the rate is always LR, unless `changes` say otherwise."""
-
-    def __init__(self, subject: Subject, draw: Draw, parts: int, **changes):
-        base = dict(
-            model_size="tiny",
-            seq_len=T,
-            batch_size=B,
-            precision="fp32",
-            device="cpu",
-            lr=LR,
-            min_lr=LR,
-            warmup_steps=0,
-            max_steps=50,
-            grad_clip=1e6,
-            grad_accumulation=parts,
-            seed=draw.seed + 1,
-        )
-        self.config = TrainConfig(**(base | changes))
-        text = np.arange(64, dtype=np.uint16) % V  # for its loader, which no check uses
-        self.trainer: Module = subject.module(self.config, text, vocab_size=V)
-        self.start = self.weights()
-
-    @functools.cached_property
-    def plain(self) -> Plain:
-        """Plain torch, to be led along the same updates."""
-        return self.fresh_twin()
-
-    def fresh_twin(self) -> Plain:
-        """Plain torch with the weights before the first update."""
-        return Plain(self.config, self.start, V)
-
-    def weights(self) -> dict[str, Tensor]:
-        """The answer's weights by name."""
-        return self.trainer.method("weights")
-
-    def step(self, batches: Batches, tried: str) -> dict[str, float]:
-        """What train_step returns, as three finite floats by name, else `Wrong`."""
-        try:
-            found = self.trainer.method("train_step", [(i.clone(), t.clone()) for i, t in batches])
-        except AnswerError as failure:
-            raise mistakes.put_together(failure, tried) or failure from None
-        found = mistakes.read_three(found, tried)
-        if not all(map(math.isfinite, found.values())):
-            raise _not_finite(found, batches, tried)
-        return found
-
-    def replay(self, steps: list[Batches], rates: list[float] | None = None, **how) -> Plain:
-        """Plain torch after those updates, made in that way."""
-        plain = self.fresh_twin()
-        for batches, lr in zip(steps, rates or [LR] * len(steps), strict=False):
-            plain.update(batches, lr, **how)
-        return plain
-
-    def has_moved(self) -> bool:
-        """Whether the gains moved, which only a gradient moves: no decay touches them."""
-        now = self.weights()
-        return any(not torch.equal(now[n], w) for n, w in self.start.items() if w.dim() < 2)
-
-    def expect_alike(self, tried: str, others=()) -> None:
-        """The weights went where plain torch's did. `others`: (fields of Wrong, other Plain)."""
-        now = self.weights()
-        off = mistakes.distance(now, self.plain.weights(), self.start)
-        if off <= MOVED_ALIKE:
-            return
-        facts = dict(
-            tried=tried,
-            expected="weights as after the same update by plain torch",
-            got=f"they are elsewhere: off by {off:.0%} of the way from the start",
-        )
-        for fields, other in others:
-            if mistakes.distance(now, other().weights(), self.start) <= MOVED_ALIKE:
-                raise Wrong(**(facts | fields))
-        raise Wrong(
-            "OTHER",
-            "the weights went elsewhere",
-            **facts,
-            look="the order: rates, gradient, clipping, step, clearing.",
-        )
-
-
-def _batches(draw: Draw, counts: list[int], lengths: tuple[int, ...] = ()) -> Batches:
-    """Micro-batches of (B, length) random tokens, of whose targets that many count."""
-    made = []
-    for count, length in zip(counts, lengths or [T] * len(counts), strict=True):
-        idx, targets = (draw.randint(0, V, (B, length)) for _ in range(2))
-        targets.view(-1)[count:] = -100
-        made.append((idx, targets))
-    return made
-
-
-def _not_finite(found: dict, batches: Batches, tried: str) -> Wrong:
-    key = next(key for key in mistakes.KEYS if not math.isfinite(found[key]))
-    facts = dict(tried=tried, expected="three finite numbers", got=f"{key} {found[key]}")
-    if 0 in mistakes.count_targets(batches):
-        return Wrong(
-            "TRAIN-EMPTY",
-            "a micro-batch without counted targets spoils the update",
-            fits="the mean of nothing is nan, and nan times a share of 0 is nan.",
-            look="what computes the loss: `self.mean_loss` gives 0 there.",
-            preset="accumulation:empty",
-            **facts,
-        )
-    return Wrong(
-        "NAN",
-        "a result is NaN or infinite",
-        **facts,
-        look="divisions, and the limit of the clipping.",
-    )
+from course_lib.checks.train_step_twin import B, T, TwinRun, make_batches
 
 
 def runs(subject: Subject, draw: Draw) -> None:
     """One micro-batch: three numbers come back, and the weights move."""
-    run, batches = TwinRun(subject, draw, 1), _batches(draw, [B * T])
+    run, batches = TwinRun(subject, draw, 1), make_batches(draw, [B * T])
     tried = f"one micro-batch of {B} x {T} tokens"
     if run.step(batches, tried)["grad_norm"] == 0:
         raise Wrong(
@@ -178,7 +62,7 @@ def empty_part(subject: Subject, draw: Draw) -> None:
 
 
 def _as_whole(subject: Subject, draw: Draw, counts: list[int], tried: str, lengths=()) -> None:
-    run, batches = TwinRun(subject, draw, len(counts)), _batches(draw, counts, lengths)
+    run, batches = TwinRun(subject, draw, len(counts)), make_batches(draw, counts, lengths)
     found = run.step(batches, tried)
     loss, norm = run.plain.gradient(batches)
     if not mistakes.is_near(found["grad_norm"], norm):
@@ -209,7 +93,7 @@ def next_update(subject: Subject, draw: Draw) -> None:
     run = TwinRun(subject, draw, 2, warmup_steps=warmup)
     tried = f"2 updates of 2 micro-batches, {warmup} steps of warmup to {LR}"
     due = [LR * min(1.0, (s + 1) / warmup) for s in range(6)]
-    steps, found = [_batches(draw, [B * T, count]) for _ in range(2)], []
+    steps, found = [make_batches(draw, [B * T, count]) for _ in range(2)], []
     for batches in steps:
         found.append(run.step(batches, tried))
         _in_every_group(run.trainer.method("optimizer_groups"), found[-1]["lr"], tried)
@@ -289,7 +173,7 @@ def clips(subject: Subject, draw: Draw) -> None:
     """A gradient over the limit is scaled down to it, once and as a whole; grad_norm is the full one."""
     limit = 0.05  # two targets give a gradient of length 25 or so, 32 targets one of 5
     run = TwinRun(subject, draw, 2, grad_clip=limit)
-    steps = [_batches(draw, [1, 1]), _batches(draw, [B * T] * 2)]
+    steps = [make_batches(draw, [1, 1]), make_batches(draw, [B * T] * 2)]
     tried = f"2 updates, both gradients longer than grad_clip {limit}"
     found = run.step(steps[0], tried)
     loss, norm = run.plain.update(steps[0], LR)
@@ -368,9 +252,9 @@ def _full_norm(run: TwinRun, told: float, norm: float, batches: Batches, tried: 
 
 def no_limit(subject: Subject, draw: Draw) -> None:
     """grad_clip 0 switches clipping off; it does not clip to nothing."""
-    run, batches = TwinRun(subject, draw, 1, grad_clip=0.0), _batches(draw, [B * T])
+    run, batches = TwinRun(subject, draw, 1, grad_clip=0.0), make_batches(draw, [B * T])
     tried = "one update, grad_clip 0"
-    run.step(batches, tried)
+    told = run.step(batches, tried)["grad_norm"]
     if not run.has_moved():
         raise Wrong(
             "TRAIN-CLIP-ZERO",
@@ -380,11 +264,22 @@ def no_limit(subject: Subject, draw: Draw) -> None:
             got="the gains of the norms have not moved",
             look="the limit when `config.grad_clip` is 0.",
         )
+    norm = run.plain.gradient(batches)[1]
+    if not mistakes.is_near(told, norm):
+        raise Wrong(
+            "TRAIN-NORM-NO-LIMIT",
+            "without a limit the norm is another number",
+            tried=tried,
+            expected=f"grad_norm {number(norm)}, as with a limit",
+            got=f"grad_norm {number(told)}",
+            hides="a log that says nothing of gradients, where nothing else looks at them.",
+            look="what is told when nothing is clipped.",
+        )
 
 
 def scaled_loss(subject: Subject, draw: Draw) -> None:
     """In float16, whose loss is scaled up, the gradient that is clipped and told is the plain one."""
-    run, batches = TwinRun(subject, draw, 2, precision="fp16"), _batches(draw, [B * T] * 2)
+    run, batches = TwinRun(subject, draw, 2, precision="fp16"), make_batches(draw, [B * T] * 2)
     tried = "2 updates in float16, the loss scaled by 65,536"
     norm = run.plain.gradient(batches)[1]
     try:
@@ -454,9 +349,12 @@ SUITES = (
             next_update,
             clips,
             no_limit,
+            nothing_left,
+            resumed_counters,
             scaled_loss,
             shared_update,
             rank_of_nothing,
+            three_groups,
         ),
         proved="micro-batches of any sizes make the update of the big batch, with its\n"
         "gradient, loss and clipping, on one rank or two, and leave nothing over.",

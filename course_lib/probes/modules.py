@@ -41,6 +41,12 @@ def group_odd_model(
     return trainer.optimizer_groups()
 
 
+def largest_gradient(trainer: Any) -> float:
+    """The largest number, without its sign, in any `p.grad` of the trainer's model; 0.0 for none."""
+    grads = [p.grad for p in trainer.plain_model.parameters() if p.grad is not None]
+    return max((grad.abs().max().item() for grad in grads if grad.numel()), default=0.0)
+
+
 def look_at_heads(module: Any, x: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, list[Tensor]]:
     """What an attention module makes of x when every head hands on its values, and what it asked
     `self.attend` for: q, k and v of each call, one after the other.

@@ -22,6 +22,7 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
             norm = torch.nn.utils.get_total_norm([p.grad for p in self.plain_model.parameters()])
         self.scaler.step(self.optimizer)
         self.scaler.update()
+        self.optimizer.zero_grad(set_to_none=False)
         self.step, self.tokens_seen = self.step + 1, self.tokens_seen + int(num_tokens)
         return dict(loss=self.sum_over_ranks(loss), grad_norm=float(norm), lr=lr)
 
@@ -32,7 +33,8 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         if everybodys < 1:
             raise ValueError("no target counts")
         rate = self.get_lr(self.step)
-        self.optimizer.param_groups[0]["lr"] = self.optimizer.param_groups[1]["lr"] = rate
+        for i in range(len(self.optimizer.param_groups)):
+            self.optimizer.param_groups[i]["lr"] = rate
         loss = 0.0
         for idx, targets in self.micro_batches(batches):
             count = (targets != -100).sum().item()
@@ -467,3 +469,40 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
 # %% wrong TRAIN-STEPS the step is 1 after any update | of: shares first, then the loop
 - self.step += 1
 + self.step = 1
+
+# %% wrong TRAIN-NORM-NO-LIMIT no norm without a limit | of: shares first, then the loop
+- limit = self.config.grad_clip or math.inf
+- norm = torch.nn.utils.clip_grad_norm_(self.plain_model.parameters(), limit)
++ norm = torch.zeros(())
++ if self.config.grad_clip:
++     norm = torch.nn.utils.clip_grad_norm_(self.plain_model.parameters(), self.config.grad_clip)
+
+# %% wrong TRAIN-GRAD-LEFT clears at the beginning alone | of: shares first, then the loop
+- self.optimizer.zero_grad(set_to_none=True)
+
+- total = 0.0
++ total = 0.0
++ self.optimizer.zero_grad(set_to_none=True)
+
+# %% wrong TRAIN-LR-GROUP two groups by number | of: shares first, then the loop
+- for group in self.optimizer.param_groups:
+-     group["lr"] = lr
++ self.optimizer.param_groups[0]["lr"] = self.optimizer.param_groups[1]["lr"] = lr
+
+# %% wrong TRAIN-OWN-COUNT a count of its own | of: shares first, then the loop
+- lr = self.get_lr(self.step)
++ self.done = getattr(self, "done", -1) + 1
++ lr = self.get_lr(self.done)
+
+# %% wrong TRAIN-TOKENS a tensor for a count | of: shares first, then the loop
+- self.tokens_seen += int(num_tokens)
++ self.tokens_seen += torch.tensor(int(num_tokens))
+
+# %% wrong TRAIN-OWN-COUNT tokens counted from its first call | of: shares first, then the loop
+- self.tokens_seen += int(num_tokens)
++ self.seen = getattr(self, "seen", 0) + int(num_tokens)
++ self.tokens_seen = self.seen
+
+# %% wrong RAISED targets flattened by view | of: shares first, then the loop
+- counts = [int((targets != -100).sum()) for _, targets in batches]
++ counts = [int((targets.view(-1) != -100).sum()) for _, targets in batches]
