@@ -5,167 +5,29 @@ differ by more than a hundredth, so no two mistakes give the same numbers by cha
 """
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
-from course_lib.checks.report import Wrong, number
+from course_lib.checks.ladder_edges import costs_and_ties, two_gaps, units
+from course_lib.checks.ladder_times import (
+    KINDS,
+    NAMES,
+    NUMBERS,
+    Times,
+    ask_gains,
+    draw_times,
+    expect_by_rung,
+    expect_none,
+    expect_number,
+)
+from course_lib.checks.report import Wrong
 from course_lib.checks.subject import AnswerError, Subject
 from course_lib.checks.suite import Draw, Suite
-
-KINDS = ("alone", "in_place", "last", "saved")
-NUMBERS = ("total", "product")
-NAMES = ("tokens", "compile", "bf16")  # not in the order of the alphabet
-SHOWN = {
-    "RUNG-TOTAL-PRODUCT": "ladder:data",
-    "RUNG-PRODUCT-PLACE": "ladder:default",
-    "RUNG-PRODUCT-LAST": "ladder:compute",
-}
-CLOSE = 1e-9  # a division or two in float64: 1e-16
-
-
-@dataclass(frozen=True)
-class Times:
-    """Seconds of every step of a ladder."""
-
-    base: float
-    alone: dict[str, float | None]
-    without: dict[str, float | None]
-    climbed: dict[str, float | None]
-
-    @property
-    def here(self) -> list[str]:
-        return [name for name, seconds in self.climbed.items() if seconds is not None]
-
-    @property
-    def top(self) -> float:
-        return self.climbed[self.here[-1]]
-
-    def step_before(self, name: str) -> float:
-        """The step before this rung on the ladder."""
-        place = self.here.index(name)
-        return self.climbed[self.here[place - 1]] if place else self.base
-
-
-def _draw_times(draw: Draw, names: Sequence[str], *, slower_at: str = "") -> Times:
-    """A ladder that gets faster with every rung, but for the one named."""
-
-    def ms(low: int, high: int) -> float:
-        return int(draw.randint(low, high, ())) / 1e3
-
-    base, climbed, before = 1.0, {}, 1.0
-    for name in names:
-        factor = 1.3 if name == slower_at else ms(550, 900)
-        climbed[name] = before = round(before * factor, 4)
-    # a mapping is asked by name: these two have the rungs in another order
-    alone = {name: ms(500, 950) for name in reversed(names)}
-    without = {name: round(before * (1 + ms(60, 900)), 4) for name in reversed(names)}
-    return Times(base, alone, without, climbed)
-
-
-def _ask_gains(subject: Subject, t: Times) -> tuple[dict, str]:
-    """The answer's dict, with the keys that it must have, and what was tried."""
-    rows = (
-        f"{name} {_ms(t.alone[name])} alone, {_ms(t.without[name])} without, "
-        f"{_ms(t.climbed[name])} climbed"
-        for name in t.climbed
-    )
-    tried = f"ms: ground {_ms(t.base)}\n" + "\n".join(rows)
-    found = subject.call(t.base, t.alone, t.without, t.climbed)
-    if found is None:
-        raise Wrong(
-            "NONE",
-            "the answer returned None",
-            expected="a dict",
-            got="None",
-            tried=tried,
-            look="the last line: is there a `return`?",
-        )
-    if not isinstance(found, dict):
-        raise Wrong(
-            "TYPE",
-            f"the answer returned a {type(found).__name__}",
-            tried=tried,
-            expected="a dict with six keys",
-            got=str(found)[:60],
-            look="what stands after `return`.",
-        )
-    lacks = [key for key in (*KINDS, *NUMBERS) if key not in found]
-    if lacks:
-        raise Wrong(
-            "RUNG-KEYS",
-            "a key is missing",
-            tried=tried,
-            expected=f"a key {lacks[0]!r}",
-            got=str(list(found))[:60],
-            look="the docstring: six keys.",
-        )
-    for kind in KINDS:
-        names = list(found[kind]) if isinstance(found[kind], dict) else found[kind]
-        if names != list(t.climbed):
-            raise Wrong(
-                "RUNG-NAMES",
-                f'"{kind}" has not the rungs of the ladder',
-                tried=tried,
-                expected=str(list(t.climbed))[:70],
-                got=str(names)[:70],
-                look="every rung, in the order of `climbed`.",
-            )
-    return found, tried
-
-
-def _ms(seconds: float | None) -> str:
-    return "None" if seconds is None else number(1e3 * seconds)
-
-
-def _by_rung(
-    found: dict,
-    t: Times,
-    kind: str,
-    tried: str,
-    right: Callable[[str], float],
-    ways: Sequence[tuple],
-    look: str,
-) -> None:
-    """Every rung's number of this kind; `ways`: (code, finding, fits, what that mistake gives)."""
-    values = {name: _a_number(found[kind][name], f'"{kind}" of {name}', tried) for name in t.here}
-    bad = [name for name in t.here if not _are_close(values[name], right(name))]
-    if not bad:
-        return
-    name = bad[0]
-    facts = dict(
-        tried=tried,
-        look=look,
-        expected=f"{kind} of {name}: {number(right(name))}",
-        got=number(values[name]),
-    )
-    for code, finding, fits, way in ways:
-        if all(_are_close(values[n], way(n)) for n in t.here):
-            raise Wrong(code, finding, fits=fits, **facts)
-    raise Wrong("OTHER", f'"{kind}" is another number', **facts)
-
-
-def _a_number(value, what: str, tried: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise Wrong(
-            "TYPE",
-            f"{what} is no number",
-            tried=tried,
-            expected="a float",
-            got=f"{type(value).__name__}: {value}"[:60],
-            look="what is stored for a rung that was measured.",
-        )
-    return float(value)
-
-
-def _are_close(a: float, b: float) -> bool:
-    return math.isclose(a, b, rel_tol=CLOSE, abs_tol=1e-12)
 
 
 def one_rung(subject: Subject, draw: Draw) -> None:
     """Nine tenths of a second become three: whatever the kind, the gain is 3."""
     fast = {"bf16": 0.3}
     t = Times(0.9, fast, dict.fromkeys(fast, 0.9), fast)
-    found, tried = _ask_gains(subject, t)
+    found, tried = ask_gains(subject, t)
     ways = [
         ("RUNG-INVERTED", "the gain is upside down", "after over before.", lambda n: 1 / 3),
         (
@@ -186,7 +48,7 @@ def one_rung(subject: Subject, draw: Draw) -> None:
     )
     for kind in KINDS[:3]:
         more = [base_top] if kind == "last" else []
-        _by_rung(
+        expect_by_rung(
             found,
             t,
             kind,
@@ -199,10 +61,10 @@ def one_rung(subject: Subject, draw: Draw) -> None:
 
 def gain_alone(subject: Subject, draw: Draw) -> None:
     """Each rung by itself, over the ground."""
-    t = _draw_times(draw, NAMES)
-    found, tried = _ask_gains(subject, t)
+    t = draw_times(draw, NAMES)
+    found, tried = ask_gains(subject, t)
     by_place = dict(zip(t.climbed, t.alone.values(), strict=True))
-    _by_rung(
+    expect_by_rung(
         found,
         t,
         "alone",
@@ -234,12 +96,12 @@ def gain_alone(subject: Subject, draw: Draw) -> None:
 
 def in_place(subject: Subject, draw: Draw) -> None:
     """Each rung over the one below it: gains that multiply, seconds that add."""
-    t = _draw_times(draw, NAMES)
-    found, tried = _ask_gains(subject, t)
+    t = draw_times(draw, NAMES)
+    found, tried = ask_gains(subject, t)
     by_name = dict(
         zip(sorted(NAMES), [t.base, *(t.climbed[n] for n in sorted(NAMES))], strict=False)
     )
-    _by_rung(
+    expect_by_rung(
         found,
         t,
         "in_place",
@@ -273,7 +135,7 @@ def in_place(subject: Subject, draw: Draw) -> None:
         ),
         "where a rung stands, and what is below it.",
     )
-    _by_rung(
+    expect_by_rung(
         found,
         t,
         "saved",
@@ -317,10 +179,10 @@ def in_place(subject: Subject, draw: Draw) -> None:
 
 def gain_last(subject: Subject, draw: Draw) -> None:
     """Each rung taken away from the whole. A last rung may make it slower: the top is the top."""
-    t = _draw_times(draw, NAMES, slower_at=NAMES[-1])
-    found, tried = _ask_gains(subject, t)
+    t = draw_times(draw, NAMES, slower_at=NAMES[-1])
+    found, tried = ask_gains(subject, t)
     best = min(t.climbed.values())
-    _by_rung(
+    expect_by_rung(
         found,
         t,
         "last",
@@ -358,12 +220,12 @@ def gain_last(subject: Subject, draw: Draw) -> None:
 
 def whole_ladder(subject: Subject, draw: Draw) -> None:
     """The ladder as a whole, and the product that is not it."""
-    t = _draw_times(draw, NAMES, slower_at=NAMES[-1])
-    found, tried = _ask_gains(subject, t)
+    t = draw_times(draw, NAMES, slower_at=NAMES[-1])
+    found, tried = ask_gains(subject, t)
     gains = [t.base / t.alone[n] for n in t.here]
     lasts = [t.without[n] / t.top for n in t.here]
     total, product = t.base / t.top, math.prod(gains)
-    _expect_number(
+    expect_number(
         found,
         "total",
         total,
@@ -393,7 +255,7 @@ def whole_ladder(subject: Subject, draw: Draw) -> None:
         ),
         "the two ends of the ladder.",
     )
-    _expect_number(
+    expect_number(
         found,
         "product",
         product,
@@ -423,38 +285,16 @@ def whole_ladder(subject: Subject, draw: Draw) -> None:
     )
 
 
-def _expect_number(
-    found: dict, key: str, right: float, tried: str, ways: Sequence[tuple], look: str
-) -> None:
-    value = _a_number(found[key], f'"{key}"', tried)
-    if _are_close(value, right):
-        return
-    facts = dict(tried=tried, expected=f"{key}: {number(right)}", got=number(value), look=look)
-    for other, code, finding, fits in ways:
-        if _are_close(value, other):
-            raise Wrong(code, finding, fits=fits, preset=SHOWN.get(code, ""), **facts)
-    raise Wrong("OTHER", f'"{key}" is another number', **facts)
-
-
 def not_measured(subject: Subject, draw: Draw) -> None:
     """A rung that this machine has not is no step of the ladder, wherever it stands."""
     for gap in (NAMES[1], NAMES[0], NAMES[2]):
-        t = _draw_times(draw, NAMES)
+        t = draw_times(draw, NAMES)
         for mapping in (t.alone, t.without, t.climbed):
             mapping[gap] = None
-        found, tried = _ask_gains(subject, t)
-        for kind in KINDS:
-            if found[kind][gap] is not None:
-                raise Wrong(
-                    "RUNG-NOT-NONE",
-                    f'"{kind}" of a rung that was not measured',
-                    tried=tried,
-                    expected=f"{kind} of {gap}: None",
-                    got=str(found[kind][gap])[:40],
-                    look="what the docstring says of None.",
-                )
+        found, tried = ask_gains(subject, t)
+        expect_none(found, t, tried)
         after = t.climbed[t.here[0]] if gap == NAMES[0] else 0.0
-        _by_rung(
+        expect_by_rung(
             found,
             t,
             "in_place",
@@ -474,7 +314,7 @@ def not_measured(subject: Subject, draw: Draw) -> None:
             f"the step below the rung that follows {gap}." if not after else "the ground.",
         )
         product = math.prod(t.base / t.alone[n] for n in t.here)
-        _by_rung(
+        expect_by_rung(
             found,
             t,
             "last",
@@ -483,28 +323,18 @@ def not_measured(subject: Subject, draw: Draw) -> None:
             (),
             "the last rung that was measured.",
         )
-        _expect_number(
-            found, "total", t.base / t.top, tried, (), "the last rung that was measured."
-        )
-        _expect_number(found, "product", product, tried, (), "rungs that have a gain alone.")
+        expect_number(found, "total", t.base / t.top, tried, (), "the last rung that was measured.")
+        expect_number(found, "product", product, tried, (), "rungs that have a gain alone.")
 
 
 def nothing_measured(subject: Subject, draw: Draw) -> None:
     """A ladder of rungs that this machine has not: the ground is the top."""
     none = dict.fromkeys(NAMES)
-    found, tried = _ask_gains(subject, Times(1.0, none, none, none))
-    for kind in KINDS:
-        if any(value is not None for value in found[kind].values()):
-            raise Wrong(
-                "RUNG-NOT-NONE",
-                f'"{kind}" of a rung that was not measured',
-                tried=tried,
-                expected=f"{kind}: None for all",
-                got=str(found[kind])[:60],
-                look="what the docstring says of None.",
-            )
+    t = Times(1.0, none, none, none)
+    found, tried = ask_gains(subject, t)
+    expect_none(found, t, tried)
     for key in NUMBERS:
-        _expect_number(found, key, 1.0, tried, (), "what the top is where no rung was measured.")
+        expect_number(found, key, 1.0, tried, (), "what the top is where no rung was measured.")
 
 
 def refusals(subject: Subject, draw: Draw) -> None:
@@ -521,6 +351,13 @@ def refusals(subject: Subject, draw: Draw) -> None:
         (1.0, right, {"tokens": 0.5, "fp8": 0.4}, right, "`without` has another rung"),
         (1.0, right, right | {"fp8": 0.4}, right, "`without` has a rung more"),
         (1.0, right | {"fp8": 0.4}, right, right, "`alone` has a rung more"),
+        (1.0, right, right | {"bf16": 0.0}, right, "a step of 0 seconds without bf16"),
+        (1.0, right, right | {"bf16": -0.4}, right, "a step of -0.4 seconds without bf16"),
+        (1.0, right | {"bf16": 0.0}, right, right, "a step of 0 seconds alone"),
+        (1.0, right | {"bf16": math.nan}, right, right, "a step of nan seconds alone"),
+        (1.0, right, right, right | {"bf16": math.nan}, "a climbed step of nan seconds"),
+        (1.0, right, right, right | {"tokens": -0.5}, "a climbed step of -0.5 seconds"),
+        (math.nan, right, right, right, "a ground of nan seconds"),
     ):
         try:
             got = f"{subject.call(base, alone_, without, climbed)}"[:60]
@@ -547,8 +384,11 @@ SUITES = (
             in_place,
             gain_last,
             whole_ladder,
+            costs_and_ties,
             not_measured,
             nothing_measured,
+            two_gaps,
+            units,
             refusals,
         ),
         proved="a rung has three gains; those at their places multiply to the total, on any\n"

@@ -47,6 +47,29 @@ def rung_gains(base, alone, without, climbed):
     return dict(alone=by_name(base / a), in_place=by_name(below / c), last=by_name(w / top),
                 saved=by_name(below - c), total=(base / top).item(), product=(base / a).prod().item())
 
+# %% right with arrays and a walk from the top
+def rung_gains(base, alone, without, climbed):
+    import numpy as np
+    names = {frozenset(m) for m in (alone, without, climbed)}
+    times = np.array([base, *(t for m in (alone, without, climbed) for t in m.values() if t is not None)])
+    if len(names) != 1 or not (times > 0).all():
+        raise ValueError("other rungs, or no seconds")
+    found = {"total": 1.0, "product": 1.0}
+    for kind in ("saved", "last", "in_place", "alone"):
+        found[kind] = {n: None for n in climbed}
+    here = [n for n, t in climbed.items() if t is not None]
+    top = ([base] + [climbed[n] for n in here]).pop()
+    for at in range(len(here) - 1, -1, -1):
+        n = here[at]
+        below = climbed[here[at - 1]] if at else base
+        found["in_place"][n] = np.float64(below) / climbed[n]
+        found["alone"][n] = (alone[n] / base) ** -1
+        found["last"][n] = without[n] / top
+        found["saved"][n] = below - climbed[n]
+        found["product"] *= found["alone"][n]
+    found["total"] = math.exp(math.log(base) - math.log(top))
+    return found
+
 # %% right with comprehensions
 def rung_gains(base, alone, without, climbed):
     if not alone.keys() == without.keys() == climbed.keys():
@@ -247,3 +270,63 @@ def rung_gains(base, alone, without, climbed):
 - saved = {n: before[n] - climbed[n] if n in here else None for n in climbed}
 + saved = {n: before[n] - climbed[n] if n in here else None for n in names}
 + g1, g2, g3 = ({n: g.get(n) for n in names} for g in (g1, g2, g3))
+
+# %% wrong RUNG-CLAMPED no gain below 1
+- g1 = {n: base / alone[n] if n in here else None for n in climbed}
++ g1 = {n: max(1.0, base / alone[n]) if n in here else None for n in climbed}
+
+# %% wrong RUNG-CLAMPED no gain below 1 at its place
+- g2 = {n: before[n] / climbed[n] if n in here else None for n in climbed}
++ g2 = {n: max(1.0, before[n] / climbed[n]) if n in here else None for n in climbed}
+
+# %% wrong RUNG-CLAMPED no gain below 1 as the last one
+- g3 = {n: without[n] / top if n in here else None for n in climbed}
++ g3 = {n: max(1.0, without[n] / top) if n in here else None for n in climbed}
+
+# %% wrong RUNG-CLAMPED no seconds below 0
+- saved = {n: before[n] - climbed[n] if n in here else None for n in climbed}
++ saved = {n: max(0.0, before[n] - climbed[n]) if n in here else None for n in climbed}
+
+# %% wrong RUNG-CLAMPED seconds without a sign
+- saved = {n: before[n] - climbed[n] if n in here else None for n in climbed}
++ saved = {n: abs(before[n] - climbed[n]) if n in here else None for n in climbed}
+
+# %% wrong RUNG-TIE a step found by its time
+- before = dict(zip(here, steps))
++ before = {n: steps[steps.index(climbed[n]) - 1] for n in here}
+
+# %% wrong RUNG-SORTED steps by their times
+- before = dict(zip(here, steps))
++ before = dict(zip(sorted(here, key=lambda n: -climbed[n]), sorted(steps, reverse=True)))
+
+# %% wrong OTHER one gap at the most
+- before = dict(zip(here, steps))
++ all_names = list(climbed)
++ before = {}
++ for i, n in enumerate(all_names):
++     one = climbed[all_names[i - 1]] if i else base
++     two = climbed[all_names[i - 2]] if i > 1 else base
++     before[n] = one if one is not None else two if two is not None else base
+
+# %% wrong OTHER none shorter than a millisecond
+- total = base / top
++ total = base / max(top, 1e-3)
+
+# %% wrong RAISED a ladder without rungs
+- here = [n for n in climbed if climbed[n] is not None]
++ last = list(climbed)[-1]
++ here = [n for n in climbed if climbed[n] is not None]
+
+# %% wrong RAISED floats alone
+- if t is not None and not 0 < t < math.inf:
++ if t is not None and not (isinstance(t, float) and 0 < t < math.inf):
+
+# %% wrong RUNG-GUARD 0 is taken for not measured
+- for t in [base, *alone.values(), *without.values(), *climbed.values()]:
+-     if t is not None and not 0 < t < math.inf:
++ for t in [base, *alone.values(), *without.values(), *climbed.values()]:
++     if t and not 0 < t < math.inf:
+
+# %% wrong RUNG-GUARD nan is not below 0
+- if t is not None and not 0 < t < math.inf:
++ if t is not None and t <= 0:
