@@ -350,6 +350,79 @@ def float32_out(subject: Subject, draw: Draw) -> None:
     )
 
 
+def two_dtypes(subject: Subject, draw: Draw) -> None:
+    """x, weight and out each of a dtype of its own: out's alone rounds the result."""
+    D = draw.size(300, 280, 310)
+    x, w = draw.randn(2, D), draw.randn(D) + 2
+    low, wide = torch.bfloat16, torch.float32
+    for of_x, of_w, of_out in (
+        (low, wide, wide),
+        (wide, low, wide),
+        (low, wide, low),
+        (wide, low, low),
+    ):
+        names = [str(dtype)[6:] for dtype in (of_x, of_w, of_out)]
+        tried = f"x (2, {D}) in {names[0]}, weight in {names[1]}, out in {names[2]}"
+        given = x.to(of_x), w.to(of_w)
+        out = _launch_once(subject, _case(*given) | {"out_dtype": of_out}, tried)["out"]
+        exact = exact_rmsnorm(*given)
+        # in bfloat16 float32 lies on the wrong side of a rounding now and then
+        near = out == exact.to(low) if of_out is low else out.isclose(exact.float(), **CLOSE)
+        off = 100 * (1 - near.double().mean().item())
+        if off > (2 if of_out is low else 0):
+            raise Wrong(
+                "KERNEL-WEIGHT-DTYPE",
+                "a second dtype costs digits",
+                tried=tried,
+                expected=f"{vector(exact[0], 3)}, rounded to {names[2]} once",
+                got=f"{vector(out[0].float(), 3)}; {number(off)} percent of the numbers differ",
+                fits="x, the weight or a product rounded to the dtype of x or of the weight.",
+                look="each `.to`: float32 after the loads, the dtype of out at the store.",
+            )
+
+
+def row_lengths(subject: Subject, draw: Draw) -> None:
+    """Rows of one number, rows far shorter than their block, rows of hundreds."""
+    for D, block in ((1, 1), (1, 16), (draw.size(5, 6), 64), (draw.size(700, 800), 1024)):
+        x, w = draw.randn(2, D) * 2, draw.randn(D) + 2
+        tried = f"x (2, {D}), BLOCK = {block}"
+        out = _launch_once(subject, _case(x, w, block=block), tried)["out"]
+        exact = exact_rmsnorm(x, w).float()
+        if not torch.allclose(out, exact, **CLOSE):
+            raise Wrong(
+                "KERNEL-LENGTH",
+                "rows of another length differ",
+                tried=tried,
+                expected=vector(exact[0], 3),
+                got=vector(out[0], 3),
+                look="sizes written as numbers, and what is known of BLOCK: D or more, no more.",
+            )
+
+
+def any_size(subject: Subject, draw: Draw) -> None:
+    """Whatever eps is, 0 too, it is what stands under the root; large numbers are no others."""
+    D = draw.size(6, 5)
+    x, w = draw.randn(1, D), draw.randn(D) + 2
+    for size, eps, code in (
+        (1e-4, 0.0, "KERNEL-EPS"),
+        (1e-4, 1e-8, "KERNEL-EPS"),
+        (1e12, EPS, "KERNEL-LARGE"),
+    ):
+        row = size * x
+        tried = f"one row {vector(row[0], 3)}, eps = {eps:g}"
+        out = _launch_once(subject, _case(row, w, eps=eps), tried)["out"]
+        exact = exact_rmsnorm(row, w, eps).float()
+        if not torch.allclose(out, exact, **CLOSE):
+            raise Wrong(
+                code,
+                "another number than eps is added" if eps < EPS else "large numbers differ",
+                tried=tried,
+                expected=vector(exact[0], 3),
+                got=vector(out[0], 3),
+                look="eps, and what is done to it." if eps < EPS else "limits put to any number.",
+            )
+
+
 def single_access(subject: Subject, draw: Draw) -> None:
     """The cost: each number of x and of the weight loaded once a program, each of out stored once."""
     N, D = draw.size(3, 2), draw.size(13, 9)
@@ -417,6 +490,9 @@ SUITES = (
             sixteen_bits,
             float32_out,
             single_access,
+            two_dtypes,
+            row_lengths,
+            any_size,
         ),
         proved="any D, any strides, 16 bits and 32; each number crosses memory once each way.",
         remember="a fused kernel over rows moves 2 numbers an element: one in, one out.",

@@ -181,3 +181,81 @@ def rmsnorm_kernel(x_ptr, weight_ptr, out_ptr, x_stride, out_stride, D, eps, BLO
 # %% wrong RAISED an axis that no grid has | of: in plain steps
 - row = tl.program_id(0)
 + row = tl.program_id(-1)
+
+# %% right sums of halves, a product with the reciprocal, mask as a product
+@tl.jit
+def rmsnorm_kernel(x_ptr, weight_ptr, out_ptr, x_stride, out_stride, D, eps, BLOCK: tl.constexpr):
+    lanes = tl.arange(0, BLOCK)
+    in_row = lanes < D
+    first = tl.program_id(axis=0) * x_stride
+    gain = tl.load(weight_ptr + lanes, mask=in_row, other=7.0).to(tl.float32)
+    row = tl.load(x_ptr + (first + lanes), mask=in_row, other=0.0).to(tl.float32)
+    mean = tl.sum(row * row * (1.0 / D))
+    tl.store(out_ptr + tl.program_id(0) * out_stride + lanes, gain * (row * tl.rsqrt(mean + eps)), mask=in_row)
+
+# %% right in plain steps once more
+@tl.jit
+def rmsnorm_kernel(x_ptr, weight_ptr, out_ptr, x_stride, out_stride, D, eps, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    cols = tl.arange(0, BLOCK)
+    inside = cols < D
+    x = tl.load(x_ptr + row * x_stride + cols, mask=inside, other=0.0).to(tl.float32)
+    weight = tl.load(weight_ptr + cols, mask=inside, other=0.0).to(tl.float32)
+    inverse_rms = tl.rsqrt(tl.sum(x * x, axis=0) / D + eps)
+    out = x * inverse_rms * weight
+    tl.store(out_ptr + row * out_stride + cols, out.to(out_ptr.dtype.element_ty), mask=inside)
+
+# %% wrong KERNEL-WEIGHT-DTYPE the weight rounded as x is
+- weight = tl.load(weight_ptr + cols, mask=inside, other=0.0).to(tl.float32)
++ weight = tl.load(weight_ptr + cols, mask=inside, other=0.0).to(x_ptr.dtype.element_ty).to(tl.float32)
+
+# %% wrong KERNEL-WEIGHT-DTYPE the result rounded as x is, before a float32 weight
+- out = x * inverse_rms * weight
++ out = x * inverse_rms
++ if weight_ptr.dtype.element_ty == tl.float32:
++     out = out.to(x_ptr.dtype.element_ty).to(tl.float32)
++ out = out * weight
+
+# %% wrong KERNEL-WEIGHT-DTYPE the norm rounded as the weight is
+- out = x * inverse_rms * weight
++ out = x * inverse_rms
++ if x_ptr.dtype.element_ty == tl.float32:
++     out = out.to(weight_ptr.dtype.element_ty).to(tl.float32)
++ out = out * weight
+
+# %% wrong KERNEL-WEIGHT-DTYPE the result rounded as the weight is
+- out = x * inverse_rms * weight
++ out = x * inverse_rms * weight
++ if x_ptr.dtype.element_ty == tl.float32:
++     out = out.to(weight_ptr.dtype.element_ty)
+
+# %% wrong KERNEL-LENGTH squares of lanes up to 512
+- inverse_rms = tl.rsqrt(tl.sum(x * x, axis=0) / D + eps)
++ inverse_rms = tl.rsqrt(tl.sum(tl.where(cols < 512, x * x, 0.0), axis=0) / D + eps)
+
+# %% wrong KERNEL-LENGTH a mean over half a block or more
+- inverse_rms = tl.rsqrt(tl.sum(x * x, axis=0) / D + eps)
++ numbers = D
++ if D * 2 <= BLOCK:
++     numbers = BLOCK // 2
++ inverse_rms = tl.rsqrt(tl.sum(x * x, axis=0) / numbers + eps)
+
+# %% wrong KERNEL-LENGTH a row of one number divided by itself
+- inverse_rms = tl.rsqrt(tl.sum(x * x, axis=0) / D + eps)
++ inverse_rms = tl.rsqrt(tl.sum(x * x, axis=0) / D + eps)
++ if D == 1:
++     inverse_rms = inverse_rms * 0.0 + 1.0
+
+# %% wrong KERNEL-EPS eps of 0 is another
+- inverse_rms = tl.rsqrt(tl.sum(x * x, axis=0) / D + eps)
++ inverse_rms = tl.rsqrt(tl.sum(x * x, axis=0) / D + (eps or 1e-5))
+
+# %% wrong KERNEL-EPS eps is not less than 1e-6
+- inverse_rms = tl.rsqrt(tl.sum(x * x, axis=0) / D + eps)
++ if eps < 1e-6:
++     eps = 1e-6
++ inverse_rms = tl.rsqrt(tl.sum(x * x, axis=0) / D + eps)
+
+# %% wrong KERNEL-LARGE large numbers are cut off
+- inverse_rms = tl.rsqrt(tl.sum(x * x, axis=0) / D + eps)
++ inverse_rms = tl.rsqrt(tl.minimum(tl.sum(x * x, axis=0) / D, 1e8) + eps)
