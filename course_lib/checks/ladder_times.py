@@ -183,6 +183,7 @@ def expect_none(found: dict, t: Times, tried: str) -> None:
 def expect_number(
     found: dict, key: str, right: float, tried: str, ways: Sequence[tuple], look: str
 ) -> None:
+    """`found[key]` is `right`; else the mistake of `ways` (value, code, finding, fits) that gives it."""
     value = _a_number(found[key], f'"{key}"', tried)
     if _are_close(value, right):
         return
