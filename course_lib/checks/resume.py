@@ -5,6 +5,7 @@ of a run that nobody interrupts. Folders are "memory:..." ones, so nothing is wr
 """
 
 import contextlib
+import dataclasses
 import itertools
 import random
 from collections.abc import Iterator
@@ -290,6 +291,77 @@ def holds_values(subject: Subject, draw: Draw) -> None:
             hides="nobody can tell later what made these weights.",
             look="`dataclasses.asdict`.",
         )
+    right = dataclasses.asdict(config_of(out, precision="fp16"))
+    missing = [name for name in right if name not in config]
+    other = [
+        name for name in right if name in config and not _is_setting(config[name], right[name])
+    ]
+    if missing or other:
+        name = (missing or other)[0]
+        raise Wrong(
+            "SAVE-CONFIG-PART",
+            "settings are missing" if missing else "settings are others",
+            tried=tried,
+            expected=f"all {len(right)} settings, {name} {right[name]!r} too",
+            got=f"without {', '.join(missing)}"[:76]
+            if missing
+            else f"{name} {config[name]!r}"[:76],
+            fits="those alone that are no default." if "seed" in missing else "",
+            hides="a default may be another one by the time that the file is read.",
+            look="`dataclasses.asdict`.",
+        )
+
+
+def _is_setting(found: Any, right: Any) -> bool:
+    return list(found) == list(right) if isinstance(right, tuple) else bool(found == right)
+
+
+def saves_again(subject: Subject, draw: Draw) -> None:
+    """Step 0 can be saved; a second save changes nothing, and a later one has the later state."""
+    tokens, out = tokens_of(draw), folder()
+    trainer = subject.module(config_of(out, keep=4), tokens, vocab_size=V)
+    tried = "a new trainer, save_checkpoint() twice, before any step"
+    first, second = (_save_and_read(trainer, out, 0, tried) for _ in range(2))
+    _expect_same(second, first, tried)
+    losses(trainer, 1)
+    tried = "a save at step 0, a step, another save"
+    later = _save_and_read(trainer, out, 1, tried)
+    if later["step"] != 1 or later["tokens_seen"] == first["tokens_seen"]:
+        raise Wrong(
+            "SAVE-AGAIN",
+            "a later save has the state of an earlier one",
+            tried=tried,
+            expected="step 1, and the tokens of one step more",
+            got=f"step {later['step']}, tokens_seen {later['tokens_seen']}",
+            look="what is kept from the first save.",
+        )
+    weights = trainer.method("weights")
+    for part, got, wanted in (
+        ("model", {n: later["model"][n] for n in weights}, weights),
+        ("loader", later["loader"] == first["loader"], False),
+    ):
+        if not are_equal(got, wanted):
+            raise Wrong(
+                "SAVE-AGAIN",
+                "a later save has the state of an earlier one",
+                tried=tried,
+                expected=f'"{part}" as it is after the step',
+                got="as it was before",
+                look="what is kept from the first save.",
+            )
+
+
+def _expect_same(got: dict, right: dict, tried: str) -> None:
+    for part in PARTS:
+        if not are_equal(got[part], right[part]):
+            raise Wrong(
+                "SAVE-DISTURBS",
+                "saving changes what is saved",
+                tried=tried,
+                expected=f'"{part}" the same both times',
+                got="others the second time",
+                look="everything that `save_checkpoint` assigns, calls or draws.",
+            )
 
 
 def run(subject: Subject, tokens: Tensor, first: int) -> tuple[list[float], str]:
@@ -352,7 +424,7 @@ def format_losses(losses: list[float]) -> str:
 SUITES = (
     Suite(
         "save-checkpoint",
-        (names_parts, holds_values, resumes, saved_by_all),
+        (names_parts, holds_values, saves_again, resumes, saved_by_all),
         proved="every part is in the file with the value it had, those of both ranks, nothing\n"
         "needs code to be read, and a run that resumes gives the same losses to the bit.",
         remember="weights are a third of a training state: AdamW's moments are the other two.",

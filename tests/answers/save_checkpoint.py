@@ -217,3 +217,38 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
   def save_checkpoint(self):
 +     if not self.world.is_first:
 +         return None
+
+# %% wrong SAVE-CONFIG-PART settings that are no default | of: in one dict
+- "config": dataclasses.asdict(self.config),
++ "config": {f.name: getattr(self.config, f.name) for f in dataclasses.fields(self.config)
++            if f.default is dataclasses.MISSING or getattr(self.config, f.name) != f.default},
+
+# %% wrong SAVE-CONFIG-PART a choice of settings | of: in one dict
+- "config": dataclasses.asdict(self.config),
++ "config": {"model_size": self.config.model_size, "lr": self.config.lr, "seq_len": self.config.seq_len},
+
+# %% wrong SAVE-CONFIG-PART settings as text | of: in one dict
+- "config": dataclasses.asdict(self.config),
++ "config": {name: value if name == "lr" else str(value) for name, value in vars(self.config).items()},
+
+# %% wrong SAVE-DISTURBS draws a number | of: in one dict
+- return self.write_checkpoint(state)
++ torch.rand(1)
++ return self.write_checkpoint(state)
+
+# %% wrong SAVE-NOWHERE nothing at step 0 | of: in one dict
+- state = {
++ if not self.step:
++     return None
++ state = {
+
+# %% wrong SAVE-AGAIN the state of the first save | of: in one dict
+- return self.write_checkpoint(state)
++ self.saved = getattr(self, "saved", None) or state
++ return self.write_checkpoint(self.saved | {"step": self.step})
+
+# %% wrong SAVE-AGAIN the weights of the first save | of: in one dict
+- return self.write_checkpoint(state)
++ if not hasattr(self, "kept"):
++     self.kept = {n: w.clone() for n, w in state["model"].items()}
++ return self.write_checkpoint(state | {"model": self.kept if self.step < 2 else state["model"]})
