@@ -105,7 +105,7 @@ def parts_return(subject: Subject, draw: Draw) -> None:
             preset=PRESETS.get(part, ""),
         )
     expect.not_none(out, f"{known['step']}", tried=tried)
-    if isinstance(out, bool) or out != known["step"]:
+    if isinstance(out, bool) or not isinstance(out, int) or out != known["step"]:
         raise Wrong(
             "LOAD-RETURN",
             "the step that is returned differs",
@@ -113,6 +113,58 @@ def parts_return(subject: Subject, draw: Draw) -> None:
             got=f"{out!r}"[:60],
             expected=f"{known['step']}, an int",
             look="the last `return`.",
+        )
+
+
+def step_zero(subject: Subject, draw: Draw) -> None:
+    """A checkpoint of step 0 is loaded like any other, in a trainer that has gone on too."""
+    tokens = tokens_of(draw)
+    known = known_state(draw, tokens) | {"step": 0, "tokens_seen": 0}
+    path, trainer = write_checkpoint(subject, tokens, known), _fresh_trainer(subject, tokens)
+    losses(trainer, 1)
+    tried = "a checkpoint of step 0, loaded by a trainer at step 1"
+    with own_random():
+        out = _load_good(trainer, path, tried, known)
+        after = _held_state(trainer)
+    parts = [part for part in ("step", "tokens_seen", "model", "loader", "ranks")
+             if not are_equal(after[part], known[part])]  # fmt: skip
+    if parts or out != 0:
+        raise Wrong(
+            "LOAD-STEP-ZERO",
+            "a checkpoint of step 0 is taken for none",
+            tried=tried,
+            expected="0, and its state in the trainer",
+            got=f"{out!r}; not restored: {', '.join(parts) or 'nothing'}"[:76],
+            look="`or`, and `if` on a number: 0 counts as false there.",
+        )
+
+
+def groups_return(subject: Subject, draw: Draw) -> None:
+    """The optimizer's settings are part of its state, and return with it."""
+    tokens = tokens_of(draw)
+    known = known_state(draw, tokens)
+    groups = [
+        group | {"lr": 0.125 + i, "weight_decay": 0.25 + i, "betas": (0.5, 0.75)}
+        for i, group in enumerate(known["optimizer"]["param_groups"])
+    ]
+    known = known | {"optimizer": known["optimizer"] | {"param_groups": groups}}
+    path, trainer = write_checkpoint(subject, tokens, known), _fresh_trainer(subject, tokens)
+    tried = "a checkpoint whose optimizer has other rates, decays and betas"
+    with own_random():
+        _load_good(trainer, path, tried, known)
+    found = trainer.method("optimizer_groups")
+    got, right = (
+        [[group["lr"], group["weight_decay"], *group["betas"]] for group in each]
+        for each in (found, groups)
+    )
+    if got != right:
+        raise Wrong(
+            "LOAD-GROUPS",
+            "the optimizer's settings did not return",
+            tried=tried,
+            expected="; ".join(vector(row) for row in right),
+            got="; ".join(vector(row) for row in got),
+            look='what is done with state["optimizer"]: all but "config" is restored.',
         )
 
 
@@ -204,13 +256,15 @@ def refuses_whole(subject: Subject, draw: Draw) -> None:
     """A file that does not fit is refused, and the trainer is as before."""
     tokens = tokens_of(draw)
     known = known_state(draw, tokens)
-    half, short = dict(known["model"]), dict(known["model"])
+    half, short, more = (dict(known["model"]) for _ in range(3))
     half["norm.weight"] = half["norm.weight"][:64]
     del short["blocks.3.mlp.down_proj.weight"]
+    more["blocks.4.mlp.down_proj.weight"] = short["blocks.2.mlp.down_proj.weight"]
     moved = known["loader"] | {"num_tokens": 601}
     for what, change in (
         ("a gain of 64 numbers, not 128", {"model": half}),
         ("one matrix missing", {"model": short}),
+        ("one matrix more", {"model": more}),
         ("the loader of another text", {"loader": moved}),
     ):
         path, trainer = (
@@ -282,7 +336,17 @@ def other_ranks(subject: Subject, draw: Draw) -> None:
 SUITES = (
     Suite(
         "load-checkpoint",
-        (nothing_there, parts_return, resumes, unwraps, refuses_whole, other_ranks, loaded_by_all),
+        (
+            nothing_there,
+            parts_return,
+            step_zero,
+            resumes,
+            groups_return,
+            unwraps,
+            refuses_whole,
+            other_ranks,
+            loaded_by_all,
+        ),
         proved="every part returns, wrapped names are read, three losses after a resume\n"
         "are the same to the bit, and a file that does not fit changes nothing.",
         remember="what may refuse comes first, what changes comes after.",

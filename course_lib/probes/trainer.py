@@ -136,16 +136,18 @@ def save(kind: type[DistributedTrainer], seed: int) -> dict[str, Any]:
 
 
 def load(kind: type[DistributedTrainer], seed: int) -> dict[str, dict[str, Any]]:
-    """`load_checkpoint` of a state of as many ranks as there are, of one rank more, and of nothing.
+    """`load_checkpoint` of a state of as many ranks as there are, of one more, of one fewer, and of nothing.
 
     `read_checkpoint` gives that state, and no file is read. Of each case: "asked", the paths it was
     asked for; "returned"; "step", "random" (`numbers_of`) and "weights" afterwards; "config", whether
-    the settings are as before. By case: "same", which is asked for without a path, "more", "nothing".
+    the settings are as before. By case: "same", which is asked for without a path, "more", "fewer",
+    "nothing".
     """
     world_size = World.of_group("cpu").world_size
     return {
         "same": _load(kind, seed, world_size),
         "more": _load(kind, seed, world_size + 1, "a path"),
+        "fewer": _load(kind, seed, world_size - 1, "a path"),
         "nothing": _load(kind, seed, 0),
     }
 

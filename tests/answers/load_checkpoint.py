@@ -302,3 +302,51 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
 # %% wrong LOAD-PATH another default for the path | of: part by part
 - def load_checkpoint(self, path=None):
 + def load_checkpoint(self, path=0):
+
+# %% wrong LOAD-STEP-ZERO a step of 0 is none | of: part by part
+- if state is None:
++ if state is None or not state["step"]:
+
+# %% wrong LOAD-STEP-ZERO counters by or | of: part by part
+- self.step = state["step"]
+- self.tokens_seen = state["tokens_seen"]
++ self.step = state["step"] or self.step
++ self.tokens_seen = state["tokens_seen"] or self.tokens_seen
+
+# %% wrong LOAD-GROUPS moments alone | of: part by part
+- self.optimizer.load_state_dict(state["optimizer"])
++ own = self.optimizer.state_dict()["param_groups"]
++ self.optimizer.load_state_dict({"state": state["optimizer"]["state"], "param_groups": own})
+
+# %% wrong LOAD-RETURN a float | of: part by part
+- return self.step
++ return float(self.step)
+
+# %% wrong LOAD-RANKS of fewer ranks those that are there | of: part by part
+- if len(state["ranks"]) == self.world.world_size:
+-     restore_random_states(state["ranks"][self.world.rank])
++ if len(state["ranks"]) <= self.world.world_size:
++     restore_random_states(state["ranks"][self.world.rank % len(state["ranks"])])
+
+# %% wrong LOAD-ACCEPTS more than it has | of: part by part
+- refuse_other_shapes(weights, self.plain_model.state_dict())
++ weights = {n: w for n, w in weights.items() if n in self.plain_model.state_dict()}
++ refuse_other_shapes(weights, self.plain_model.state_dict())
+
+# %% right groups of the optimizer by hand, and a step of its own name
+class DistributedTrainer(ddp_trainer.DistributedTrainer):
+    def load_checkpoint(self, path=None):
+        found = self.read_checkpoint(path=path)
+        if found is None:
+            return 0
+        weights = plain_names(found.pop("model"))
+        refuse_other_shapes(weights, self.plain_model.state_dict())
+        self.loader.load_state_dict(found["loader"])
+        for name, parameter in self.plain_model.named_parameters():
+            parameter.data.copy_(weights[name])
+        self.optimizer.load_state_dict(found["optimizer"])
+        self.scaler.load_state_dict(found["scaler"])
+        self.tokens_seen, self.step = found["tokens_seen"], int(found["step"])
+        states = found["ranks"]
+        restore_random_states(states[self.world.rank]) if len(states) == self.world.world_size else None
+        return self.step
