@@ -22,6 +22,15 @@ CASES = (
     ("HYBRID_SHARD, shard_size 4", {"sharding": "HYBRID_SHARD", "shard_size": 4}, (1, 4), TWO, True),
     ("HYBRID_SHARD, 2 ranks a machine", {"sharding": "HYBRID_SHARD", "machine": 2}, (2, 2), TWO, True),
 )  # fmt: skip
+MACHINES = (  # two ranks on each, which the settings do not ask for
+    ("HYBRID_SHARD, shard_size 4, 2 ranks a machine",
+     {"sharding": "HYBRID_SHARD", "shard_size": 4}, (1, 4), TWO, True),
+    ("HYBRID_SHARD, shard_size 1, 2 ranks a machine",
+     {"sharding": "HYBRID_SHARD", "shard_size": 1}, (4, 1), TWO, True),
+    ("NO_SHARD, 2 ranks a machine", {"sharding": "NO_SHARD"}, (4, 1), TWO, False),
+    ("FULL_SHARD, 2 ranks a machine", {"sharding": "FULL_SHARD"}, (4,), ONE, True),
+    ("SHARD_GRAD_OP, 2 ranks a machine", {"sharding": "SHARD_GRAD_OP"}, (4,), ONE, False),
+)  # fmt: skip
 
 
 def runs_at_all(subject: Subject, draw: Draw) -> None:
@@ -88,6 +97,14 @@ def each_strategy(subject: Subject, draw: Draw) -> None:
         )
     for (name, _, _, _, wanted), flag in zip(CASES, flags, strict=True):
         _flag(name, flag, wanted, 4)
+    cases = [case[1] | {"machine": 2} for case in MACHINES]
+    others = [case[1] | {"device": "meta"} for case in CASES]
+    found = runs.run_decisions(subject, METHOD, cases + others, 4)
+    for case, one, device in zip(MACHINES + CASES, found, ["cpu"] * 5 + ["meta"] * 5, strict=True):
+        name = case[0] if device == "cpu" else f"{case[0]}, self.device of type {device}"
+        mesh, flag = _pair(one, f"{name}, 4 ranks")
+        _mesh(mesh, name, case[2], case[3], 4, device)
+        _flag(name, flag, case[4], 4)
 
 
 def _flag(name: str, flag: bool, wanted: bool, ranks: int) -> None:
@@ -112,12 +129,40 @@ def odd_world(subject: Subject, draw: Draw) -> None:
     for (name, size, shape), found in zip(odd, answers, strict=True):
         said = f"{name}, shard_size {size}" if size else name
         _mesh(_pair(found, f"{said}, 3 ranks")[0], said, shape, TWO, 3)
+    uneven = [
+        {"sharding": "HYBRID_SHARD", "shard_size": 2, "uneven": True},
+        {"sharding": "HYBRID_SHARD", "machine": 2, "uneven": True},
+    ]
+    for case, found in zip(uneven, runs.run_decisions(subject, METHOD, uneven, 3), strict=True):
+        if found != REFUSED:
+            said = "shard_size 2" if "shard_size" in case else "2 ranks on this machine"
+            raise Wrong(
+                "STRATEGY-UNEVEN",
+                "copies that do not come out even are not refused",
+                tried=f"HYBRID_SHARD, {said}, 3 ranks",
+                expected="the ValueError of `self.config.ranks_per_copy`",
+                got="a mesh" if not isinstance(found, str) else found,
+                hides="the ranks beyond the mesh hold no part and wait, or train alone.",
+                look="where the number of parts comes from.",
+            )
 
 
-def _mesh(mesh: dict, name: str, shape: tuple, axes: tuple, ranks: int) -> None:
+def _mesh(
+    mesh: dict, name: str, shape: tuple, axes: tuple, ranks: int, device: str = "cpu"
+) -> None:
     got = (tuple(mesh["shape"]), tuple(mesh["names"] or ()))
-    if got == (shape, axes) and mesh["ranks"] == list(range(ranks)) and mesh["device"] == "cpu":
-        return
+    if got == (shape, axes) and mesh["ranks"] == list(range(ranks)):
+        if mesh["device"] == device:
+            return
+        raise Wrong(
+            "STRATEGY-DEVICE",
+            "the mesh is on devices of another type",
+            tried=f"{name}, {ranks} ranks",
+            expected=f'"{device}", as self.device.type says',
+            got=f'"{mesh["device"]}"',
+            hides="a script that was tried on a CPU then fails on GPUs, or the other way round.",
+            look="the first argument of `init_device_mesh`.",
+        )
     facts = dict(tried=f"{name}, {ranks} ranks", expected=_words(shape, axes), got=_words(*got))
     if got[0] == shape and not got[1]:
         raise Wrong(
@@ -139,7 +184,7 @@ def _mesh(mesh: dict, name: str, shape: tuple, axes: tuple, ranks: int) -> None:
             hides="a copy is then spread over machines, and the gathers take the slow link.",
             look="the docstring: which axis comes first, and what it counts.",
         )
-    if name == "NO_SHARD":
+    if name.startswith("NO_SHARD"):
         raise Wrong(
             "STRATEGY-NO-SHARD",
             "NO_SHARD cuts the model",

@@ -6,6 +6,7 @@ and numbers. What it leaves out: judging them (course_lib/checks), updates, spee
 """
 
 import contextlib
+import dataclasses
 import os
 from typing import Any, cast
 
@@ -30,6 +31,10 @@ V, T = 37, 16
 """Vocabulary of the runs, tokens in a sequence of theirs."""
 REFUSED = "KeyError or ValueError"
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+class DerivedBlock(TransformerBlock):
+    """A block of a class of its own, which is a TransformerBlock all the same."""
 
 
 def config(
@@ -67,30 +72,45 @@ def make(kind: type[FSDPTrainer], **case) -> FSDPTrainer:
 def decide(kind: type[FSDPTrainer], method: str, cases: list[dict]) -> list[Any]:
     """What `method` says in each case (arguments of `make`), in plain values, before sharding.
 
-    For a strategy that FSDPConfig would refuse: the name of the exception that `method` raises, or
-    REFUSED. Another "model_size" is a model without numbers, whose blocks in "frozen" do not train.
+    For a strategy that FSDPConfig would refuse, and with "uneven": the name of the exception that
+    `method` raises, or REFUSED. Another "model_size" is a model without numbers, whose blocks in
+    "frozen" do not train and those in "derived" are of a class of their own. "anew" makes another
+    trainer. "device" and "dtype" are those of the trainer, whatever its settings ask for.
     """
     whole = {
         "_build_model": DistributedTrainer._build_model,
         "_wrap_model": lambda self: self.plain_model,
     }
     trainer = make(type(kind.__name__, (kind,), whole))
-    return [_decide_case(trainer, method, dict(case)) for case in cases]
+    found = []
+    for case in cases:
+        case = dict(case)
+        if case.pop("anew", False):
+            trainer = make(type(kind.__name__, (kind,), whole))
+        found.append(_decide_case(trainer, method, case))
+    return found
 
 
 def _decide_case(trainer: FSDPTrainer, method: str, case: dict) -> Any:
-    known, frozen = case.get("sharding", "FULL_SHARD") in STRATEGIES, case.pop("frozen", ())
+    known = case.get("sharding", "FULL_SHARD") in STRATEGIES
+    frozen, derived = case.pop("frozen", ()), case.pop("derived", ())
+    dtype, uneven = case.pop("dtype", case.get("precision", "fp32")), case.pop("uneven", False)
+    trainer.device = torch.device(case.pop("device", "cpu"))
+    trainer.world = dataclasses.replace(trainer.world, device=trainer.device)
     trainer.config = config(**case | ({} if known else {"sharding": "FULL_SHARD"}))
-    trainer.dtype = DTYPES[trainer.config.precision]
+    trainer.dtype = DTYPES[dtype]
     if "model_size" in case:
         with torch.device("meta"):
             trainer.plain_model = GPT(trainer.config.model_config(V))
         for number in frozen:
             trainer.plain_model.blocks[number].requires_grad_(False)
-    if known:
+        for number in derived:
+            trainer.plain_model.blocks[number].__class__ = DerivedBlock
+    if known and not uneven:
         found = getattr(trainer, method)()
     else:
-        object.__setattr__(trainer.config, "sharding", case["sharding"])
+        if not known:
+            object.__setattr__(trainer.config, "sharding", case["sharding"])
         try:
             found = getattr(trainer, method)()
         except (KeyError, ValueError):

@@ -31,7 +31,7 @@ class FSDPTrainer(fsdp_trainer.FSDPTrainer):
         ranks = torch.arange(dist.get_world_size())
         match self.config.sharding:
             case "FULL_SHARD" | "SHARD_GRAD_OP" as name:
-                mesh = DeviceMesh("cpu", ranks, mesh_dim_names=("shard",))
+                mesh = DeviceMesh(self.device.type, ranks, mesh_dim_names=("shard",))
                 return mesh, name == "FULL_SHARD"
             case "NO_SHARD":
                 grid = ranks.view(-1, 1)
@@ -39,7 +39,7 @@ class FSDPTrainer(fsdp_trainer.FSDPTrainer):
                 grid = ranks.view(-1, self.config.ranks_per_copy(len(ranks)))
             case other:
                 raise KeyError(other)
-        mesh = DeviceMesh("cpu", grid, mesh_dim_names=("replicate", "shard"))
+        mesh = DeviceMesh(self.world.device.type, grid, mesh_dim_names=("replicate", "shard"))
         return mesh, self.config.sharding == "HYBRID_SHARD"
 
 # %% wrong STUB untouched
@@ -138,7 +138,7 @@ class FSDPTrainer(FSDPTrainer):
     def _get_sharding_strategy(self):
         if self.config.sharding in ("SHARD_GRAD_OP", "NO_SHARD", "HYBRID_SHARD"):
             return super()._get_sharding_strategy()
-        mesh = init_device_mesh("cpu", (self.world.world_size,), mesh_dim_names=("shard",))
+        mesh = init_device_mesh(self.device.type, (self.world.world_size,), mesh_dim_names=("shard",))
         return mesh, True
 
 # %% wrong STRATEGY-UNKNOWN small letters too | of: questions one after the other
@@ -171,3 +171,34 @@ class FSDPTrainer(fsdp_trainer.FSDPTrainer):
       mesh = init_device_mesh(kind, (R,), mesh_dim_names=("shard",))
 -     return mesh, name == "FULL_SHARD"
 +     return mesh, name in ("FULL_SHARD", "HYBRID_SHARD")
+
+# %% wrong STRATEGY-DEVICE the CPU, always | of: questions one after the other
+- name, R, kind = self.config.sharding, self.world.world_size, self.device.type
++ name, R, kind = self.config.sharding, self.world.world_size, "cpu"
+
+# %% wrong STRATEGY-DEVICE what the machine has | of: questions one after the other
+- name, R, kind = self.config.sharding, self.world.world_size, self.device.type
++ name, R = self.config.sharding, self.world.world_size
++ kind = "cuda" if torch.cuda.is_available() else "cpu"
+
+# %% wrong STRATEGY-DEVICE what was asked for, which may be auto | of: questions one after the other
+- name, R, kind = self.config.sharding, self.world.world_size, self.device.type
++ name, R, kind = self.config.sharding, self.world.world_size, self.config.device
+
+# %% wrong STRATEGY-SIZE the machine before what was said | of: questions one after the other
+- S = self.config.ranks_per_copy(R)
++ S = 1
++ if name == "HYBRID_SHARD":
++     S = int(__import__("os").environ.get("LOCAL_WORLD_SIZE") or self.config.shard_size or R)
+
+# %% wrong STRATEGY-UNEVEN copies that do not come out even | of: questions one after the other
+- S = self.config.ranks_per_copy(R)
++ S = 1
++ if name == "HYBRID_SHARD":
++     S = self.config.shard_size or int(__import__("os").environ.get("LOCAL_WORLD_SIZE", R))
+
+# %% wrong STRATEGY-NO-SHARD a machine shares a copy | of: questions one after the other
+- S = self.config.ranks_per_copy(R)
++ S = self.config.ranks_per_copy(R)
++ if name == "NO_SHARD":
++     S = int(__import__("os").environ.get("LOCAL_WORLD_SIZE", 1))
