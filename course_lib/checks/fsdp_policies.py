@@ -13,6 +13,7 @@ from course_lib.checks import fsdp_runs as runs
 from course_lib.checks.report import Wrong
 from course_lib.checks.subject import AnswerError, Subject
 from course_lib.checks.suite import Draw, Suite
+from course_lib.probes.fsdp import DTYPES
 
 PRECISION, UNITS = "_get_mixed_precision_policy", "_get_fsdp_policy"
 LOW = {"bf16": torch.bfloat16, "fp16": torch.float16}
@@ -51,6 +52,30 @@ def a_policy(subject: Subject, draw: Draw) -> None:
                 hides="activations between blocks change dtype at each of them.",
                 look="the docstring: what is cast, and what is not.",
             )
+
+
+def the_trainers_dtype(subject: Subject, draw: Draw) -> None:
+    """What counts is `self.dtype`, to which "auto" and other words of the settings have led."""
+    words = (("auto", "bf16"), ("auto", "fp16"), ("auto", "fp32"), ("ieee", "fp32"))
+    cases = [{"precision": word, "dtype": dtype} for word, dtype in words]
+    plain = [{"precision": dtype} for _, dtype in words]
+    found = runs.run_decisions(subject, PRECISION, cases + plain)
+    for (word, dtype), one, due in zip(words, found[:4], found[4:], strict=True):
+        if one != due:
+            raise Wrong(
+                "PRECISION-ASKED",
+                "the word of the settings counts, not the dtype that it led to",
+                tried=f'self.dtype {_name(DTYPES[dtype])}, self.config.precision "{word}"',
+                expected=_policy(due),
+                got=_policy(one),
+                look="`self.dtype`.",
+            )
+
+
+def _policy(found: Any) -> str:
+    if not isinstance(found, dict):
+        return str(found)[:60]
+    return f"param_dtype {_name(found['param'])}, reduce_dtype {_name(found['reduce'])}"
 
 
 def _of_type(found: Any, kind: str, wanted: str, tried: str) -> None:
@@ -185,10 +210,22 @@ def units(subject: Subject, draw: Draw) -> None:
 
 
 def order_of_blocks(subject: Subject, draw: Draw) -> None:
-    """Twelve blocks: first to last, those that do not train among them."""
-    frozen = [draw.size(1, 2), 7]
-    found = runs.run_decisions(subject, UNITS, [{"model_size": "134m", "frozen": frozen}])[0]
+    """Twelve blocks: first to last, those that do not train and those of derived classes among them."""
+    frozen, derived = [draw.size(1, 2), 7], [draw.size(4, 5), 11]
+    large = {"model_size": "134m", "frozen": frozen, "anew": True}
+    cases = [{}, large, large | {"derived": derived}]
+    _, found, last = runs.run_decisions(subject, UNITS, cases)
+    if any(one["module"] is None for one in found + last):
+        raise Wrong(
+            "REMEMBERS",
+            "a trainer gets the modules of another one",
+            tried="a trainer of 4 blocks, then two of 12, in one process",
+            expected="modules of its own plain_model for each",
+            got="modules that were found for an earlier trainer",
+            look="what is kept in the class, or outside it.",
+        )
     names = [str(one["module"]) for one in found][:-1]
+    _every_derived_block(last, derived)
     due = [f"blocks.{number}" for number in range(12)]
     if names == due:
         return
@@ -215,6 +252,23 @@ def order_of_blocks(subject: Subject, draw: Draw) -> None:
         hides="the root takes their weights, and gathers them with its own.",
         look="how the blocks are found.",
     )
+
+
+def _every_derived_block(found: list[dict], derived: list[int]) -> None:
+    names = [one["module"] for one in found]
+    missing = [f"blocks.{number}" for number in derived if f"blocks.{number}" not in names]
+    if missing:
+        raise Wrong(
+            "POLICY-MISSING",
+            "some blocks are no unit of their own",
+            tried=f"12 blocks, of which {derived[0]} and {derived[1]} are of a class derived from "
+            "TransformerBlock",
+            expected="blocks.0 to blocks.11, then the root",
+            got=f"{', '.join(missing)} missing",
+            fits="a comparison with the very class, or with its name.",
+            hides="the root takes their weights, and gathers them with its own.",
+            look="`isinstance`, which takes what is derived.",
+        )
 
 
 def _root_only(subject: Subject, draw: Draw, facts: dict) -> Wrong:
@@ -261,7 +315,7 @@ def gathers(subject: Subject, draw: Draw) -> None:
 SUITES = (
     Suite(
         "mixed-precision-policy",
-        (a_policy, collective_dtypes),
+        (a_policy, the_trainers_dtype, collective_dtypes),
         proved="weights travel and work in the low dtype, what is added up stays in float32:\n"
         "2 bytes a parameter in a gather, 4 in a reduction.",
         remember="no autocast: the gathered copy is the low one, the shard is float32.",

@@ -16,10 +16,18 @@ class FSDPTrainer(fsdp_trainer.FSDPTrainer):
     def _get_fsdp_policy(self):
         units = []
         for name, module in self.plain_model.named_modules():
-            if type(module) is TransformerBlock:
+            if TransformerBlock in type(module).__mro__:
                 units.append(module)
         units.append(self.plain_model)
         return tuple(units)
+
+# %% right kept by each trainer
+class FSDPTrainer(fsdp_trainer.FSDPTrainer):
+    def _get_fsdp_policy(self):
+        model = self.plain_model
+        if getattr(self, "_units", [None])[-1] is not model:
+            self._units = [m for m in model.blocks.children()] + [model]
+        return self._units
 
 # %% wrong STUB untouched
 class FSDPTrainer(fsdp_trainer.FSDPTrainer):
@@ -95,3 +103,29 @@ class FSDPTrainer(fsdp_trainer.FSDPTrainer):
 # %% wrong POLICY-MISSING the four of the tiny model | of: by their place
 - return list(self.plain_model.blocks) + [self.plain_model]
 + return [self.plain_model.blocks[i] for i in range(4)] + [self.plain_model]
+
+# %% wrong POLICY-MISSING the very class | of: by their type
+- blocks = [m for m in self.plain_model.modules() if isinstance(m, TransformerBlock)]
++ blocks = [m for m in self.plain_model.modules() if type(m) is TransformerBlock]
+
+# %% wrong POLICY-MISSING the name of the class | of: by their type
+- blocks = [m for m in self.plain_model.modules() if isinstance(m, TransformerBlock)]
++ blocks = [m for m in self.plain_model.modules() if type(m).__name__ == "TransformerBlock"]
+
+# %% wrong REMEMBERS a list for the class
+class FSDPTrainer(fsdp_trainer.FSDPTrainer):
+    found = []
+
+    def _get_fsdp_policy(self):
+        if not self.found:
+            self.found.extend([*self.plain_model.blocks, self.plain_model])
+        return self.found
+
+# %% wrong REMEMBERS a list for each size
+KEPT = {}
+
+class FSDPTrainer(fsdp_trainer.FSDPTrainer):
+    def _get_fsdp_policy(self):
+        if len(self.plain_model.blocks) not in KEPT:
+            KEPT[len(self.plain_model.blocks)] = [*self.plain_model.blocks, self.plain_model]
+        return KEPT[len(self.plain_model.blocks)]

@@ -71,3 +71,24 @@ class FSDPTrainer(fsdp_trainer.FSDPTrainer):
 class FSDPTrainer(fsdp_trainer.FSDPTrainer):
     def _get_mixed_precision_policy(self):
         return MixedPrecisionPolicy(self.dtype, torch.float32, torch.float32, False)
+
+# %% wrong PRECISION-ASKED the word of the settings
+class FSDPTrainer(fsdp_trainer.FSDPTrainer):
+    def _get_mixed_precision_policy(self):
+        low = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(self.config.precision)
+        return MixedPrecisionPolicy(low, torch.float32, cast_forward_inputs=False)
+
+# %% wrong PRECISION-ASKED a policy for each word, kept by the class
+class FSDPTrainer(fsdp_trainer.FSDPTrainer):
+    found = {}
+
+    def _get_mixed_precision_policy(self):
+        low = None if self.dtype == torch.float32 else self.dtype
+        policy = MixedPrecisionPolicy(low, torch.float32, cast_forward_inputs=False)
+        return self.found.setdefault(self.config.precision, policy)
+
+# %% right by what is not float32, from the trainer's own dtype
+class FSDPTrainer(fsdp_trainer.FSDPTrainer):
+    def _get_mixed_precision_policy(self):
+        cast = dict(param_dtype=self.dtype) if self.dtype.itemsize < 4 else {}
+        return MixedPrecisionPolicy(**cast, reduce_dtype=torch.float32, cast_forward_inputs=False)
