@@ -80,6 +80,16 @@ def context(subject: Subject, draw: Draw) -> None:
             got="False",
             look="what is kept in a global, or in the class.",
         )
+    for begins, states in found["late"].items():
+        if states != [False, begins == "True"]:
+            raise Wrong(
+                "NOSYNC-READ-EARLY",
+                "what was before is read at the call, not where the context begins",
+                tried=f"context = copy.no_sync(), syncing set to {begins}, then `with context:`",
+                expected=f"syncing False inside, {begins} behind it",
+                got="{} inside, {} behind it".format(*states),
+                look="what runs at the call, and what at `with`.",
+            )
     for kind, came_out in found["outside"].items():
         if not came_out:
             raise Wrong(

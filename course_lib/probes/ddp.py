@@ -289,17 +289,19 @@ def no_sync(answer: type[ddp.Replica], seed: int, bucket_bytes: int, plan: Plan)
 def flags(answer: type[ddp.Replica]) -> dict[str, Any]:
     """What `no_sync` does to `syncing`, and to nothing else, on one rank.
 
-    "called": behind the call, before `with`; "inside"; "after". Of one context in another: "deeper",
-    "between" the two ends, "after both". "was off": behind a context that began with False; "other":
-    of another copy, while this one's context is open. By kind of error: "outside", whether it came
-    out, and `syncing` after it, "between errors" in a context inside another, "after error" else.
-    "seen": collectives; "grads": whether every `p.grad` is the object and the numbers that it was.
+    "called": behind the call, before `with`; "inside"; "after". Of one context in another:
+    "deeper", "between" the two ends, "after both". "was off": behind a context that began with
+    False; "other": of another copy, while this one's context is open. Of contexts that are made
+    while it is the other way round than when they begin: "late", (inside, after) by what it is when
+    they begin. By kind of error: "outside", whether it came out, and `syncing` after it, "between
+    errors" in a context inside another, "after error" else. "seen": collectives; "grads": whether
+    every `p.grad` is the object and the numbers that it was.
     """
     one, other = (_join_classes(answer)(make_toy(0)) for _ in range(2))
     for p in one.module.left.parameters():
         p.grad = torch.ones_like(p)
     before = [(p.grad, None if p.grad is None else p.grad.clone()) for p in one.parameters()]
-    found: dict[str, Any] = {"outside": {}, "between errors": {}, "after error": {}}
+    found: dict[str, Any] = {"outside": {}, "between errors": {}, "after error": {}, "late": {}}
     with Traffic() as traffic:
         context = one.no_sync()
         found["called"] = one.syncing
@@ -315,6 +317,13 @@ def flags(answer: type[ddp.Replica]) -> dict[str, Any]:
                 pass
             found["other"] = other.syncing
         found["after both"] = one.syncing
+        for begins in (True, False):
+            one.syncing = not begins
+            context = one.no_sync()
+            one.syncing = begins
+            with context:
+                inside = one.syncing
+            found["late"][str(begins)] = [inside, one.syncing]
         for kind in (KeyError, KeyboardInterrupt):  # the second is no Exception
             one.syncing = True
             with one.no_sync():

@@ -212,3 +212,47 @@ class Replica(ddp.Replica):
             yield
         finally:
             self.syncing = before
+
+# %% wrong NOSYNC-READ-EARLY what was before the call
+class Replica(ddp.Replica):
+    def no_sync(self):
+        before = self.syncing
+
+        @contextlib.contextmanager
+        def quiet():
+            self.syncing = False
+            try:
+                yield
+            finally:
+                self.syncing = before
+
+        return quiet()
+
+# %% wrong NOSYNC-READ-EARLY an object that looks when it is made
+class Quiet:
+    def __init__(self, replica):
+        self.replica, self.before = replica, replica.syncing
+
+    def __enter__(self):
+        self.replica.syncing = False
+
+    def __exit__(self, *error):
+        self.replica.syncing = self.before
+
+
+class Replica(ddp.Replica):
+    def no_sync(self):
+        return Quiet(self)
+
+# %% wrong NOSYNC-READ-EARLY nothing to do where it was off at the call
+class Replica(ddp.Replica):
+    def no_sync(self):
+        return self.quiet() if self.syncing else contextlib.nullcontext()
+
+    @contextlib.contextmanager
+    def quiet(self):
+        before, self.syncing = self.syncing, False
+        try:
+            yield
+        finally:
+            self.syncing = before
