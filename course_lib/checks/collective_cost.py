@@ -13,6 +13,7 @@ from course_lib.checks.suite import Draw, Suite
 
 KEYS = ("messages", "bytes", "seconds")
 NAMES = ("reduce_scatter", "all_gather", "all_reduce")
+DEFAULTS = {"latency_s": 0.0, "bytes_per_s": math.inf}
 
 
 def _ring(name: str, num_bytes: int, R: int, latency_s: float, bytes_per_s: float) -> dict:
@@ -225,6 +226,27 @@ def seconds(subject: Subject, draw: Draw) -> None:
         )
     found, tried = _ask_cost(subject, "all_reduce", N, R)
     _compare("seconds", found, 0.0, tried, (), "what latency_s and bytes_per_s are by default.")
+    for size, link in (
+        (N, {"latency_s": latency}),
+        (N, {"bytes_per_s": rate}),
+        (0, {"latency_s": latency, "bytes_per_s": rate}),
+    ):
+        found, tried = _ask_cost(subject, "all_reduce", size, R, **link)
+        right = _ring("all_reduce", size, R, *(DEFAULTS | link).values())
+        if not all(math.isclose(found[key], right[key], rel_tol=1e-9) for key in KEYS):
+            raise Wrong(
+                "COST-ONE-GIVEN",
+                "latency, bandwidth and bytes do not count each by itself",
+                tried=tried,
+                expected=_numbers(right),
+                got=_numbers(found),
+                fits="a question whether something is 0, or not given.",
+                look="a message of 0 bytes is a message too; each of the two defaults by itself.",
+            )
+
+
+def _numbers(found: dict) -> str:
+    return ", ".join(f"{key} {_format_number(found[key])}" for key in KEYS)
 
 
 def one_rank(subject: Subject, draw: Draw) -> None:

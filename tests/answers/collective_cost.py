@@ -152,3 +152,28 @@ def collective_cost(name, num_bytes, world_size, *, latency_s=0.0, bytes_per_s=f
 # %% wrong COST-NAME names are made to fit | of: messages of one chunk
   rounds = {"reduce_scatter": 1, "all_gather": 1, "all_reduce": 2}
 + name = name.lower().replace("-", "_")
+
+# %% wrong COST-ONE-GIVEN no time where no bandwidth is given | of: messages of one chunk
+  rounds = {"reduce_scatter": 1, "all_gather": 1, "all_reduce": 2}
++ if bytes_per_s == float("inf"):
++     latency_s = 0.0
+
+# %% wrong COST-ONE-GIVEN a tensor without bytes sends nothing | of: messages of one chunk
+  rounds = {"reduce_scatter": 1, "all_gather": 1, "all_reduce": 2}
++ if not num_bytes and name in rounds:
++     return {"messages": 0, "bytes": 0.0, "seconds": 0.0}
+
+# %% wrong COST-ONE-GIVEN no latency taken for not said | of: messages of one chunk
+  rounds = {"reduce_scatter": 1, "all_gather": 1, "all_reduce": 2}
++ if bytes_per_s < float("inf"):
++     latency_s = latency_s or 1e-6
+
+# %% right a time for each message, one after the other
+def collective_cost(name, num_bytes, world_size, latency_s=0.0, bytes_per_s=float('inf')):
+    rings = ("reduce_scatter", "all_gather", "all_reduce", "all_reduce").count(name)
+    if not rings or not world_size > 0:
+        raise ValueError((name, world_size))
+    steps = range(1, world_size)
+    sent = [num_bytes / world_size for _ in range(rings) for _ in steps]
+    return dict(messages=len(sent), bytes=sum(sent),
+                seconds=sum(latency_s + b / bytes_per_s for b in sent))
