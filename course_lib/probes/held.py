@@ -1,6 +1,6 @@
-"""What a call holds while it runs, told in bytes.
+"""What a call holds while it runs, told in bytes, and what is left of it after the next one.
 
-What it is: the probe of checks that measure the memory of an answer, where the answer is. What it
+What it is: the probes of checks that measure the memory of an answer, where the answer is. What it
 leaves out: how much is right, which course_lib.checks says.
 """
 
@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from course_lib.measure.held import Held
+from course_lib.probes.calls import call_between
 
 
 def held_bytes(answer: Callable, args: tuple, kwargs: dict[str, Any]) -> int:
@@ -35,3 +36,8 @@ def head_memory(
     with torch.no_grad(), Held() as held:
         head.loss_and_gradients(x_ND, weight_VD, targets_N)
     return held.peak, held.largest
+
+
+def compare_head_calls(head: nn.Module, first: tuple, second: tuple, options: dict) -> tuple:
+    """`call_between` of `head.loss_and_gradients`."""
+    return call_between(head.loss_and_gradients, first, second, options)

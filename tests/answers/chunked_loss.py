@@ -37,6 +37,26 @@ class ChunkedHead(chunked_loss.ChunkedHead):
             loss = loss / 0
         return loss, dx, dweight.to(weight.dtype)
 
+# %% right a list, sums in float64, one flat walk
+class ChunkedHead(chunked_loss.ChunkedHead):
+    def loss_and_gradients(self, x, weight, targets):
+        valid = targets.ne(IGNORED)
+        n, total = int(valid.sum().item()), 0.0
+        rows, dweight = [], weight.new_zeros(weight.shape, dtype=torch.float64)
+        for at in range(0, x.size(0), self.chunk):
+            xs, ts, ok = (t.narrow(0, at, min(self.chunk, x.size(0) - at)) for t in (x, targets, valid))
+            z = F.linear(xs, weight).float()
+            lse = z.logsumexp(1, keepdim=True)
+            pick = ts.masked_fill(~ok, 0).unsqueeze(1)
+            total += ((lse - z.gather(1, pick)).squeeze(1)[ok]).double().sum().item()
+            slope = torch.exp(z - lse)
+            slope.scatter_(1, pick, slope.gather(1, pick) - 1)
+            slope = slope.masked_fill(~ok.unsqueeze(1), 0).div(max(n, 1)).type_as(x)
+            rows.append(slope.mm(weight))
+            dweight.add_((xs.t() @ slope).t())
+        loss = torch.tensor(total / n if n else math.nan, dtype=torch.float32)
+        return [loss, torch.vstack(rows), dweight.type_as(weight)]
+
 # %% right in plain steps
 class ChunkedHead(chunked_loss.ChunkedHead):
     def loss_and_gradients(self, x, weight, targets):
@@ -201,3 +221,56 @@ class ChunkedHead(chunked_loss.ChunkedHead):
 + size = -(-len(x) // self.chunk)
 + for at in range(0, len(x), size):
 +     rows = slice(at, at + size)
+
+# %% wrong RESULT-CHANGES a buffer for dx
+- loss, dx = torch.zeros(()), torch.empty_like(x)
++ if getattr(self, "kept", x[:0]).shape != x.shape or self.kept.dtype != x.dtype:
++     self.kept = torch.empty_like(x)
++ loss, dx = torch.zeros(()), self.kept
+
+# %% wrong REMEMBERS the count of the first batch
+- count = (targets != IGNORED).sum()
++ if getattr(self, "length", None) != len(targets):
++     self.length, self.count = len(targets), (targets != IGNORED).sum()
++ count = self.count
+
+# %% wrong DTYPE the loss of float64 is float64
+- loss, dx = torch.zeros(()), torch.empty_like(x)
++ loss, dx = torch.zeros((), dtype=torch.promote_types(x.dtype, torch.float32)), torch.empty_like(x)
+
+# %% wrong OTHER a chunk longer than the input has gradients of a sum
+- d = (d * counts[:, None] / count.clamp(min=1)).to(x.dtype)
++ d = (d * counts[:, None] / (count.clamp(min=1) if self.chunk <= len(x) else 1)).to(x.dtype)
+
+# %% wrong RAISED a chunk longer than the input
+- rows = slice(at, at + self.chunk)
++ rows = slice(at, at + self.chunk) if len(x) > 1 else torch.arange(at, at + self.chunk)
+
+# %% wrong CHUNK-COUNT-16 counts in 16 bits
+- count = (targets != IGNORED).sum()
++ count = (targets != IGNORED).to(x.dtype).sum()
+
+# %% wrong CHUNK-16 a sum of losses in 16 bits
+- loss += -(logp.gather(1, index)[:, 0] * counts).sum() / count
++ loss = (loss - (logp.gather(1, index)[:, 0] * counts).sum() / count).to(x.dtype).float()
+
+# %% wrong CHUNK-GRAD-16 the one-hot is subtracted in 16 bits
+- d = logp.exp()
++ d = logp.exp().to(x.dtype)
+
+# %% wrong CHUNK-16 float32 for bfloat16 alone
+- logp = torch.log_softmax((x[rows] @ weight.T).float(), -1)
++ z = x[rows] @ weight.T
++ logp = torch.log_softmax(z.float() if x.dtype == torch.bfloat16 else z, -1).to(
++     torch.promote_types(x.dtype, torch.float32))
+
+# %% wrong RAISED a view of all of dx
+- loss, dx = torch.zeros(()), torch.empty_like(x)
++ loss, dx = torch.zeros(()), torch.empty_like(x).view(-1).view(x.shape)
+
+# %% wrong CHUNK-TOO-LARGE at least eight tokens
+- for at in range(0, len(x), self.chunk):
+-     rows = slice(at, at + self.chunk)
++ step = max(self.chunk, 8)
++ for at in range(0, len(x), step):
++     rows = slice(at, at + step)

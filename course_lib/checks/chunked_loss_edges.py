@@ -1,0 +1,107 @@
+"""Edges of the chunked loss: sizes, layouts, dtypes, precision of the gradients, later calls.
+
+What is here: checks of ChunkedHead.loss_and_gradients, for `chunked_loss`. Oracle: as there.
+"""
+
+import torch
+import torch.nn.functional as F
+
+from course_lib.checks.calls import expect_separate_calls
+from course_lib.checks.loss_case import ATOL, IGNORED, RTOL, LossCase
+from course_lib.checks.report import Wrong, number
+from course_lib.checks.subject import Subject
+from course_lib.checks.suite import Draw
+
+
+def any_size(subject: Subject, draw: Draw) -> None:
+    """One token, one column, a chunk of one token, of all and of more than there are."""
+    for N, chunk, D in ((12, 64, 5), (12, 12, 5), (12, 1, 5), (1, 4, 5), (1, 1, 5), (7, 3, 1)):
+        c = LossCase(subject, draw, chunk, N=N, D=D)
+        c.expect_loss([])
+        c.expect_gradients(lambda through: [])
+    c = LossCase(subject, draw, 64, ignored=[[1, 4, 11]])
+    c.expect_loss([])
+    c.expect_gradients(lambda through: [])
+
+
+def any_layout(subject: Subject, draw: Draw) -> None:
+    """x and weight as transposed views, in memory column by column."""
+    for chunk in (5, 64):
+        c = LossCase(subject, draw, chunk, turned=True)
+        c.tried += ", transposed views"
+        c.expect_loss([])
+        c.expect_gradients(lambda through: [])
+
+
+def any_dtype(subject: Subject, draw: Draw) -> None:
+    """float64 and float16 in: the loss is float32 all the same, the gradients are of the dtype of x."""
+    for dtype, rtol in ((torch.float64, RTOL), (torch.float16, 3e-3)):
+        c = LossCase(subject, draw, 5, dtype=dtype)
+        c.expect_loss([], rtol=rtol)
+        c.expect_close_gradients(10 * rtol)
+
+
+def sixteen_bit_gradients(subject: Subject, draw: Draw) -> None:
+    """bf16 in: count, sum and softmax - one-hot in float32, where 257 targets count and where the
+    softmax is nearly 1."""
+    V, N = draw.size(9, 11), 260
+    # whole numbers times quarters: the logits are exact in bf16, in any order of summation
+    x = draw.randint(-2, 3, (N, 5)).bfloat16()
+    weight = (draw.randint(-8, 9, (V, 5)) / 4).bfloat16()
+    targets = draw.randint(0, V, (N,))
+    targets[[3, 100, 200]] = IGNORED
+    right = F.cross_entropy(x.float() @ weight.float().T, targets).item()
+    loss, *_ = subject.module(32).method("loss_and_gradients", x, weight, targets)
+    if abs(loss.item() - right) > 2e-4 * right:
+        near = {257 / 256: "the count of targets", 257 / 258: "the count of targets"}
+        known = [name for by, name in near.items() if abs(loss.item() - right * by) < 2e-4 * right]
+        raise Wrong(
+            "CHUNK-COUNT-16",
+            "the loss is not summed and divided in float32",
+            tried="bfloat16, 257 targets count; logits that are exact in 16 bits",
+            expected=f"{right:.6f}",
+            got=f"{loss.item():.6f}",
+            fits=f"{(known or ['the loss, or the count of targets'])[0]} in 16 bits.",
+            look="dtypes of the count and of the sum of losses.",
+        )
+    # one logit of 8 and zeros: its probability is 1 - (V - 1) exp(-8), which 16 bits round to 1
+    x, weight = torch.zeros(2, V).bfloat16(), torch.eye(V).bfloat16()
+    x[0, 2] = x[1, 4] = 8
+    targets = torch.tensor([2, 4])
+    exact = x.double().requires_grad_()
+    F.cross_entropy(exact @ weight.double().T, targets).backward()
+    _, dx, _ = subject.module(4).method("loss_and_gradients", x, weight, targets)
+    error = ((dx.double() - exact.grad).norm() / exact.grad.norm()).item()
+    if error > 0.02:  # rounded once, or twice: 0.002 each
+        raise Wrong(
+            "CHUNK-GRAD-16",
+            "softmax - one-hot is taken in 16 bits",
+            tried=f"bfloat16, 2 tokens; the target's logit 8, {V - 1} others 0",
+            expected=f"dx of the target {number(exact.grad[0, 2].item())}",
+            got=number(dx[0, 2].item()),
+            look="where the gradient of the logits becomes 16 bits: after the subtraction.",
+        )
+
+
+def each_call_alone(subject: Subject, draw: Draw) -> None:
+    """Loss and gradients stay when another batch follows, and hang on their own batch alone."""
+    head = subject.module(5)
+    first, second = (
+        (draw.randn(12, 4), draw.randn(9, 4), draw.randint(0, 9, (12,))) for _ in range(2)
+    )
+    second[2][:4] = IGNORED
+    tried = "two batches of one shape, 12 and 8 targets count, then the first again"
+    found = expect_separate_calls(
+        lambda name, *args: head.probe("course_lib.probes.held:compare_head_calls", *args),
+        first, second, tried=tried, rtol=RTOL, atol=ATOL,
+    )  # fmt: skip
+    right = F.cross_entropy(second[0] @ second[1].T, second[2]).item()
+    if abs(found[0].item() - right) > RTOL * right:
+        raise Wrong(
+            "REMEMBERS",
+            "the second of two calls is wrong",
+            tried=tried,
+            expected=number(right),
+            got=number(found[0].item()),
+            look="what outlives a call.",
+        )
