@@ -11,7 +11,7 @@ from torch import Tensor
 
 from course_lib.checks import expect
 from course_lib.checks import zero_mistakes as mistakes
-from course_lib.checks.report import Wrong
+from course_lib.checks.report import Wrong, vector
 from course_lib.checks.subject import AnswerError, Subject
 from course_lib.checks.suite import Draw, Suite
 from course_lib.checks.zero_mistakes import DEFAULT_EPS, SETTINGS, STATE, UpdateCase, case
@@ -224,7 +224,8 @@ def four_results(subject: Subject, draw: Draw) -> None:
 
 def one_process(subject: Subject, draw: Draw) -> None:
     """Two ranks, updates 1 and 3: moments, master and weights as one process has them."""
-    cases = [case(draw, 2, draw.size(8, 12, 16), step) for step in (1, 3)]
+    size = draw.size(8, 12, 16)  # of both: what is kept by shape, and used again, shows
+    cases = [case(draw, 2, size, step) for step in (1, 3)]
     for c, found in zip(cases, _run(subject, cases), strict=True):
         _form(c, found, c.tried)
         _values(c, found, c.tried)
@@ -266,6 +267,51 @@ def three_ranks(subject: Subject, draw: Draw) -> None:
         _form(c, found, c.tried)
         _values(c, found, c.tried)
         _traffic(c, found, c.tried)
+
+
+def settings_of_each_call(subject: Subject, draw: Draw) -> None:
+    """Two ranks, three calls: settings may differ from call to call, and 0 is one too."""
+    usual, other = (case(draw, 2, 8, 3) for _ in range(2))
+    tiny = [1e-8 * g.abs() for g in case(draw, 2, 8).grads]  # beside them an eps of 1e-8 shows
+    small = UpdateCase(tiny, case(draw, 2, 8).whole, 1)
+    changes = SETTINGS | dict(lr=0.02, betas=(0.0, 0.5), weight_decay=0.0)
+    calls = [(usual, SETTINGS), (other, changes), (small, SETTINGS | dict(eps=0.0))]
+    given = [([(c.inputs(rank), settings) for c, settings in calls],) for rank in range(2)]
+    found = subject.run_ranks(given, probe="course_lib.probes.zero:updates")
+    for number, (c, settings) in enumerate(calls[1:], 1):
+        tried = f"{c.tried}, after another call; {_show_settings(settings)}"
+        _form(c, [rank.value[number] for rank in found], tried)
+        expected = _update_whole(c, settings)
+        for rank, one in enumerate(found):
+            for name, value in zip(STATE, one.value[number]["out"][1:], strict=True):
+                right = c.cut(expected[name], rank)
+                if torch.allclose(value, right, **CLOSE):
+                    continue
+                same = torch.allclose(value, c.cut(c.after[name], rank), **CLOSE)
+                raise Wrong(
+                    "ZERO1-SETTINGS",
+                    f"{name} is that of other settings",
+                    tried=tried,
+                    expected=vector(right),
+                    got=f"{vector(value)} on rank {rank}",
+                    fits="the settings of the first call, kept." if same else "",
+                    look="`or`, or an `if` on a setting: 0 counts as False there; and what\n"
+                    "outlives a call.",
+                )
+
+
+def _update_whole(c: UpdateCase, settings: dict) -> dict[str, Tensor]:
+    """AdamW's update of all weights with these settings, in float64."""
+    grad, (b1, b2) = c.total.double() / c.ranks, settings["betas"]
+    master, m, v = (c.whole[name].double() for name in STATE)
+    m, v = b1 * m + (1 - b1) * grad, b2 * v + (1 - b2) * grad**2
+    move = m / (1 - b1**c.step) / ((v / (1 - b2**c.step)).sqrt() + settings["eps"])
+    master = master * (1 - settings["lr"] * settings["weight_decay"]) - settings["lr"] * move
+    return {name: x.float() for name, x in zip(STATE, (master, m, v), strict=True)}
+
+
+def _show_settings(settings: dict) -> str:
+    return ", ".join(f"{name} {value}" for name, value in settings.items())
 
 
 def groups(subject: Subject, draw: Draw) -> None:
@@ -330,7 +376,16 @@ def _update_alone(subject: Subject, c: UpdateCase, settings: dict, tried: str) -
 SUITES = (
     Suite(
         "zero1-step",
-        (four_results, one_process, four_ranks, sixteen_bits, three_ranks, groups, one_rank),
+        (
+            four_results,
+            one_process,
+            four_ranks,
+            sixteen_bits,
+            three_ranks,
+            settings_of_each_call,
+            groups,
+            one_rank,
+        ),
         proved="each rank keeps 1/R of master and moments, sends as much as an all-reduce,\n"
         "and all have the weights of one process.",
         remember="reduce-scatter, update, all-gather: 12/R bytes kept, not one byte more sent.",

@@ -214,3 +214,37 @@ def zero1_step(grad, master, m, v, step, *, lr, betas, weight_decay, eps=1e-8, g
 - weights = all_gather(master.to(grad.dtype), group)[: grad.numel()]
 + low = grad.dtype if grad.dtype == torch.float32 else torch.bfloat16
 + weights = all_gather(master.to(low), group)[: grad.numel()]
+
+# %% right a padded row of its own, shards by narrow, the settings unpacked
+def zero1_step(grad, master, m, v, step, *, lr, betas, weight_decay, eps=1e-8, group=None):
+    beta1, beta2 = betas
+    R = place(group)[1]
+    total = reduce_scatter(pad_to_multiple(grad, R), group)
+    mean = total.double().div(R).float()
+    m = torch.lerp(mean, m, beta1)
+    v = (beta2 * v).addcmul(mean, mean, value=1 - beta2)
+    size = (v / (1 - beta2**step)).sqrt() + eps
+    new = master - lr * (weight_decay * master + m / (1 - beta1**step) / size)
+    return all_gather(new.to(grad.dtype), group).narrow(0, 0, grad.shape[0]), new, m, v
+
+# %% wrong ZERO1-SETTINGS an eps of 0 taken for none | of: in plain steps
+- master, mean, m, v, step, lr=lr, betas=betas, weight_decay=weight_decay, eps=eps
++ master, mean, m, v, step, lr=lr, betas=betas, weight_decay=weight_decay, eps=eps or 1e-8
+
+# %% wrong ZERO1-SETTINGS a decay of 0 taken for none | of: in plain steps
+- master, mean, m, v, step, lr=lr, betas=betas, weight_decay=weight_decay, eps=eps
++ master, mean, m, v, step, lr=lr, betas=betas, weight_decay=weight_decay or 0.1, eps=eps
+
+# %% wrong ZERO1-SETTINGS a beta of 0 taken for none | of: in plain steps
+- master, mean, m, v, step, lr=lr, betas=betas, weight_decay=weight_decay, eps=eps
++ master, mean, m, v, step, lr=lr, betas=(betas[0] or 0.9, betas[1] or 0.999), weight_decay=weight_decay, eps=eps
+
+# %% wrong ZERO1-SETTINGS the settings of the first call | of: in plain steps
+  def zero1_step(grad, master, m, v, step, *, lr, betas, weight_decay, eps=1e-8, group=None):
++     kept = vars(zero1_step).setdefault("kept", dict(lr=lr, betas=betas, weight_decay=weight_decay))
++     lr, betas, weight_decay = kept["lr"], kept["betas"], kept["weight_decay"]
+
+# %% wrong OTHER one tensor for all results of a shape | of: in plain steps
+- return weights, master, m, v
++ kept = vars(zero1_step).setdefault((len(m), grad.dtype), [torch.empty_like(x) for x in (master, m, v)])
++ return weights, *(old.copy_(new) for old, new in zip(kept, (master, m, v)))
