@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from course_lib.checks import expect
+from course_lib.checks.activation_sizes import other_sizes
 from course_lib.checks.expect import Pattern
 from course_lib.checks.report import Wrong
 from course_lib.checks.subject import Subject
@@ -527,6 +528,7 @@ SUITES = (
             sixteen_bits,
             sixteen_bits_fused,
             as_autograd_counts,
+            other_sizes,
         ),
         proved="equal, to the byte, to what autograd saves in a real model, with both attentions.",
         remember="a SwiGLU block keeps about 21 N D numbers, and the loss N V more.",

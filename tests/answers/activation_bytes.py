@@ -185,3 +185,66 @@ def activation_bytes(config, batch, seq_len, *, dtype_bytes=4):
 # %% wrong ACT-LSE-16 the log-sum-exp in 16 bits
 - attention += 4 * N * H
 + attention += s * N * H
+
+# %% wrong ACT-ROUNDED shares of the float32 bytes | of: in plain steps
+- attention = s * 5 * N * D
++ attention = int(4 * 5 * N * D * (s / 4))
+
+# %% wrong ACT-ROUNDED a mean length | of: in plain steps
+- mlp = s * (N * D + 4 * N * F)
++ mlp = s * int(batch * (T / batch) * batch) * (D + 4 * F)
+
+# %% wrong ACT-ROUNDED a product of torch | of: in plain steps
+- head = s * N * D + 4 * N * V
++ head = int(torch.tensor([float(N), s * D + 4.0 * V], dtype=torch.float64).prod())
+
+# %% wrong ACT-REMEMBERS once for each model
+def activation_bytes(config, batch, seq_len, *, dtype_bytes=4):
+    if (config, seq_len, dtype_bytes) not in SEEN:
+        SEEN[config, seq_len, dtype_bytes] = counted(config, batch, seq_len, dtype_bytes)
+    return dict(SEEN[config, seq_len, dtype_bytes])
+
+SEEN = {}
+
+def counted(config, batch, seq_len, s):
+    D, F, L, V = config.d_model, config.d_hidden, config.num_layers, config.vocab_size
+    N, H, T = batch * seq_len, config.num_heads, seq_len
+    norm = 4 * (2 * N * D + N) + (4 * D if s < 4 else 0)
+    attention = s * 5 * N * D
+    attention += 4 * N * H if config.fast_attention else (4 if s == 4 else 6) * N * H * T + T * T
+    mlp, head = s * (N * D + 4 * N * F), s * N * D + 4 * N * V
+    return {"norms": (2 * L + 1) * norm, "attention": L * attention, "mlp": L * mlp, "head": head}
+
+# %% wrong ACT-PARAMETERS a head of its own | of: in plain steps
+- head = s * N * D + 4 * N * V
++ head = s * N * D + 4 * N * V + (0 if config.tie_embeddings else s * V * D)
+
+# %% right a list of tensors, kept by all its arguments
+class Kept(dict):
+    def __missing__(self, key):
+        config, batch, seq_len, size = key
+        D, F, H = config.d_model, config.d_hidden, config.num_heads
+        norm = [((2, batch, seq_len, D), 4), ((batch, seq_len, 1), 4)]
+        attention = [((3, batch, seq_len, D), size), ((2, batch, seq_len, config.d_kv), size)]
+        scores = (batch, H, seq_len, seq_len)
+        if size != 4:
+            norm += [((D,), 4)]
+        if config.fast_attention:
+            attention += [(scores[:-1], 4)]
+        else:
+            attention += [(scores, 4), (scores[2:], 1)] + [(scores, 2)] * (size == 2)
+        mlp = [((batch, seq_len, D), size), ((4, batch, seq_len, F), size)]
+        head = [((batch, seq_len, D), size), ((batch, seq_len, config.vocab_size), 4)]
+        layers = range(config.num_layers)
+        self[key] = found = {
+            "norms": [norm] + [norm for _ in layers for _ in range(2)],
+            "attention": [attention for _ in layers], "mlp": [mlp for _ in layers], "head": [head],
+        }
+        return found
+
+TENSORS = Kept()
+
+def activation_bytes(config, batch, seq_len, *, dtype_bytes=4):
+    parts = TENSORS[config, batch, seq_len, dtype_bytes]
+    return {name: sum(math.prod(shape) * each for part in found for shape, each in part)
+            for name, found in parts.items()}
