@@ -470,6 +470,54 @@ def agree_first(subject: Subject, draw: Draw) -> None:
     _compare(subject, [[open_call("all_reduce")]], "1 rank, which waits in its only call")
 
 
+def nearly_the_same(subject: Subject, draw: Draw) -> None:
+    """Names and bytes are compared whole; with two largest groups and a third, all ranks count."""
+    odd = draw.size(1, 2, 0)
+    for usual, other in (
+        (("all_reduce_1", 28), ("all_reduce_12", 8)),
+        (("all_gather_first", 64), ("all_gather_second", 64)),
+        (("broadcast", 64), ("Broadcast", 64)),
+        (("broadcast", 60), ("broadcast", 62)),
+        (("broadcast", 2**53), ("broadcast", 2**53 + 1)),
+    ):
+        lists = [[open_call(*usual)] for _ in range(3)]
+        lists[odd] = [open_call(*other)]
+        _compare(
+            subject,
+            lists,
+            f"3 ranks in {usual[0]}, {usual[1]:,} bytes; rank {odd} in {other[0]}, {other[1]:,}",
+            code="HANG-NEARLY",
+            finding="calls that are nearly the same are taken for the same",
+            look="what is made of name and bytes before they are compared.",
+            named=False,
+        )
+    names = ("all_reduce", "barrier", "all_gather", "all_gather", "all_reduce")
+    _compare(
+        subject,
+        [[open_call(name)] for name in names],
+        f"5 ranks, each waits: {', '.join(names)}",
+        code="HANG-TIE",
+        finding="not all ranks are named where no group is largest",
+        look="what no vote can decide.",
+        named=False,
+    )
+
+
+def long_lists(subject: Subject, draw: Draw) -> None:
+    """Hundreds of calls before the ranks part."""
+    before = [done_call("all_reduce", 4 * size) for size in range(draw.size(300, 400))]
+    lists = [[*before, open_call("barrier")], list(before), [*before, open_call("barrier")]]
+    _compare(
+        subject,
+        lists,
+        f"3 ranks, {len(before)} calls done; then rank 1 has issued nothing",
+        code="HANG-LONG",
+        finding="the end of long lists is not reached",
+        look="how many places are looked at.",
+        named=False,
+    )
+
+
 def any_lists(subject: Subject, draw: Draw) -> None:
     """Sixty random runs of 1 to 12 ranks: lists cut, calls exchanged, any call not back."""
     for _ in range(60):
@@ -517,6 +565,8 @@ SUITES = (
             agree_first,
             groups,
             absent_beside_others,
+            nearly_the_same,
+            long_lists,
             any_lists,
         ),
         proved="you find the place where ranks part, and whom to look at: not those that\n"

@@ -220,3 +220,54 @@ def find_the_hang(calls_by_rank):
       tie = others[0][1] == size
       return place, [rank for rank, call in enumerate(same) if tie or call != most]
 + return None
+
+# %% wrong HANG-NEARLY name and bytes in one word | of: in plain steps
+- same = [call and tuple(call[:2]) for call in here]
++ same = [call and f"{call[0]}{call[1]}" for call in here]
+
+# %% wrong HANG-NEARLY the beginning of a name | of: in plain steps
+- same = [call and tuple(call[:2]) for call in here]
++ same = [call and (call[0][:10], call[1]) for call in here]
+
+# %% wrong HANG-NEARLY names in small letters | of: in plain steps
+- same = [call and tuple(call[:2]) for call in here]
++ same = [call and (call[0].lower(), call[1]) for call in here]
+
+# %% wrong HANG-NEARLY numbers of four bytes | of: in plain steps
+- same = [call and tuple(call[:2]) for call in here]
++ same = [call and (call[0], call[1] // 4) for call in here]
+
+# %% wrong HANG-NEARLY bytes as a float | of: in plain steps
+- same = [call and tuple(call[:2]) for call in here]
++ same = [call and (call[0], float(call[1])) for call in here]
+
+# %% wrong HANG-TIE the groups of the tie alone | of: in plain steps
+- return place, [rank for rank, call in enumerate(same) if tie or call != most]
++ top = [kind for kind, n in Counter(same).items() if n == size]
++ return place, [rank for rank, call in enumerate(same) if (call in top if tie else call != most)]
+
+# %% wrong HANG-TIE two groups alone can tie | of: in plain steps
+- tie = others[0][1] == size
++ tie = len(others) == 1 and others[0][1] == size
+
+# %% wrong HANG-LONG the first hundred places | of: in plain steps
+- for place in range(max(map(len, calls_by_rank), default=0)):
++ for place in range(min(100, max(map(len, calls_by_rank), default=0))):
+
+# %% right words of all that a call is
+def find_the_hang(calls_by_rank):
+    place = -1
+    while (place := place + 1) < max((len(calls) for calls in calls_by_rank), default=0):
+        words, waits = {}, False
+        for rank, calls in enumerate(calls_by_rank):
+            name, size, done = calls[place] if place < len(calls) else (None, None, True)
+            words[rank] = repr((name, size))
+            waits = waits or not done
+        if not waits or len(set(words.values())) == 1:
+            continue
+        nothing = repr((None, None))
+        if nothing in words.values():
+            return (place, [rank for rank in words if words[rank] == nothing])
+        votes = {word: [*words.values()].count(word) for word in words.values()}
+        best = [word for word in votes if votes[word] == max(votes.values())]
+        return [place, [rank for rank in words if len(best) > 1 or words[rank] not in best]]
