@@ -4,140 +4,26 @@ The programs are those of probes/operations.py, run in a process of their own. W
 note follows from the sizes of its tensors: no clock, no tolerance.
 """
 
-from collections.abc import Sequence
-
-import torch
-from torch import Tensor
-
+from course_lib.checks.noted_operations import (
+    PROBE,
+    VIEWS,
+    compare_notes,
+    describe_notes,
+    describe_program,
+    draw_tensors,
+    run_programs,
+)
+from course_lib.checks.operation_kinds import kinds_of_memory, kinds_of_results, kinds_of_views
 from course_lib.checks.report import Wrong
 from course_lib.checks.subject import Subject
 from course_lib.checks.suite import DYNAMO, Draw, Suite
-from course_lib.probes.operations import PROGRAMS
-
-PROBE = "course_lib.probes.operations:"
-Seen = list[tuple[str, int, int]]
-Ways = Sequence[tuple[Seen, str, str, str]]
-VIEWS = set("detach unsqueeze expand split view t t_ unsqueeze_ _unsafe_view".split())
-SAID = {
-    "chain": "x * w + y", "again": "x * w * w * w", "in place": "x.add_(w)",
-    "views": "detach, unsqueeze, expand, split, view, t; then x.t() * y.t()",
-    "new names": "x.t().reshape(-1)", "turned": "x.t_().unsqueeze_(0); then x + 1",
-    "reserved": "empty, new_empty; then empty_like(x).copy_(x)",
-    "foreach": "torch._foreach_add_([x, w], 1.0)", "list": "torch.cat([x, y])",
-    "two results": "torch.max(x, dim=1)", "keyword": "torch.add(x, y, alpha=3)",
-    "out": "z = x.clone(); torch.add(x, y, out=z)", "16 bits": "x.bfloat16() + y.bfloat16()",
-    "square": "x * x", "wide": "w.expand(x.shape) * 2", "turned twin": "x @ x.t()",
-    "backward": "(x * y).sum().backward()",
-    "fails": "x * 2, then a product whose shapes do not fit",
-}  # fmt: skip
-
-
-def _draw_tensors(draw: Draw) -> tuple[list[Tensor], int, int]:
-    """x, y (R, C) and w (C,); and R, C."""
-    R, C = draw.size(3, 5, 2), draw.size(4, 6, 7)  # never equal: x @ y must not fit
-    return [draw.randn(R, C), draw.randn(R, C), draw.randn(C)], R, C
-
-
-def _run(subject: Subject, given: list[Tensor], *names: str) -> list[dict]:
-    """What was observed of each program; results that differ are said here."""
-    found = subject.probe(PROBE + "observe_programs", list(names), given)
-    for name in names:
-        if found[name]["before"]:
-            raise Wrong(
-                "OPS-SHARED",
-                "a new counter is not empty",
-                tried="a counter for each program",
-                expected="0 noted at the start",
-                got=f"{found[name]['before']} noted",
-                fits="one list that all counters share.",
-                look="where the list is made.",
-            )
-        _same_results(name, found[name], given, _describe_program(name, given))
-    return [found[name] for name in names]
-
-
-def _describe_program(name: str, given: list[Tensor]) -> str:
-    R, C = given[0].shape
-    return f"{SAID[name]}   with x, y ({R}, {C}) and w ({C},) in float32"
-
-
-def _same_results(name: str, found: dict, given: list[Tensor], tried: str) -> None:
-    if name == "fails":
-        return
-    facts = dict(
-        tried=tried,
-        expected="the results that come without it",
-        look="what is called, with which arguments, how often, and what is returned.",
-        hides="a program that is watched must do what it does alone.",
-    )
-    if found["error"]:
-        raise Wrong(
-            "OPS-RESULT",
-            "the program fails when it is watched",
-            **facts,
-            got=f"{found['error']}, raised inside the program",
-        )
-    out = PROGRAMS[name](*(x.clone() for x in given))
-    right = list(out) if isinstance(out, tuple) else [out]
-    fine = len(right) == len(found["out"]) and all(
-        a.shape == b.shape and torch.equal(a, b) for a, b in zip(right, found["out"], strict=True)
-    )
-    if fine:
-        return
-    if name == "in place":
-        raise Wrong(
-            "OPS-RUN-TWICE",
-            "the operation ran more than once",
-            **facts,
-            got="x with more than one w added",
-            fits="two calls of func.",
-        )
-    if name in ("keyword", "out"):
-        raise Wrong(
-            "OPS-KWARGS",
-            "the keywords of an operation are lost",
-            **facts,
-            got="x + y" if name == "keyword" else "z as it was",
-            fits="func called with its positional arguments alone.",
-        )
-    raise Wrong(
-        "OPS-RESULT",
-        "the results are others when the program is watched",
-        **facts,
-        got=f"{len(found['out'])} tensors, not the same ones",
-    )
-
-
-def _text(seen: Seen) -> str:
-    """As "mul 64 -> 48"; the bytes read and written."""
-    if not seen:
-        return "nothing"
-    parts = [f"{name} {read} -> {written}" for name, read, written in seen[:4]]
-    return "; ".join(parts) + (f"; {len(seen) - 4} more" if len(seen) > 4 else "")
-
-
-def _compare(found: dict, right: Seen, tried: str, ways: Ways = (), look: str = "") -> None:
-    """What was noted is `right`; else the first of `ways` (what, code, finding, fits), or OTHER."""
-    seen = [tuple(entry) for entry in found["seen"]]
-    if seen == right:
-        return
-    facts = dict(
-        tried=tried,
-        expected=_text(right),
-        got=_text(seen),
-        look=look or "which operations are noted, and with which bytes.",
-    )
-    for what, code, finding, fits in ways:
-        if seen == what:
-            raise Wrong(code, finding, fits=fits, **facts)
-    raise Wrong("OTHER", "what was noted differs (bytes read -> written)", **facts)
 
 
 def chain(subject: Subject, draw: Draw) -> None:
     """Two operations: their names, their bytes, in order."""
-    given, R, C = _draw_tensors(draw)
-    n, tried = 4 * R * C, _describe_program("chain", given)
-    (found,) = _run(subject, given, "chain")
+    given, R, C = draw_tensors(draw)
+    n, tried = 4 * R * C, describe_program("chain", given)
+    (found,) = run_programs(subject, given, "chain")
     right = [("mul", n + 4 * C, n), ("add", 2 * n, n)]
     bare = [
         name.split("::")[-1].split(".")[-2 if "." in name else -1] for name, *_ in found["seen"]
@@ -151,7 +37,7 @@ def chain(subject: Subject, draw: Draw) -> None:
             got=", ".join(s[0] for s in found["seen"]),
             look="the docstring of `Operation.name`.",
         )
-    _compare(
+    compare_notes(
         found,
         right,
         tried,
@@ -197,14 +83,14 @@ def chain(subject: Subject, draw: Draw) -> None:
 
 def each_time(subject: Subject, draw: Draw) -> None:
     """The same operation three times is three operations."""
-    given, R, C = _draw_tensors(draw)
+    given, R, C = draw_tensors(draw)
     n = 4 * R * C
-    (found,) = _run(subject, given, "again")
+    (found,) = run_programs(subject, given, "again")
     one = ("mul", n + 4 * C, n)
-    _compare(
+    compare_notes(
         found,
         [one] * 3,
-        _describe_program("again", given),
+        describe_program("again", given),
         (([one], "OPS-ONCE", "an operation that comes again is not noted", "one entry a name."),),
         "what is asked before an operation is noted.",
     )
@@ -212,27 +98,27 @@ def each_time(subject: Subject, draw: Draw) -> None:
 
 def names_for_old_memory(subject: Subject, draw: Draw) -> None:
     """Views are free, whatever they are called; a copy is not."""
-    given, R, C = _draw_tensors(draw)
+    given, R, C = draw_tensors(draw)
     n = 4 * R * C
     names = ("views", "new names", "turned")
     rights = [("mul", 2 * n, n)], [("clone", n, n)], [("add", n, n)]
-    for name, found, right in zip(names, _run(subject, given, *names), rights, strict=True):
+    for name, found, right in zip(names, run_programs(subject, given, *names), rights, strict=True):
         extra = [s[0] for s in found["seen"] if s[0] in VIEWS]
         if extra:
             raise Wrong(
                 "OPS-VIEWS",
                 "what moves no numbers is noted",
-                tried=_describe_program(name, given),
-                expected=_text(right),
-                got=_text(found["seen"]),
+                tried=describe_program(name, given),
+                expected=describe_notes(right),
+                got=describe_notes(found["seen"]),
                 fits=f"{', '.join(dict.fromkeys(extra))}: a new shape for the same memory.",
                 hides="a program of many views would look slow, and is not.",
                 look="where the result of an operation lies, and whether it wrote there.",
             )
-        _compare(
+        compare_notes(
             found,
             right,
-            _describe_program(name, given),
+            describe_program(name, given),
             (
                 (
                     [],
@@ -247,25 +133,25 @@ def names_for_old_memory(subject: Subject, draw: Draw) -> None:
 
 def reserved_memory(subject: Subject, draw: Draw) -> None:
     """Memory that is reserved and not written costs no traffic."""
-    given, R, C = _draw_tensors(draw)
+    given, R, C = draw_tensors(draw)
     n = 4 * R * C
-    (found,) = _run(subject, given, "reserved")
+    (found,) = run_programs(subject, given, "reserved")
     extra = [s[0] for s in found["seen"] if "empty" in s[0]]
     right = [("copy_", 2 * n, n)]
     if extra:
         raise Wrong(
             "OPS-EMPTY",
             "reserved memory counts as written",
-            tried=_describe_program("reserved", given),
-            expected=_text(right),
-            got=_text(found["seen"]),
+            tried=describe_program("reserved", given),
+            expected=describe_notes(right),
+            got=describe_notes(found["seen"]),
             fits=", ".join(extra) + ".",
             look="the docstring: which operations hand out memory as it is?",
         )
-    _compare(
+    compare_notes(
         found,
         right,
-        _describe_program("reserved", given),
+        describe_program("reserved", given),
         (
             (
                 [],
@@ -280,13 +166,13 @@ def reserved_memory(subject: Subject, draw: Draw) -> None:
 
 def in_place(subject: Subject, draw: Draw) -> None:
     """What writes into its inputs writes too, with or without a result."""
-    given, R, C = _draw_tensors(draw)
+    given, R, C = draw_tensors(draw)
     n = 4 * R * C
-    one, each = _run(subject, given, "in place", "foreach")
-    _compare(
+    one, each = run_programs(subject, given, "in place", "foreach")
+    compare_notes(
         one,
         [("add_", n + 4 * C, n)],
-        _describe_program("in place", given),
+        describe_program("in place", given),
         (
             (
                 [],
@@ -304,10 +190,10 @@ def in_place(subject: Subject, draw: Draw) -> None:
         "operations that write into what they are given.",
     )
     both = n + 4 * C
-    _compare(
+    compare_notes(
         each,
         [("_foreach_add_", both, both)],
-        _describe_program("foreach", given),
+        describe_program("foreach", given),
         (
             ([], "OPS-NO-RESULT", "what returns nothing is not noted", "no result, no entry."),
             (
@@ -330,20 +216,20 @@ def in_place(subject: Subject, draw: Draw) -> None:
 
 def every_tensor(subject: Subject, draw: Draw) -> None:
     """In lists, among keywords, and when there are several results."""
-    given, R, C = _draw_tensors(draw)
+    given, R, C = draw_tensors(draw)
     n = 4 * R * C
-    cat, top, added, out = _run(subject, given, "list", "two results", "keyword", "out")
-    _compare(
+    cat, top, added, out = run_programs(subject, given, "list", "two results", "keyword", "out")
+    compare_notes(
         cat,
         [("cat", 2 * n, 2 * n)],
-        _describe_program("list", given),
+        describe_program("list", given),
         (([("cat", 0, 2 * n)], "OPS-LISTS", "tensors in a list are not read", "0 bytes read."),),
         "inputs that are no tensors, but hold some.",
     )
-    _compare(
+    compare_notes(
         top,
         [("max", n, 12 * R)],
-        _describe_program("two results", given),
+        describe_program("two results", given),
         (
             (
                 [("max", n, 4 * R)],
@@ -367,12 +253,12 @@ def every_tensor(subject: Subject, draw: Draw) -> None:
         ),
         "an operation that returns values and their places.",
     )
-    _compare(added, [("add", 2 * n, n)], _describe_program("keyword", given))
+    compare_notes(added, [("add", 2 * n, n)], describe_program("keyword", given))
     copy = ("clone", n, n)
-    _compare(
+    compare_notes(
         out,
         [copy, ("add", 3 * n, n)],
-        _describe_program("out", given),
+        describe_program("out", given),
         (
             (
                 [copy, ("add", 2 * n, n)],
@@ -393,14 +279,16 @@ def every_tensor(subject: Subject, draw: Draw) -> None:
 
 def bytes_in_memory(subject: Subject, draw: Draw) -> None:
     """Two bytes a number in bfloat16; a tensor once a side; an expanded dimension once."""
-    given, R, C = _draw_tensors(draw)
+    given, R, C = draw_tensors(draw)
     n = 4 * R * C
-    half, square, wide, twin = _run(subject, given, "16 bits", "square", "wide", "turned twin")
+    half, square, wide, twin = run_programs(
+        subject, given, "16 bits", "square", "wide", "turned twin"
+    )
     cast = ("_to_copy", n, n // 2)
-    _compare(
+    compare_notes(
         half,
         [cast, cast, ("add", n, n // 2)],
-        _describe_program("16 bits", given),
+        describe_program("16 bits", given),
         (
             (
                 [("_to_copy", n, n)] * 2 + [("add", 2 * n, n)],
@@ -411,24 +299,24 @@ def bytes_in_memory(subject: Subject, draw: Draw) -> None:
         ),
         "how many bytes a number has.",
     )
-    _compare(
+    compare_notes(
         square,
         [("mul", n, n)],
-        _describe_program("square", given),
+        describe_program("square", given),
         (([("mul", 2 * n, n)], "OPS-TWICE", "one tensor, given twice, counts twice", "x and x."),),
         "arguments that are the same object.",
     )
-    _compare(
+    compare_notes(
         wide,
         [("mul", 4 * C, n)],
-        _describe_program("wide", given),
+        describe_program("wide", given),
         (([("mul", n, n)], "OPS-EXPANDED", "an expanded tensor counts in full", f"w, {R} times."),),
         "what `expand` does to memory: nothing.",
     )
-    _compare(
+    compare_notes(
         twin,
         [("mm", 2 * n, 4 * R * R)],
-        _describe_program("turned twin", given),
+        describe_program("turned twin", given),
         (
             (
                 [("mm", n, 4 * R * R)],
@@ -443,18 +331,18 @@ def bytes_in_memory(subject: Subject, draw: Draw) -> None:
 
 def backward_and_errors(subject: Subject, draw: Draw) -> None:
     """The backward pass is noted too; what raised is not, and the error comes through."""
-    given, R, C = _draw_tensors(draw)
+    given, R, C = draw_tensors(draw)
     n = 4 * R * C
-    back, failed = _run(subject, given, "backward", "fails")
+    back, failed = run_programs(subject, given, "backward", "fails")
     right = [("mul", 2 * n, n), ("sum", n, 4), ("ones_like", 4, 4), ("mul", n + 4, n)]
-    _compare(
+    compare_notes(
         back,
         right,
-        _describe_program("backward", given),
+        describe_program("backward", given),
         ((right[:2], "OPS-FORWARD-ONLY", "the backward pass is not noted", "two operations."),),
         "operations that autograd issues.",
     )
-    tried = _describe_program("fails", given)
+    tried = describe_program("fails", given)
     if failed["error"] != "RuntimeError":
         raise Wrong(
             "OPS-SWALLOWED",
@@ -471,11 +359,11 @@ def backward_and_errors(subject: Subject, draw: Draw) -> None:
             "OPS-RAISED",
             "an operation that raised is noted",
             tried=tried,
-            got=_text(failed["seen"]),
-            expected=_text([one]),
+            got=describe_notes(failed["seen"]),
+            expected=describe_notes([one]),
             look="the order: run it, then note it.",
         )
-    _compare(failed, [one], tried)
+    compare_notes(failed, [one], tried)
     if failed["after"]:
         raise Wrong(
             "OPS-AFTER",
@@ -489,7 +377,7 @@ def backward_and_errors(subject: Subject, draw: Draw) -> None:
 
 def two_at_once(subject: Subject, draw: Draw) -> None:
     """One inside the other: both see what happens inside; used again, it goes on."""
-    given, R, C = _draw_tensors(draw)
+    given, R, C = draw_tensors(draw)
     n = 4 * R * C
     found = subject.probe(PROBE + "nest_counters", given)
     outer, inner, again = ([tuple(e) for e in seen] for seen in found)
@@ -500,8 +388,8 @@ def two_at_once(subject: Subject, draw: Draw) -> None:
         raise Wrong(
             "OPS-HIDDEN",
             "the inner counter hides its operations from the outer one",
-            expected=f"outer: {_text([mul, add])}",
-            got=f"outer: {_text(outer)}",
+            expected=f"outer: {describe_notes([mul, add])}",
+            got=f"outer: {describe_notes(outer)}",
             **facts,
         )
     for name, seen, right in (
@@ -513,8 +401,8 @@ def two_at_once(subject: Subject, draw: Draw) -> None:
             raise Wrong(
                 "OTHER",
                 "two counters at once differ",
-                expected=f"{name}: {_text(right)}",
-                got=f"{name}: {_text(seen)}",
+                expected=f"{name}: {describe_notes(right)}",
+                got=f"{name}: {describe_notes(seen)}",
                 **facts,
             )
 
@@ -532,6 +420,9 @@ SUITES = (
             bytes_in_memory,
             backward_and_errors,
             two_at_once,
+            kinds_of_views,
+            kinds_of_results,
+            kinds_of_memory,
         ),
         proved="what writes numbers is counted, forward and backward, with the bytes of both sides.",
         remember="a view is free; every other operation reads its inputs and writes its results.",

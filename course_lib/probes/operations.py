@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
 
@@ -58,6 +58,60 @@ def _multiply_wide(x: Tensor, y: Tensor, w: Tensor) -> Any:
     return w.expand(x.shape) * 2
 
 
+def _view_more(x: Tensor, y: Tensor, w: Tensor) -> Any:
+    x.select(0, 0)
+    x[:, 1:]
+    x.permute(1, 0)
+    x.transpose(0, 1)
+    x.diagonal()
+    x.unbind()
+    x.unfold(1, 2, 1)
+    x.as_strided((2,), (1,))
+    x.view(torch.int32)
+    x.transpose_(0, 1).transpose_(0, 1)
+    x[None].squeeze(0)
+    x[None].squeeze_(0)
+    return x - y
+
+
+def _copy_views(x: Tensor, y: Tensor, w: Tensor) -> Any:
+    return torch.view_copy(x, (-1,)), torch.unsqueeze_copy(x, 0)
+
+
+def _use_parts(x: Tensor, y: Tensor, w: Tensor) -> Any:
+    z = x[:, :2] * 2
+    x[0].add_(1)
+    x[:, 1].neg_()
+    return x, z
+
+
+def _write_two(x: Tensor, y: Tensor, w: Tensor) -> Any:
+    values, places = torch.empty(len(x)), torch.empty(len(x), dtype=torch.int64)
+    torch.max(x, 1, out=(values, places))
+    return values, places
+
+
+def _write_both(x: Tensor, y: Tensor, w: Tensor) -> Any:
+    return torch.ops.aten.rrelu_with_noise(x, y, 0.25, 0.25, True), y
+
+
+def _go_on(x: Tensor, y: Tensor, w: Tensor) -> Any:
+    x.add_(w).add_(w)
+    x.view(-1).mul_(2)
+    return x
+
+
+def _use_dtypes(x: Tensor, y: Tensor, w: Tensor) -> Any:
+    return (x > y).sum(), x.double()
+
+
+def _give_twice(x: Tensor, y: Tensor, w: Tensor) -> Any:
+    both = torch.cat([x, x])
+    torch.add(x, x, out=x)
+    torch._foreach_mul_([x, x], 3.0)
+    return x, both
+
+
 PROGRAMS: dict[str, Callable[[Tensor, Tensor, Tensor], Any]] = {
     "chain": lambda x, y, w: x * w + y,
     "again": lambda x, y, w: ((x * w) * w) * w,
@@ -75,6 +129,18 @@ PROGRAMS: dict[str, Callable[[Tensor, Tensor, Tensor], Any]] = {
     "square": lambda x, y, w: x * x,
     "wide": _multiply_wide,
     "turned twin": lambda x, y, w: x @ x.t(),
+    "more views": _view_more,
+    "copies": _copy_views,
+    "parts": _use_parts,
+    "new list": lambda x, y, w: tuple(torch._foreach_add([x, w], 1.0)),
+    "made": lambda x, y, w: torch.ones(x.shape) + x,
+    "out of two": _write_two,
+    "both": _write_both,
+    "goes on": _go_on,
+    "dtypes": _use_dtypes,
+    "pair": lambda x, y, w: x * x.view(x.shape),
+    "twice": _give_twice,
+    "parameter": lambda x, y, w: (x * nn.Parameter(w)).detach(),
     "backward": _backward,
     "fails": lambda x, y, w: (x * 2) @ y,
 }

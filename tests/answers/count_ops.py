@@ -233,3 +233,112 @@ class Operations(TorchDispatchMode):
 # %% wrong OPS-NUM-BYTES what is read alone | of: in plain steps
 - return sum(operation.read + operation.written for operation in self.seen)
 + return sum(operation.read for operation in self.seen)
+
+# %% right by addresses, with a name for what is reserved, sums step by step
+class Operations(TorchDispatchMode):
+    def __init__(self):
+        super().__init__()
+        self.seen: list[Operation] = []
+
+    @property
+    def num_bytes(self):
+        total = 0
+        for operation in self.seen:
+            total = total + operation.read + operation.written
+        return total
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        kwargs = dict(kwargs or {})
+        came = list({id(x): x for x in tensors([args, kwargs])}.values())
+        before = [x.untyped_storage().data_ptr() for x in came]
+        result = func(*args, **kwargs)
+        new = []
+        for x in tensors([result]):
+            if x.untyped_storage().data_ptr() not in before and not any(x is y for y in came):
+                new.append(x)
+        old = list(written_arguments(func, args, kwargs))
+        name = func.name().split("::")[-1].split(".")[0]
+        reserved = {"empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided"}
+        if (new or old) and name not in reserved:
+            self.seen += [Operation(name=name, read=in_memory(came), written=in_memory(old + new))]
+        return result
+
+# %% right in plain steps once more
+class Operations(TorchDispatchMode):
+    def __init__(self):
+        super().__init__()
+        self.seen: list[Operation] = []
+
+    @property
+    def num_bytes(self):
+        return sum(operation.read + operation.written for operation in self.seen)
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        out = func(*args, **kwargs)
+        given = tensors((args, kwargs))
+        homes = {home(x) for x in given}
+        made = [x for x in tensors(out) if home(x) not in homes]
+        written = tensors((written_arguments(func, args, kwargs), made))
+        if written and not func._opname.startswith(("empty", "new_empty")):
+            self.seen.append(Operation(func._opname, in_memory(given), in_memory(written)))
+        return out
+
+# %% wrong OPS-VIEWS a list of names of views
+- made = [x for x in tensors(out) if home(x) not in homes]
++ views = "detach unsqueeze expand split view t t_ unsqueeze_ _unsafe_view transpose alias reshape".split()
++ made = [] if func._opname in views else tensors(out)
+
+# %% wrong OPS-COPY-MISSED names that begin as those of views do
+- made = [x for x in tensors(out) if home(x) not in homes]
++ made = [x for x in tensors(out) if home(x) not in homes]
++ if func._opname.startswith(("view", "detach", "expand", "split")):
++     made = []
+
+# %% wrong OPS-WHOLE the memory that a tensor lies in
+- self.seen.append(Operation(func._opname, in_memory(given), in_memory(written)))
++ def whole(xs):
++     return sum(x.untyped_storage().nbytes() for x in xs)
++
++ self.seen.append(Operation(func._opname, whole(given), whole(written)))
+
+# %% wrong OPS-RESULTS results in a tuple or alone
+- made = [x for x in tensors(out) if home(x) not in homes]
++ out_alone = out if isinstance(out, tuple) else () if isinstance(out, list) else (out,)
++ made = [x for x in tensors(out_alone) if home(x) not in homes]
+
+# %% wrong OPS-FACTORY what is given no tensor
+- if written and not func._opname.startswith(("empty", "new_empty")):
++ if given and written and not func._opname.startswith(("empty", "new_empty")):
+
+# %% wrong OPS-BOTH-KINDS old memory or new
+- written = tensors((written_arguments(func, args, kwargs), made))
++ written = written_arguments(func, args, kwargs) or made
+
+# %% wrong OPS-RESULT views that are handed out as copies
+- return out
++ return out.clone() if func._opname == "view" else out
+
+# %% wrong OPS-DTYPES bytes of floats alone
+- self.seen.append(Operation(func._opname, in_memory(given), in_memory(written)))
++ def count(xs):
++     return sum(in_memory([x]) if x.dtype != torch.bool else 4 * x.numel() for x in xs)
++
++ self.seen.append(Operation(func._opname, count(given), count(written)))
+
+# %% wrong OPS-SAME-MEMORY tensors told apart by memory and shape
+- given = tensors((args, kwargs))
++ given = list({(x.data_ptr(), x.shape, x.stride()): x for x in tensors((args, kwargs))}.values())
+
+# %% wrong OPS-TWICE a list counts as often as it says
+- given = tensors((args, kwargs))
++ given = [x for part in args for x in (part if isinstance(part, list) else tensors(part))]
++ given = given if func._opname == "cat" else tensors((args, kwargs))
+
+# %% wrong OPS-SUBCLASS tensors by their exact type
+- given = tensors((args, kwargs))
++ given = [x for x in tensors((args, kwargs)) if type(x) is Tensor]
+
+# %% wrong OPS-FLOAT bytes as floats
+- self.seen.append(Operation(func._opname, in_memory(given), in_memory(written)))
++ self.seen.append(Operation(func._opname, in_memory(given) * 8 / 8, in_memory(written) * 8 / 8))
