@@ -57,7 +57,9 @@ class Task:
     def greedy_plan(self, *, by_cost: bool) -> list[int]:
         """Part after part until it fits: those that free most first, by themselves or per FLOP."""
         freed = [whole - left for whole, left in zip(self.kept, self.inputs, strict=True)]
-        order = sorted(self.parts, key=lambda i: -freed[i] / (self.flops[i] if by_cost else 1))
+        order = sorted(
+            self.parts, key=lambda i: -freed[i] / (self.flops[i] or 1e-9 if by_cost else 1)
+        )
         plan: list[int] = []
         for part in order:
             if self.held_bytes(plan) > self.budget:
@@ -110,7 +112,7 @@ class Task:
         plan, rest = self.plan, [i for i in self.parts if i not in self.plan]
         if self.held_bytes(plan) <= self.budget and self.cost(plan) == cheap:
             return
-        if self.held_bytes(rest) <= self.budget and self.cost(rest) == cheap:
+        if plan and self.held_bytes(rest) <= self.budget and self.cost(rest) == cheap:
             raise self.describe_wrong(
                 "PLAN-INVERTED",
                 "the plan names what to keep",
@@ -186,8 +188,12 @@ class Task:
 
 def nothing_to_do(subject: Subject, draw: Draw) -> None:
     """A budget that holds everything, to the byte."""
-    kept, inputs, flops = [40, 30, 20], [4, 4, 4], [7, 5, 3]
-    for budget in (sum(kept) + draw.size(10, 20), sum(kept)):
+    kept, inputs = [40, 30, 20], [4, 4, 4]
+    more = sum(kept) + draw.size(10, 20)
+    for budget, flops in (
+        (more, [7, 5, 3]),
+        (sum(kept), [7, 5, 3]),
+    ):
         task = Task(subject, kept, inputs, flops, budget)
         if task.plan:
             code, fits = ("PLAN-EQUAL", "a plan that must be below the budget.")
@@ -196,7 +202,7 @@ def nothing_to_do(subject: Subject, draw: Draw) -> None:
             raise task.describe_wrong(
                 code,
                 "a part is recomputed though all of them fit",
-                "[]: 90 bytes",
+                f"[]: {sum(kept)} bytes",
                 fits,
                 "the docstring: at most `budget`.",
             )
@@ -231,6 +237,47 @@ def to_the_byte(subject: Subject, draw: Draw) -> None:
     kept, inputs = [first, first + 2, first + 4], [1, 1, 1]
     flops = [1, 2**45 + 1, 2**45]
     Task(subject, kept, inputs, flops, sum(kept) - kept[1] + inputs[1]).expect_best()
+
+
+def free_parts(subject: Subject, draw: Draw) -> None:
+    """Parts whose recomputation costs 0 FLOPs, and parts that keep no input."""
+    more = draw.size(3, 5)
+    for kept, inputs, flops, budget in (
+        ([30, 40, 50], [2, 2, 2], [0, 6, more], 60),
+        ([30, 40, 50], [2, 2, 2], [9, 0, more], 82),
+        ([30, 40, 50], [2, 2, 2], [0, 0, 0], 6),
+        ([30, 40, 50], [0, 0, 0], [4, 5, 6], 0),
+        ([30, 40], [30, 4], [0, more], 34),  # the first frees nothing
+    ):
+        Task(subject, kept, inputs, flops, budget).expect_best()
+    task = Task(subject, [30, 40], [2, 2], [0, more], 70)
+    if task.plan:
+        raise task.describe_wrong(
+            "PLAN-NEEDLESS",
+            "a part is recomputed though all of them fit",
+            "[]: 70 bytes",
+            "a part that costs 0 FLOPs is recomputed always.",
+            "the docstring: [] when nothing needs to be recomputed.",
+        )
+
+
+def equal_costs(subject: Subject, draw: Draw) -> None:
+    """Parts that cost the same free different bytes: only the middle one frees enough."""
+    cost = draw.size(5, 8)
+    Task(subject, [20, 40, 30], [2, 2, 2], [cost] * 3, 55).expect_best()
+    Task(subject, [20, 40, 30, 25], [2, 2, 2, 2], [cost, 2 * cost, cost, cost], 77).expect_best()
+    # 54 bits: a float64 holds both as the same number
+    Task(subject, [20, 20, 5], [2, 2, 2], [2**60 + 1, 2**60, 2**61], 27).expect_best()
+
+
+def few_and_many(subject: Subject, draw: Draw) -> None:
+    """No part, one, and twelve, most of which must go."""
+    for budget in (0, 10):
+        Task(subject, [], [], [], budget).expect_best()
+    Task(subject, [9], [2], [draw.size(4, 7)], 2).expect_best()
+    kept, inputs = draw.randint(20, 40, (12,)).tolist(), draw.randint(1, 5, (12,)).tolist()
+    budget = (sum(kept) + 3 * sum(inputs)) // 4
+    Task(subject, kept, inputs, draw.randint(2, 60, (12,)).tolist(), budget).expect_best()
 
 
 def any_sizes(subject: Subject, draw: Draw) -> None:
@@ -299,7 +346,7 @@ def on_a_real_model(subject: Subject, draw: Draw) -> None:
 def _format_numbers(numbers: Sequence[int]) -> str:
     return (
         "[" + ", ".join(map(str, numbers)) + "]"
-        if max(numbers) < 1000
+        if max(numbers, default=0) < 1000
         else f"{len(numbers)} numbers"
     )
 
@@ -314,7 +361,10 @@ SUITES = (
             just_enough,
             equal_parts,
             to_the_byte,
+            free_parts,
+            equal_costs,
             any_sizes,
+            few_and_many,
             too_little,
             on_a_real_model,
         ),

@@ -32,6 +32,22 @@ def recompute_plan(kept, inputs, flops, budget):
         raise ValueError("the budget is too small")
     return list(found[1])
 
+# %% right backwards, the best per sum of bytes
+def recompute_plan(kept, inputs, flops, budget):
+    states = {0: (0, ())}  # bytes held -> FLOPs, parts
+    for i in reversed(range(len(kept))):
+        following = {}
+        for held, (cost, parts) in states.items():
+            for more, new in ((kept[i], (cost, parts)), (inputs[i], (cost + flops[i], (i,) + parts))):
+                old = following.get(held + more)
+                if old is None or new[0] < old[0]:
+                    following[held + more] = new
+        states = following
+    fitting = [(c, len(p), p) for held, (c, p) in states.items() if held <= budget]
+    if not fitting:
+        raise ValueError("no plan fits")
+    return [*min(fitting)[2]]
+
 # %% right in plain steps
 def recompute_plan(kept, inputs, flops, budget):
     parts = range(len(kept))
@@ -157,3 +173,42 @@ def recompute_plan(kept, inputs, flops, budget):
 # %% wrong PLAN-OVER sums in float32
 - held = sum(inputs[i] if i in some else kept[i] for i in parts)
 + held = torch.tensor([inputs[i] if i in some else kept[i] for i in parts], dtype=torch.float32).sum()
+
+# %% wrong PLAN-NEEDLESS what costs nothing is recomputed always
+- return best[1]
++ return sorted({*best[1], *(i for i in parts if not flops[i])})
+
+# %% wrong PLAN-LARGEST a plan of 0 FLOPs is taken for none
+- if held <= budget and (best is None or cost < best[0]):
++ if held <= budget and (not best or not best[0] and best[1] or cost < best[0]):
+
+# %% wrong RAISED bytes per FLOP
+  parts = range(len(kept))
++ order = sorted(parts, key=lambda i: (kept[i] - inputs[i]) / flops[i]) if sum(kept) > budget else []
+
+# %% wrong PLAN-LARGEST one plan per cost
+def recompute_plan(kept, inputs, flops, budget):
+    if sum(inputs) > budget:
+        raise ValueError("does not fit")
+    by_cost = {0: (sum(kept), [])}
+    for i in range(len(kept)):
+        for cost, (held, plan) in list(by_cost.items()):
+            by_cost.setdefault(cost + flops[i], (held - kept[i] + inputs[i], [*plan, i]))
+    fits = [(cost, plan) for cost, (held, plan) in by_cost.items() if held <= budget]
+    return min(fits)[1] if fits else list(range(len(kept)))
+
+# %% wrong PLAN-LARGEST costs as floats
+- cost = sum(flops[i] for i in some)
++ cost = float(sum(flops[i] for i in some))
+
+# %% wrong RAISED no parts
+  parts = range(len(kept))
++ largest = max(kept)
+
+# %% wrong PLAN-OVER a budget of 0 is none
+- if held <= budget and (best is None or cost < best[0]):
++ if (not budget or held <= budget) and (best is None or cost < best[0]):
+
+# %% wrong RAISED five parts at the most
+- for r in range(len(kept) + 1):
++ for r in [*range(min(len(kept), 6)), *([len(kept)] if len(kept) < 6 else [])]:
