@@ -16,7 +16,9 @@ NAMES = ("param", "m", "v")
 CLOSE = dict(rtol=1e-4, atol=1e-4)
 
 
-def state(draw: Draw, *shape: int, dtype: torch.dtype = torch.float32) -> tuple[Tensor, ...]:
+def state(
+    draw: Draw, *shape: int, dtype: torch.dtype = torch.float32
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """param, grad, m, v as they might be in the middle of a run."""
     param, grad, m = (size * draw.randn(*shape, dtype=dtype) for size in (0.1, 0.5, 0.3))
     return param, grad, m, 0.1 + draw.randn(*shape, dtype=dtype).square()
