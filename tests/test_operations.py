@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from course_lib.checks.operations import _draw_tensors
+from course_lib.checks.noted_operations import draw_tensors
 from course_lib.checks.suite import Draw
 from course_lib.gpt import GPT, GPTConfig
 from course_lib.measure.operations import Operations, in_memory, tensors
@@ -155,6 +155,6 @@ def test_the_recorded_block_still_issues_these_operations():
 
 def test_the_program_that_is_to_fail_fails_whatever_is_drawn():
     for seed in range(60):
-        given, *_ = _draw_tensors(Draw(seed))
+        given, *_ = draw_tensors(Draw(seed))
         with pytest.raises(RuntimeError, match="cannot be multiplied"):
             PROGRAMS["fails"](*given)
