@@ -468,6 +468,31 @@ def test_an_executed_page_has_plain_text_and_a_failing_rank_fails_the_cell():
     assert not last.outputs
 
 
+def test_a_torchrun_that_aborts_leaves_no_rank_of_a_killed_launcher(home):
+    """Python's end can abort a program with native threads, torchrun among them."""
+    written(STEPS)
+    written(
+        f"""
+        import os, runpy, signal
+        signal.signal(signal.SIGINT, lambda *_: os.abort())
+        signal.signal = lambda *_: None  # the stand-in does not set its own
+        runpy.run_path({STAND_IN[1]!r}, run_name="__main__")
+        """,
+        "aborting.py",
+    )
+    lines = f"""
+        import sys
+        from course_lib.lab.launch import plain, plan, run, start
+        start._torchrun = lambda: [sys.executable, "aborting.py"]
+        run.launch(plan.read(["--nproc_per_node=2", "script.py"]), plain.Page())
+    """
+    launcher = subprocess.Popen([sys.executable, "-c", textwrap.dedent(lines)])
+    begun(home, 2)
+    launcher.kill()
+    launcher.wait()
+    assert gone(home)
+
+
 @campaign
 def test_a_kernel_that_is_restarted_or_killed_leaves_no_rank(home):
     from jupyter_client.manager import start_new_kernel

@@ -50,6 +50,14 @@ def sweep(folder: str | os.PathLike, recorded: Iterable[int] = ()) -> int:
     return len(killed)
 
 
+def end_run(folder: str | os.PathLike, agent: int, seconds: float) -> None:
+    """Give torchrun, process `agent`, so many seconds to end its run; kill what is left then."""
+    deadline = time.monotonic() + seconds
+    while is_alive(agent) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    sweep(folder)
+
+
 def send_signal(pid: int, number: int) -> bool:
     """Send a signal; False when nobody is there, or it is not ours."""
     try:

@@ -141,14 +141,17 @@ def _tell_torchrun(kind: type[BaseException], error: BaseException, trace) -> No
 
 
 def _end_with_launcher(descriptor: int) -> None:
-    """In torchrun: wait for the end of the launcher, then end the run, in order and then surely."""
+    """In torchrun: wait for the end of the launcher, then end the run, in order and then surely.
+
+    Surely is the work of a process of its own. torchrun may abort as its Python ends (-6, seen
+    twice on a busy machine), and nothing that is registered with `atexit` runs then.
+    """
     while os.read(descriptor, 1):
         pass
-    from course_lib.lab.launch import processes
+    import subprocess
 
-    folder = os.environ[heartbeat.VARIABLE]
-    atexit.register(processes.sweep, folder)  # what ranks have started, when torchrun goes in order
+    told = (os.environ[heartbeat.VARIABLE], os.getpid(), GRACE_S)
+    line = f"from course_lib.lab.launch import processes; processes.end_run(*{told!r})"
+    environment = {k: v for k, v in os.environ.items() if k != heartbeat.VARIABLE}
+    subprocess.Popen([sys.executable, "-c", line], env=environment, start_new_session=True)
     os.kill(os.getpid(), signal.SIGINT)
-    time.sleep(GRACE_S)
-    processes.sweep(folder)
-    os.kill(os.getpid(), signal.SIGKILL)
