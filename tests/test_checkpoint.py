@@ -148,6 +148,49 @@ def test_a_kill_at_any_moment_leaves_a_good_one(tmp_path):
         assert (found["w"] == step).all()
 
 
+class Killed(BaseException):
+    """In place of a kill, at one line of `single_file`."""
+
+
+def save_until(line: int, *arguments, **settings) -> bool:
+    """Whether the save came to its end before so many lines were run."""
+    left = line
+
+    def trace(frame, event, argument):
+        nonlocal left
+        if frame.f_code.co_filename != single_file.__file__:
+            return None
+        left -= event == "line"
+        if left < 0:
+            raise Killed
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        single_file.save(*arguments, **settings)
+    except (Killed, RuntimeError):  # torch.save ends in an error of its own
+        assert left < 0
+        return False
+    finally:
+        sys.settrace(before)
+    return True
+
+
+def test_a_step_that_is_saved_again_is_never_without_a_good_file(tmp_path):
+    """A stop right after a save may save its step once more; each kill is followed by another."""
+    single_file.save(state(1), tmp_path, 5, keep=1)
+    line, found = 0, set()
+    while not save_until(line, state(2), tmp_path, 5, keep=1):
+        said = []
+        step, kept = single_file.load_newest(tmp_path, said.append)
+        assert step == 5 and not said, line
+        found.add(kept["weights"][0].item())
+        line += 1
+    assert line > 10 and found == {1, 2}
+    assert "before" not in json.loads((tmp_path / "step_00000005.json").read_text())
+
+
 @pytest.mark.parametrize(
     "wrap",
     [

@@ -11,11 +11,14 @@ The order of a save, each step safe against a kill after it:
 2. write the record the same way: from here on the checkpoint counts;
 3. fsync the folder, so that the names are on the disk too;
 4. only now delete checkpoints beyond the last `keep`, records first.
+Where a step is saved again, a record of both files, the old and the new, stands between 1's fsync
+and its rename, so that one of them counts whenever the kill comes.
 """
 
 import hashlib
 import io
 import json
+import os
 from pathlib import Path
 
 import torch
@@ -40,10 +43,14 @@ def save(state: dict, folder: str | Path, step: int, *, keep: int = 2) -> Path:
     for part in folder.glob("*.part"):  # of a process that was killed while it wrote
         part.unlink(missing_ok=True)
     path = folder / f"step_{step:08d}.pt"
-    path.with_suffix(".json").unlink(missing_ok=True)  # while it is rewritten it does not count
-    digest = write_file(path, lambda stream: torch.save(state, stream))
-    record = {"step": step, "bytes": path.stat().st_size, "sha256": digest}
-    write_file(path.with_suffix(".json"), lambda stream: stream.write(json.dumps(record).encode()))
+    fresh = path.with_suffix(".pt.part")
+    digest = write_file(fresh, lambda stream: torch.save(state, stream))
+    record = {"step": step, "bytes": fresh.stat().st_size, "sha256": digest}
+    if path.is_file() and (before := _content(path)) in _read_contents(path):
+        _write_record(path, record | {"before": before})
+        sync_folder(folder)
+    os.replace(fresh, path)
+    _write_record(path, record)
     sync_folder(folder)
     for old in steps(folder)[keep:]:
         for suffix in (".json", ".pt"):
@@ -116,19 +123,41 @@ def _save_in_memory(state: dict, folder: Path, step: int, keep: int) -> Path:
     return folder / name
 
 
-def _compare(path: Path) -> None:
-    """CheckpointError unless size and sha256 are those of the record."""
+def _write_record(path: Path, record: dict) -> None:
+    write_file(path.with_suffix(".json"), lambda stream: stream.write(json.dumps(record).encode()))
+
+
+def _read_contents(path: Path) -> list[dict]:
+    """Size and sha256 of each content that the record of `path` admits, the newest first.
+
+    There are two while a step is saved again, and none where there is no record or a damaged one.
+    """
     try:
         record = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
-        size, digest = int(record["bytes"]), str(record["sha256"])
-    except (ValueError, KeyError, TypeError):
-        raise CheckpointError(f"the record {path.stem}.json is damaged: not used") from None
-    if path.stat().st_size != size:
+        return [
+            {"bytes": int(one["bytes"]), "sha256": str(one["sha256"])}
+            for one in (record, record.get("before", record))
+        ]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return []
+
+
+def _compare(path: Path) -> None:
+    """CheckpointError unless size and sha256 are those of the record."""
+    if not (contents := _read_contents(path)):
+        raise CheckpointError(f"the record {path.stem}.json is damaged: not used")
+    size = path.stat().st_size
+    if all(size != one["bytes"] for one in contents):
         raise CheckpointError(
-            f"{path.name} has {path.stat().st_size:,} bytes where its record says {size:,}: "
+            f"{path.name} has {size:,} bytes where its record says {contents[0]['bytes']:,}: "
             f"it was cut short, not used"
         )
-    with path.open("rb") as stream:
-        found = hashlib.file_digest(stream, "sha256").hexdigest()
-    if found != digest:
+    if _content(path) not in contents:
         raise CheckpointError(f"{path.name} was changed after it was written: not used")
+
+
+def _content(path: Path) -> dict:
+    """Size and sha256 of a file."""
+    with path.open("rb") as stream:
+        digest = hashlib.file_digest(stream, "sha256").hexdigest()
+    return {"bytes": path.stat().st_size, "sha256": digest}
