@@ -386,36 +386,27 @@ def test_the_module_prints_shape_and_loss():
 def test_the_table_of_lesson_05_is_its_record():
     record = json.loads((ROOT / "benchmarks/results/norms.json").read_text(encoding="utf-8"))
     page, figures = (ROOT / "book/05_block.md").read_text(encoding="utf-8"), record["figures"]
-    for place, words in {
-        "front": "in front",
-        "stream": "on the stream",
-        "behind": "behind",
-    }.items():
-        for warmup, said in ((0, "none"), (50, "50 updates")):
-            losses = figures[f"{place}_warmup_{warmup}_nats"]
-            best = min(losses)
-            cells = [f"**{x:.3f}**" if x == best else f"{x:.3f}" for x in losses]
-            assert f"| {words} | {said} | {' | '.join(cells)} |" in page
+    small = ROOT / "benchmarks/results/norms_small.json"
+    small = json.loads(small.read_text(encoding="utf-8"))["figures"]
+    for table in (figures, small):
+        for place, words in (("front", "in front"), ("stream", "on the stream")):
+            for warmup, said in ((0, "none"), (50, "50 updates")):
+                losses = table[f"{place}_warmup_{warmup}_nats"]
+                alike = table[f"{place}_warmup_{warmup}_tokens_cosine"]
+                cells = [
+                    f"{f'**{x:.3f}**' if x == min(losses) else f'{x:.3f}'} ({cosine:.2f})"
+                    for x, cosine in zip(losses, alike, strict=True)
+                ]
+                assert f"| {words} | {said} | {' | '.join(cells)} |" in page
+                for x, cosine in zip(losses, alike, strict=True):
+                    stays = x > figures["characters_alone_nats"]
+                    assert stays == (cosine == 1.0), "above it exactly where tokens are alike"
     assert f"would get {figures['characters_alone_nats']} nats" in page
     stuck = [x for w in (0, 50) for x in figures[f"stream_warmup_{w}_nats"]]
     learns = [x for w in (0, 50) for x in figures[f"front_warmup_{w}_nats"]]
     assert max(learns) < figures["characters_alone_nats"] < min(stuck), "what the page concludes"
     assert f"the best of the eight settings ends at {min(learns):.2f}" in page
     assert f'reveal("block-post-norm", {min(stuck):.3f}, unit="nats")' in page
-    alike = {
-        place: [x for w in (0, 50) for x in figures[f"{place}_warmup_{w}_tokens_cosine"]]
-        for place in ("front", "stream")
-    }
-    low, high = min(alike["front"]), max(alike["front"])
-    assert set(alike["stream"]) == {1.0}, "the page says 1.00 at all eight settings"
-    assert f"With the norms in front it was {low:.2f} to {high:.2f}" in page
-    small = ROOT / "benchmarks/results/norms_small.json"
-    small = json.loads(small.read_text(encoding="utf-8"))["figures"]
-    for place, words in (("front", "in front"), ("stream", "on the stream")):
-        for warmup, said in ((0, "none"), (50, "50 updates")):
-            losses = small[f"{place}_warmup_{warmup}_nats"]
-            cells = [f"**{x:.3f}**" if x == min(losses) else f"{x:.3f}" for x in losses]
-            assert f"| {words} | {said} | {' | '.join(cells)} |" in page
     both = [x for w in (0, 50) for x in small[f"front_warmup_{w}_nats"]]
     assert max(both) < figures["characters_alone_nats"], "below it at all sixteen settings"
     assert f"{min(both):.2f}" == f"{min(learns):.2f}" and f"best is {min(both):.2f} from" in page
