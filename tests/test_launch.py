@@ -480,7 +480,7 @@ def test_a_torchrun_that_aborts_leaves_no_rank_of_a_killed_launcher(home):
         """,
         "aborting.py",
     )
-    lines = f"""
+    lines = """
         import sys
         from course_lib.lab.launch import plain, plan, run, start
         start._torchrun = lambda: [sys.executable, "aborting.py"]
