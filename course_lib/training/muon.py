@@ -48,7 +48,7 @@ def muon_step(
         )
     m = beta * m + (1 - beta) * grad
     x = beta * m + (1 - beta) * grad
-    x = x / x.norm().clamp(min=eps)  # no singular value above 1, where the rounds would diverge
+    x = x / x.norm().clamp(min=eps)  # no singular value above 1; beyond 1.26 the rounds diverge
     tall = x.size(0) > x.size(1)
     if tall:
         x = x.T
