@@ -232,7 +232,9 @@ def test_torchrun_passes_sigterm_on_and_the_ranks_save(text, tmp_path):
     run.send_signal(signal.SIGTERM)
     said, errors = run.communicate(timeout=LIMIT_S)
     assert re.search(r"stopped at step \d+ by SIGTERM", said), errors
-    assert run.returncode in (1, -signal.SIGABRT), errors  # torchrun's own; Python's end may abort it
+    assert run.returncode in (1, -signal.SIGABRT), (
+        errors
+    )  # torchrun's own; Python's end may abort it
     assert len(single_file.steps(tmp_path / "run/checkpoints")) == 1
 
 
