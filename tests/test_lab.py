@@ -61,6 +61,14 @@ def norm(body: str, head: str = "") -> str:
     )
 
 
+def test_no_wall_of_ids():
+    whose = dict.fromkeys(registry.exercises(), "open") | {"rmsnorm": "yours"}
+    with pytest.raises(ValueError) as refused:
+        registry.exercise("nosuch")
+    for text in (mine.describe(whose), str(refused.value)):
+        assert "rmsnorm" in text and max(map(len, text.splitlines())) <= 100
+
+
 def test_a_reader_that_leaves_early_is_no_error():
     read, write = os.pipe()
     os.close(read)

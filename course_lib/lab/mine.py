@@ -19,6 +19,8 @@ from course_lib.lab.registry import Exercise, exercises
 from course_lib.runs.atomic import write_whole
 from course_lib.runs.replaced import replace_definition
 
+NUM_NAMES = 8  # of exercises that a line lists one by one
+
 
 def folder() -> Path:
     """Where passed answers are kept."""
@@ -131,10 +133,17 @@ def install(*, holes: bool = False, quiet: bool = False) -> dict[str, str]:
 
 
 def describe(whose: dict[str, str]) -> str:
-    """One line per kind: "yours: rmsnorm, ..."."""
+    """One line per kind: "yours: rmsnorm, ..."; a long list by its number and its first one."""
     kinds = ("yours", "reference", "open", "broken")
     lists = {kind: [i for i, k in whose.items() if k == kind] for kind in kinds}
-    return "\n".join(f"{kind:<9} {', '.join(ids)}" for kind, ids in lists.items() if ids)
+    return "\n".join(f"{kind:<9} {_name_some(ids)}" for kind, ids in lists.items() if ids)
+
+
+def _name_some(ids: list[str]) -> str:
+    if len(ids) <= NUM_NAMES:
+        return ", ".join(ids)
+    first = exercises()[ids[0]]
+    return f"{len(ids)} exercises, the first of them {first.number} {first.id} in {first.lesson}"
 
 
 def _tell(card: Exercise, problem: ValueError) -> str:

@@ -64,10 +64,17 @@ def exercises() -> dict[str, Exercise]:
 
 
 def exercise(name: str) -> Exercise:
-    """The exercise with that id; ValueError names the closest one."""
+    """The exercise with that id; ValueError names the closest one, or all by lesson."""
     known = exercises()
     if name in known:
         return known[name]
     close = difflib.get_close_matches(name, known, n=1)
-    guess = f"did you mean {close[0]!r}?" if close else f"the exercises are {', '.join(known)}"
+    guess = f"did you mean {close[0]!r}?" if close else f"there are\n{_list_by_lesson()}"
     raise ValueError(f"no exercise is called {name!r}; {guess}")
+
+
+def _list_by_lesson() -> str:
+    lessons: dict[str, list[str]] = {}
+    for card in exercises().values():
+        lessons.setdefault(card.lesson, []).append(card.id)
+    return "\n".join(f"  {lesson:<22} {', '.join(ids)}" for lesson, ids in lessons.items())
