@@ -1,15 +1,21 @@
 """`course doctor --sandbox` attacks the confinement, and tells what held from what did not."""
 
 import json
+import re
+import subprocess
+import sys
 from argparse import Namespace
+from pathlib import Path
 
 import pytest
 
 from grader import cli
-from grader.judge import sandbox
+from grader.course import ROOT
+from grader.judge import sandbox, seccomp
 from grader.judge.zygote_client import ZygoteError
 from tests.confined import probe, variant
 
+RENAMED = {"fstatat": "newfstatat"}
 OPEN = {
     "landlock": {"files", "gradebook", "solutions"},
     "seccomp": {"processes"},
@@ -30,6 +36,55 @@ def test_an_instructors_own_files_are_held_too(tier):
     """A worker that keeps its user, as an ordinary instructor's does, owns what it attacks."""
     found = sandbox.attack_workers(variant(tier=tier, without="uid"))
     assert [p["name"] for p in found if not p["held"]] == []
+
+
+OLD_KERNEL = """
+import os, sys
+from grader.judge import landlock, seccomp
+landlock.version = lambda: 1  # Linux 5.13 to 5.18, of which Ubuntu 22.04 has one
+folder, file = sys.argv[1:]
+landlock.restrict_process([(folder, landlock.READ)], network=False)
+seccomp.install_filter()
+for attack in (
+    lambda: os.open(file, os.O_RDONLY | os.O_TRUNC),
+    lambda: os.open(file, 3 | os.O_TRUNC),
+    lambda: os.open(f"{folder}/read", os.O_RDONLY | os.O_TRUNC),
+    lambda: os.truncate(file, 0),
+):
+    try:
+        attack()
+    except PermissionError:
+        continue
+    sys.exit("it went through")
+os.read(os.open(f"{folder}/read", os.O_RDONLY), 1)
+"""
+
+
+def test_a_landlock_that_knows_of_no_truncation_is_not_relied_on(tmp_path):
+    """Versions 1 and 2 let a worker empty what it may only read, and what it may not even read."""
+    folder, file = tmp_path / "readable", tmp_path / "gradebook.db"
+    folder.mkdir()
+    for path in (file, folder / "read"):
+        path.write_text("grades")
+    command = [sys.executable, "-c", OLD_KERNEL, str(folder), str(file)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert file.read_text() == (folder / "read").read_text() == "grades"
+
+
+def test_the_numbers_of_calls_are_those_of_this_kernel():
+    """A number that is mistyped would let another call through."""
+    listed = seccomp.NEEDED | seccomp.FOR_RANKS | seccomp.PROCESSES | seccomp.SPECIAL
+    for header, column in (("asm/unistd_64.h", 0), ("asm-generic/unistd.h", 1)):
+        found = [path for path in Path("/usr/include").glob(f"**/{header}") if path.is_file()]
+        if not found:
+            pytest.skip(f"no {header} here")
+        lines = re.findall(r"#define __NR(?:3264)?_(\w+)\s+(\d+)", found[0].read_text())
+        known = {RENAMED.get(name, name): int(number) for name, number in lines}
+        wrong = {
+            name: n[column] for name, n in listed.items() if known.get(name, n[column]) != n[column]
+        }
+        assert not wrong and len(known) > 250, (header, wrong)
 
 
 def test_what_an_answer_may_do_with_files_of_its_own_goes_on():
