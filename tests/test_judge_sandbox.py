@@ -1,9 +1,11 @@
 """`course doctor --sandbox` attacks the confinement, and tells what held from what did not."""
 
+import functools
 import json
 import re
 import subprocess
 import sys
+import tempfile
 from argparse import Namespace
 from pathlib import Path
 
@@ -11,7 +13,7 @@ import pytest
 
 from grader import cli
 from grader.course import ROOT
-from grader.judge import sandbox, seccomp
+from grader.judge import batch, judge_process, sandbox, seccomp
 from grader.judge.zygote_client import ZygoteError
 from tests.confined import probe, variant
 
@@ -36,6 +38,66 @@ def test_an_instructors_own_files_are_held_too(tier):
     """A worker that keeps its user, as an ordinary instructor's does, owns what it attacks."""
     found = sandbox.attack_workers(variant(tier=tier, without="uid"))
     assert [p["name"] for p in found if not p["held"]] == []
+
+
+TRIES = """
+import os
+BOOK, OTHER, COURSE = {book!r}, {other!r}, {course!r}
+TRIES = [
+    lambda: os.chmod(BOOK, 0o777), lambda: os.chmod(OTHER, 0), lambda: os.chmod(COURSE, 0o777),
+    lambda: os.chown(BOOK, os.getuid(), os.getgid()), lambda: os.utime(BOOK, (1, 1)),
+    lambda: os.setxattr(BOOK, "user.course", b"x"), lambda: os.link(BOOK, BOOK + ".link"),
+    lambda: os.rename(OTHER, OTHER + ".gone"), lambda: os.remove(BOOK), lambda: os.rmdir(OTHER),
+    lambda: os.truncate(BOOK, 0), lambda: os.open(BOOK, os.O_RDONLY | os.O_TRUNC),
+    lambda: os.symlink(BOOK, OTHER + "/link"), lambda: os.mkdir(OTHER + "/more"),
+    lambda: __import__("fcntl").ioctl(os.open(BOOK, 3), 0x40087602, bytes([7, 0, 0, 0, 0, 0, 0, 0])),
+]
+for attempt in TRIES:
+    try:
+        attempt()
+    except OSError:
+        pass
+"""
+
+
+@pytest.mark.parametrize("tier", ["namespaces", "landlock"])
+def test_a_class_is_as_it_was_when_an_answer_has_tried_all_it_can(tier, monkeypatch, capsys):
+    """A student whose name comes first goes for the gradebook and for the next student's folder."""
+    variant(tier=tier)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    if tier == "landlock":
+        options = functools.partial(judge_process.Options, "tests.judges:landlock")
+        monkeypatch.setattr(batch, "Options", options)
+    # not under /tmp, where a worker has a folder of its own
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
+        course, solved = Path(folder), ROOT / "solutions/01_rmsnorm.ipynb"
+        book, other = course / "gradebook.db", course / "class/zoe"
+        book.write_text("grades")
+        nb = json.loads(solved.read_text(encoding="utf-8"))
+        cell = next(one for one in nb["cells"] if one.get("id") == "rmsnorm")
+        tries = TRIES.format(book=str(book), other=str(other), course=str(course))
+        cell["source"] = tries + "".join(cell["source"])
+        for student, text in (("adam", json.dumps(nb)), ("zoe", solved.read_text("utf-8"))):
+            (course / "class" / student).mkdir(parents=True)
+            (course / "class" / student / solved.name).write_text(text, encoding="utf-8")
+        for path in (course, *course.rglob("*")):  # to root's workers, which are nobody, too
+            path.chmod(0o777 if path.is_dir() else 0o666)
+        before = state(course)
+        with tempfile.TemporaryDirectory() as results:
+            out = ["--out", f"{results}/grades.jsonl", "--json", "--workers", "1"]
+            assert cli.main(["grade", str(course / "class"), *out]) == 0
+        rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+        assert [(row["tier"], row["score"], row["max_score"]) for row in rows] == [(tier, 2, 2)] * 2
+        assert state(course) == before
+
+
+def state(folder: Path) -> dict:
+    """What can be seen of each file, the time of its last change of any kind included."""
+    found = {path: path.lstat() for path in (folder, *folder.rglob("*"))}
+    return {
+        path: (it.st_mode, it.st_uid, it.st_nlink, it.st_size, it.st_mtime_ns, it.st_ctime_ns)
+        for path, it in found.items()
+    }
 
 
 OLD_KERNEL = """
