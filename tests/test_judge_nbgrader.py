@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shutil
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from grader.judge import notebook, preprocessor
 from grader.judge.grade import ExerciseResult, Result
 from grader.judge.judge_process import Options
 from grader.judge.prose import make_harmless
+from tests.hostile.large import FIVE_MB, REFUSED
 from tests.outside import loads
 
 NAME = "02_rope"
@@ -207,6 +209,30 @@ def test_a_submission_that_takes_too_long_to_read_waits_for_a_person(course, mon
         assert "takes more than 0.2 seconds to read" in autograded(root, "s-slow")
     finally:
         shutil.rmtree(root / "submitted/s-slow")
+
+
+def test_five_megabytes_of_anything_are_rows_and_pages(course):
+    """As `read_submission` takes them; the others are graded, and have their feedback."""
+    root, api = course
+    paths = {kind: root / f"submitted/s-{n}" / NAME for n, kind in enumerate(FIVE_MB)}
+    try:
+        for kind, path in paths.items():
+            path.mkdir(parents=True)
+            (path / f"{NAME}.ipynb").write_bytes(FIVE_MB[kind])
+        before = time.process_time()
+        for kind, path in paths.items():
+            student = path.parent.name
+            succeed(api.autograde(NAME, student, create=True))
+            refused = kind in REFUSED
+            score, person = grades(root, student)["rotate-half-check"]
+            assert (score, person) == (0 if refused else 1, refused), kind
+            succeed(api.generate_feedback(NAME, student))
+            if refused:
+                assert REFUSED[kind] in autograded(root, student)
+        assert time.process_time() - before < 20 * len(paths)
+    finally:
+        for path in paths.values():
+            shutil.rmtree(path.parent)
 
 
 def test_a_link_beside_a_notebook_brings_nothing_out(course):
