@@ -82,7 +82,7 @@ NEEDED = {
     # sockets that are there
     "sendto": (44, 206), "sendmsg": (46, 211), "recvfrom": (45, 207), "recvmsg": (47, 212),
     "shutdown": (48, 210), "getsockname": (51, 204), "getpeername": (52, 205),
-    "getsockopt": (55, 209), "setsockopt": (54, 208),
+    "getsockopt": (55, 209),
 }  # fmt: skip
 FOR_RANKS = {
     "connect": (42, 203), "bind": (49, 200), "listen": (50, 201), "accept": (43, 202),
@@ -96,12 +96,14 @@ PROCESSES = {"fork": (57, None), "vfork": (58, None)}
 SPECIAL = {"clone": (56, 220), "clone3": (435, 435), "prctl": (157, 167), "socket": (41, 198),
            "kill": (62, 129), "tkill": (200, 130), "tgkill": (234, 131), "open": (2, None),
            "openat": (257, 56), "openat2": (437, 437), "socketpair": (53, 199),
-           "prlimit64": (302, 261), "sched_setaffinity": (203, 122), "fcntl": (72, 25),
-           "ioctl": (16, 29)}  # fmt: skip
+           "setsockopt": (54, 208), "prlimit64": (302, 261), "sched_setaffinity": (203, 122),
+           "fcntl": (72, 25), "ioctl": (16, 29)}  # fmt: skip
 COMMANDS = {"fcntl": (*range(8), 36, 37, 38, 1030, 1032),
             "ioctl": (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451, 0x802C542A)}  # fmt: skip
 """Flags and locks of a file, its copies; whether it is a terminal, what is there to read. Others make
 a file signal its "owner", any process of this user, or change a file that may only be read."""
+BUFFERS = (7, 8, 32, 33)
+"""Settings of a socket that let the kernel keep a gigabyte in it, which no limit on memory counts."""
 ASK_NETWORK = (0x8912, 0x8913, 0x8915, 0x8921, 0x8927, 0x8933, 0x8946)
 """What gloo asks of the devices of a network; with `ioctl`."""
 ACCESS, NO_ACCESS, TRUNCATE = 0x3, 0x3, 0x200
@@ -140,6 +142,7 @@ def make_filter(*, processes: bool) -> bytes:
     for call, commands in COMMANDS.items():
         commands += ASK_NETWORK if processes and call == "ioctl" else ()
         code += _test_argument(number[call], EQUAL, commands, errno.EPERM, index=1, unless=True)
+    code += _test_argument(number["setsockopt"], EQUAL, BUFFERS, errno.EPERM, index=2)
     ways = (NO_ACCESS, NO_ACCESS | TRUNCATE, TRUNCATE)
     for index, call in enumerate(("open", "openat"), 1):
         if call in number:

@@ -202,6 +202,8 @@ CASES = [
     reach(21, "another-user", "import os\nos.setuid(0)", held=SYSTEM_CALLS),
     reach(21, "the-others-priority", "import os\nos.setpriority(os.PRIO_USER, 0, 19)", held=SYSTEM_CALLS),
     reach(22, "memory-as-a-file", "import os\nout(os.memfd_create('x'))", held=SYSTEM_CALLS),
+    reach(22, "memory-in-a-socket", "import socket\na, b = socket.socketpair()\n"
+          "out(a.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 30))", held=SYSTEM_CALLS),
     kernel(22, "memory-for-all-processes", "shmget(0, 1 << 30, 0o1600)"),
     kernel(23, "a-queue", "mq_open(b'/x', 0o102, 0o600, None)"),
 ]  # fmt: skip
