@@ -235,6 +235,27 @@ def test_five_megabytes_of_anything_are_rows_and_pages(course):
             shutil.rmtree(path.parent)
 
 
+@pytest.mark.parametrize("kind", ["[", "\\\\(", "\\begin{a}"])
+def test_prose_without_end_holds_up_no_feedback(course, kind):
+    """nbconvert takes the square of its length, without a limit: minutes for these, once."""
+    root, api = course
+    path = root / "submitted/s-prose" / NAME
+    nb = book()
+    text = kind * (400_000 // len(kind))
+    nb["cells"][1:1] = [{"cell_type": "markdown", "metadata": {}, "source": text}] * 2
+    path.mkdir(parents=True)
+    (path / f"{NAME}.ipynb").write_text(json.dumps(nb))
+    before = time.process_time()
+    try:
+        succeed(api.autograde(NAME, "s-prose", create=True, force=True))
+        succeed(api.generate_feedback(NAME, "s-prose", force=True))
+        assert grades(root, "s-prose")["rotate-half-check"] == (1, False)
+        assert "more characters are in the submitted file" in autograded(root, "s-prose")
+        assert time.process_time() - before < 60
+    finally:
+        shutil.rmtree(path.parent)
+
+
 def test_a_link_beside_a_notebook_brings_nothing_out(course):
     root, _ = course
     assert {p.name for p in (root / "autograded/m-link" / NAME).iterdir()} == {

@@ -29,7 +29,9 @@ LIBRARY = "course_lib"
 """Drivers build on it: looked at once, at the end, and left as the answer made it."""
 MOST = 8  # names of one kind in a report
 MISSING = object()
-RENEWED = {"torch.manual_seed", "torch.Storage"}  # by torch._dynamo, and by a default dtype
+RENEWED = {"torch.manual_seed", "torch.Storage", f"{LIBRARY}.training.muon.Muon.step",
+           f"{LIBRARY}.parallel.zero.ShardedAdamW.step"}  # fmt: skip
+"""By torch itself: when torch._dynamo is loaded, with a default dtype, with a first optimizer."""
 
 
 def _is_driver(name: str) -> bool:
