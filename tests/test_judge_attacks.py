@@ -311,6 +311,29 @@ def test_the_outside_is_out_of_reach(what, tier, outside):
     assert file.read_text() == CANARY and len(list(file.parent.iterdir())) == 1
 
 
+@pytest.mark.parametrize("tier", ["namespaces", "landlock"])
+def test_the_kernel_keeps_little_for_a_worker(tier):
+    """What lies in a socket is in no process, and no limit on memory counts it: it once was 1 GB."""
+    source = bytes_("""
+        import socket
+        kept = []
+        try:
+            while True:
+                kept += socket.socketpair()
+                for one in kept[-2:]:
+                    one.setblocking(False)
+                    try: one.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 26)
+                    except OSError: pass
+        except OSError: pass
+        count = 0
+        for one in kept:
+            try:
+                while True: count += one.send(bytes(1 << 16))
+            except OSError: pass
+        return count""")
+    assert 1 << 20 < probe(source, over=variant(tier=tier)) < 64 << 20
+
+
 def test_what_a_forgery_replaces_in_the_worker_is_there():
     """Or the attack would replace nothing, and prove nothing."""
     names = re.findall(r'name == "(\w+)"', WORKER)

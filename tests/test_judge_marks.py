@@ -156,6 +156,12 @@ TOUCHING = {
     "a module": (
         "exec('sys.mod' + 'ules[\"course_lib.pro\" + \"bes.held\"] = torch')", "pass",
         "replaced sys.modules['course_lib.probes.held'] when it ran"),
+    "what drivers build on": (
+        "exec('import course_lib.parallel.mini_fsdp as m; m.full_para' + 'meters = max')",
+        "pass", "replaced course_lib.parallel.mini_fsdp.full_parameters when it ran"),
+    "the code of a method of the library": (
+        "exec('import course_lib.gpt as g; g.GPT.for' + 'ward.__co' + 'de__ = (lambda *a: 0).__co' + "
+        "'de__')", "pass", "replaced course_lib.gpt.GPT.forward when it ran"),
     "what runs answers": (
         "exec('import grader.jud' + 'ge.worker as w; w.find_shared_memory = lambda *a: str()')",
         "pass", "replaced grader.judge.worker.find_shared_memory when it ran"),

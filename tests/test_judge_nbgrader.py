@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shutil
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from grader.judge import notebook, preprocessor
 from grader.judge.grade import ExerciseResult, Result
 from grader.judge.judge_process import Options
 from grader.judge.prose import make_harmless
+from tests.hostile.large import FIVE_MB, REFUSED
 from tests.outside import loads
 
 NAME = "02_rope"
@@ -207,6 +209,51 @@ def test_a_submission_that_takes_too_long_to_read_waits_for_a_person(course, mon
         assert "takes more than 0.2 seconds to read" in autograded(root, "s-slow")
     finally:
         shutil.rmtree(root / "submitted/s-slow")
+
+
+def test_five_megabytes_of_anything_are_rows_and_pages(course):
+    """As `read_submission` takes them; the others are graded, and have their feedback."""
+    root, api = course
+    paths = {kind: root / f"submitted/s-{n}" / NAME for n, kind in enumerate(FIVE_MB)}
+    try:
+        for kind, path in paths.items():
+            path.mkdir(parents=True)
+            (path / f"{NAME}.ipynb").write_bytes(FIVE_MB[kind])
+        before = time.process_time()
+        for kind, path in paths.items():
+            student = path.parent.name
+            succeed(api.autograde(NAME, student, create=True))
+            refused = kind in REFUSED
+            score, person = grades(root, student)["rotate-half-check"]
+            assert (score, person) == (0 if refused else 1, refused), kind
+            succeed(api.generate_feedback(NAME, student))
+            if refused:
+                assert REFUSED[kind] in autograded(root, student)
+        assert time.process_time() - before < 20 * len(paths)
+    finally:
+        for path in paths.values():
+            shutil.rmtree(path.parent)
+
+
+@pytest.mark.parametrize("kind", ["[", "\\\\(", "\\begin{a}"])
+def test_prose_without_end_holds_up_no_feedback(course, kind):
+    """nbconvert takes the square of its length, without a limit: minutes for these, once."""
+    root, api = course
+    path = root / "submitted/s-prose" / NAME
+    nb = book()
+    text = kind * (400_000 // len(kind))
+    nb["cells"][1:1] = [{"cell_type": "markdown", "metadata": {}, "source": text}] * 2
+    path.mkdir(parents=True)
+    (path / f"{NAME}.ipynb").write_text(json.dumps(nb))
+    before = time.process_time()
+    try:
+        succeed(api.autograde(NAME, "s-prose", create=True, force=True))
+        succeed(api.generate_feedback(NAME, "s-prose", force=True))
+        assert grades(root, "s-prose")["rotate-half-check"] == (1, False)
+        assert "more characters are in the submitted file" in autograded(root, "s-prose")
+        assert time.process_time() - before < 60
+    finally:
+        shutil.rmtree(path.parent)
 
 
 def test_a_link_beside_a_notebook_brings_nothing_out(course):

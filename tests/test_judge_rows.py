@@ -25,7 +25,7 @@ from grader.cli import main
 from grader.judge import batch, store
 from grader.judge.grade import Result
 from tests.confined import descendants, shared_client
-from tests.hostile import CASES
+from tests.hostile import CASES, EVERY
 from tests.hostile.case import HALF, POINTS, TURN, solution
 from tests.hostile.classroom import (
     BUDGET,
@@ -117,6 +117,11 @@ def test_every_submission_gets_the_verdicts_it_deserves(graded, record_property)
     for line in table(graded):
         record_property("row", line)
     assert not wrong, "\n".join([f"{len(wrong)} rows are not as expected", *wrong])
+
+
+def test_each_attack_says_what_holds_it():
+    assert not [case.student for case in EVERY if (case.row > 4) != bool(case.holder)]
+    assert sum(bool(case.holder) for case in EVERY) >= 100
 
 
 def table(graded) -> list[str]:

@@ -14,6 +14,7 @@ from grader.course import ROOT
 from grader.judge import notebook, submission
 from grader.judge.magics import parse_text
 from grader.judge.submission import Submission, read_submission
+from tests.hostile.large import FIVE_MB, REFUSED
 
 CARDS = exercises()
 ANSWER = "def rotate_half(x):\n    a, b = x.chunk(2, -1)\n    return torch.cat((-b, a), -1)"
@@ -361,6 +362,17 @@ def test_more_than_a_megabyte_of_source_is_no_notebook_of_ours(more):
     nb["cells"] += more["cells"]
     found = taken(nb)
     assert "more than 1,000,000 characters" in found.problem and not found.answers
+
+
+@pytest.mark.parametrize("kind", FIVE_MB)
+def test_five_megabytes_of_anything_take_seconds(kind):
+    before = time.process_time()
+    found = read_submission(FIVE_MB[kind], name=f"{kind}.ipynb")
+    assert time.process_time() - before < 20 and len(FIVE_MB[kind]) > 4_900_000
+    if kind in REFUSED:
+        assert REFUSED[kind] in found.problem
+    else:
+        assert set(found.answers) == {"rope-tables", "rotate-half", "apply-rope"}, found.problem
 
 
 @pytest.mark.parametrize("part", ["outputs", "attachments", "metadata"])

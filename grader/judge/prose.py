@@ -14,8 +14,15 @@ COMMAND = re.compile(r"\\(href|url|require|class|cssId|style|def|newcommand|let|
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
+LONGEST = 20_000  # characters; nbconvert takes the square of a text's length for some
+
+
 def make_harmless(markdown: str) -> str:
-    """The same Markdown without HTML that acts, scripts in links, images, or active mathematics."""
+    """The same Markdown without HTML that acts, scripts in links, images, or active mathematics; cut
+    where it is longer than anybody writes."""
+    if len(markdown) > LONGEST:
+        cut = f"{len(markdown) - LONGEST:,} more characters are in the submitted file"
+        markdown = f"{markdown[:LONGEST]}\n\n({cut})"
     text = CONTROL.sub("", markdown)
     text = re.sub(r"&(?=#|colon|Tab|NewLine|lt)", "&amp;", text)  # entities that spell a scheme
     text = TAG.sub("&lt;", text)
@@ -25,8 +32,8 @@ def make_harmless(markdown: str) -> str:
 
 
 def quote_as_code(text: str) -> str:
-    """`text` as a block of code in Markdown."""
-    return "\n".join("    " + line for line in CONTROL.sub("", text).splitlines())
+    """`text` as a block of code in Markdown, cut as `make_harmless` cuts."""
+    return "\n".join("    " + line for line in CONTROL.sub("", text[:LONGEST]).splitlines())
 
 
 def make_one_line(text: str) -> str:

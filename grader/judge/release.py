@@ -7,8 +7,11 @@ from nbformat.v4 import new_code_cell, new_markdown_cell
 from nbgrader.api import Gradebook
 
 from grader.judge.notebook import Cell
-from grader.judge.prose import make_harmless, quote_as_code
+from grader.judge.prose import LONGEST, make_harmless, quote_as_code
 from grader.judge.submission import Submission
+
+MOST_PROSE = 200_000
+"""Characters of prose that go on into nbgrader's pages; a lesson itself has a quarter of them at most."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +67,7 @@ class Release:
         """The submitted cells in their order, each graded one once and as the gradebook has it."""
         first = {parts[0]: name for name, parts in found.places.items()}
         joined = {i for parts in found.places.values() for i in parts[1:]}
-        texts, nodes = self._join_texts(submitted), {}
+        texts, nodes, room = self._join_texts(submitted), {}, MOST_PROSE
         for i, cell in enumerate(submitted):
             name = first.get(i) or (cell.grade_id if cell.grade_id not in found.flags else "")
             if name in self.slots:
@@ -72,7 +75,8 @@ class Release:
                 text = _answer_text(answer) if answer else texts.get(name, cell.source)
                 nodes.setdefault(name, self.slots[name].make_cell(text))
             elif i not in joined and cell.grade_id not in found.flags:
-                nodes[i] = _make_own_cell(cell)
+                nodes[i] = _make_own_cell(cell, room)
+                room -= len(nodes[i].source) if cell.kind != "code" else 0
         return self._restore_missing(nodes)
 
     def _join_texts(self, submitted: list[Cell]) -> dict[str, str]:
@@ -102,10 +106,13 @@ def _answer_text(answer) -> str:
     return answer.source if answer.kind == "cell" else f"%%writefile answer.py\n{answer.source}"
 
 
-def _make_own_cell(cell: Cell) -> NotebookNode:
-    """A cell of the learner's own: shown, not graded, and no part of it active."""
+def _make_own_cell(cell: Cell, room: int) -> NotebookNode:
+    """A cell of the learner's own: shown, not graded, and no part of it active. `room`: characters of
+    prose that a page has left."""
     if cell.kind == "code":
         return new_code_cell(cell.source)
+    if min(len(cell.source), LONGEST) > room:
+        return new_markdown_cell("(more text is in the submitted file)")
     return new_markdown_cell(
         make_harmless(cell.source) if cell.kind == "markdown" else quote_as_code(cell.source)
     )

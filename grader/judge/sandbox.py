@@ -23,6 +23,11 @@ from grader.judge.zygote_client import ZygoteClient, ZygoteError
 PROBES = {
     "files": ("read a file of the instructor", "open({file!r}).read()"),
     "gradebook": ("write into it", "open({file!r}, 'r+').write('x')"),
+    "opens": ("open it for neither reading nor writing", "os.open({file!r}, 3)"),
+    "empties": ("empty it", "os.truncate({file!r}, 0)"),
+    "watching": ("watch a folder of the instructor",
+                 "libc = ctypes.CDLL(None)\nif libc.inotify_add_watch(libc.inotify_init(), "
+                 "os.path.dirname({file!r}).encode(), 0xFFF) < 0: raise OSError('refused')"),
     "solutions": ("read the library's text", "open({library!r}).read()"),
     "reference": ("import the solution", "from {module} import {name}"),
     "modes": ("change who may read it",

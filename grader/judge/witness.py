@@ -25,13 +25,21 @@ LIBRARIES = ("builtins", "math", "time", "gc", "os", "numpy", "torch", "torch.nn
              "torch.distributed.distributed_c10d", "torch.utils.checkpoint",
              "torch.utils._python_dispatch", "torch.Tensor", "torch.nn.Module", "torch.nn.Linear",
              "torch.autograd.Function", "torch.optim.Optimizer")  # fmt: skip
+LIBRARY = "course_lib"
+"""Drivers build on it: looked at once, at the end, and left as the answer made it."""
 MOST = 8  # names of one kind in a report
 MISSING = object()
-RENEWED = {"torch.manual_seed", "torch.Storage"}  # by torch._dynamo, and by a default dtype
+RENEWED = {"torch.manual_seed", "torch.Storage", f"{LIBRARY}.training.muon.Muon.step",
+           f"{LIBRARY}.parallel.zero.ShardedAdamW.step"}  # fmt: skip
+"""By torch itself: when torch._dynamo is loaded, with a default dtype, with a first optimizer."""
 
 
 def _is_driver(name: str) -> bool:
     return any(name == top or name.startswith(top + ".") for top in DRIVERS) and name != __name__
+
+
+def _is_ours(name: str) -> bool:
+    return _is_driver(name) or name.startswith(LIBRARY + ".")
 
 
 class Definitions:
@@ -42,7 +50,7 @@ class Definitions:
         self.held: list[tuple[str, Any, dict[str, Any]]] = []
         self.bodies: list[tuple[str, FunctionType, tuple]] = []
         for name, module in list(sys.modules.items()):
-            if isinstance(module, ModuleType) and (_is_driver(name) or name in LIBRARIES):
+            if isinstance(module, ModuleType) and (_is_ours(name) or name in LIBRARIES):
                 self.modules[name] = module
                 self._add(name, module)
         for name in LIBRARIES:
@@ -55,10 +63,10 @@ class Definitions:
             for key, value in vars(owner).items()
             if not (key.startswith("__") and isinstance(owner, ModuleType))
             and key not in SLOTS
-            and (_is_driver(name) or (callable(value) and not key.startswith("_")))
+            and (_is_driver(name) or (callable(value) and (_is_ours(name) or key[0] != "_")))
         }
         self.held.append((name, owner, plain))
-        for key, value in plain.items() if _is_driver(name) else ():
+        for key, value in plain.items() if _is_ours(name) else ():
             function = _plain_function(value)
             if isinstance(function, FunctionType):
                 self.bodies.append((f"{name}.{key}", function, _body(function)))
@@ -99,6 +107,8 @@ class Definitions:
                 for key in [k for k in now if k not in plain and not _comes_later(owner, k)]:
                     yield f"{name}.{key}", functools.partial(delattr, owner, key)
         for name, function, body in self.bodies:
+            if drivers and not _is_driver(name):
+                continue
             if any(a is not b for a, b in zip(_body(function), body, strict=True)):
                 yield name, functools.partial(_set_body, function, body)
 

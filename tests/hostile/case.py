@@ -17,6 +17,31 @@ LESSON = "02_rope"
 TABLES, HALF, TURN = "rope-tables", "rotate-half", "apply-rope"
 POINTS = {TABLES: 2, HALF: 1, TURN: 2}
 
+HOLDERS = {
+    5: "a notebook's tags are not read",
+    6: "checks and points are the course's, whatever the notebook holds",
+    7: "checks and points are the course's, whatever the notebook holds",
+    8: "metadata is looked at for ids alone, and none of it is believed",
+    9: "an answer is found by its grading id, its cell's id, the name that it defines",
+    10: "values are compared in a process that no answer has run in",
+    11: "what comes back is plain numbers, compared on inputs drawn anew",
+    12: "no kernel and no IPython runs an answer",
+    13: "values are compared in a process that no answer has run in",
+    14: "a worker's memory holds neither suites nor seeds nor other answers",
+    15: "erasure of the reference; Landlock, for its files",
+    16: "Landlock",
+    17: "the protocol: plain values, each for the question that was asked, unpickled never",
+    18: "a worker of its own for each exercise",
+    19: "every exception of an answer is caught, those that end Python too",
+    20: "a limit on processor time, and one on the clock",
+    21: "seccomp: no other process, no other program",
+    22: "a limit on addresses; sizes are looked at before anything is sent",
+    23: "a small folder in memory; standard output leads nowhere",
+    24: "seccomp: no socket, where ranks are several only those of a network of their own",
+    25: "the reader of notebooks believes nothing, and has limits",
+}
+"""What holds the attacks of each row of the acceptance list; rows 1 to 4 are none."""
+
 
 @dataclass(frozen=True, eq=False)
 class Case:
@@ -39,11 +64,18 @@ class Case:
     """Files handed in with the notebook."""
     link: str = ""
     """Where the notebook points, when it is a symbolic link."""
+    held: str = ""
+    """What holds it, where that is not what holds the others of its row."""
 
     @property
     def student(self) -> str:
         """A name that mixes the class: hostile students come between the honest ones."""
         return f"h{self.row:02}-{self.name}"
+
+    @property
+    def holder(self) -> str:
+        """What keeps this attack from working; empty for who means no harm."""
+        return self.held or HOLDERS.get(self.row, "")
 
     def wanted_flags(self, exercise: str) -> set[str]:
         """The right flags, but for what depends on the rest of the class."""

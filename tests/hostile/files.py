@@ -68,6 +68,13 @@ def of_format(number) -> bytes:
     return json.dumps(book() | {"nbformat": number}).encode()
 
 
+def padded(text: str) -> bytes:
+    """The right notebook with this in a cell of its own."""
+    nb = book()
+    nb["cells"].insert(1, {"cell_type": "code", "metadata": {}, "source": text})
+    return packed(nb)
+
+
 BESIDE = {"torch.py": "raise SystemExit('LEA' 'KED')", "sitecustomize.py": "import os; os._exit(9)",
           "course_lib/__init__.py": "", "grader/__init__.py": "", "conftest.py": "1 / 0",
           "nbgrader_config.py": "c.Autograde.autograde_preprocessors = []", "02_rope.py": "x",
@@ -88,6 +95,12 @@ CASES = [
     lone("no list of cells", "no-cells", b'{"nbformat": 4, "metadata": {}}'),
     lone("more than", "three-thousand-cells", packed(book() | {"cells": book()["cells"] * 60})),
     lone("larger than", "nine-megabytes", GOOD[:-1] + b" " * (9 << 20) + b"}"),
+    lone("more than 1,000,000", "five-megabytes-of-newlines", padded("\n" * (5 << 19))),
+    lone(
+        "more than 1,000,000", "five-megabytes-in-a-line", padded("x = " + "1+" * (5 << 19) + "1")
+    ),
+    Case(25, "a-cell-of-newlines", padded("\n" * 95_000 + "x = ("), half="PASS"),
+    Case(25, "a-cell-of-blanks", padded("x = (" + " " * 90_000 + "?"), half="PASS"),
     Case(25, "a-link", b"", reason="link", link="@ROOT@/solutions/02_rope.ipynb"),
     Case(25, "a-link-to-the-gradebook", b"", reason="link", link="@BOOK@"),
     Case(25, "with-a-bom", b"\xef\xbb\xbf" + GOOD, half="PASS"),

@@ -122,6 +122,26 @@ UDP = (
 )
 NAMES = "import socket\nout(socket.gethostbyname('localhost'))"
 ABSTRACT = "import socket\nsocket.socket(socket.AF_UNIX).connect('\\0@SOCKET@')"
+MODES = """
+import os
+os.chmod("@BOOK@", 0o600)
+out("modes") if os.stat("@BOOK@").st_mode & 0o777 == 0o600 else None
+return x
+"""
+KERNEL = """
+import ctypes
+if ctypes.CDLL(None).{} < 0: raise PermissionError
+out("the kernel did it")
+"""
+KIND = "import socket\nout(socket.socket(socket.{}, socket.{}))"
+PAIR = "import socket\nsocket.socketpair(socket.AF_UNIX, socket.{})[0].sendto(b'LEA' b'KED', '@BOOK@.s')"
+SYSTEM_CALLS = "seccomp: of the system calls those that were measured, and no others"
+
+
+def kernel(row: int, name: str, call: str) -> Case:
+    return reach(row, name, KERNEL.format(call), touched=(HALF,), held=SYSTEM_CALLS)
+
+
 STORE = "import torch.distributed as d\nd.TCPStore('127.0.0.1', @PORT@, 1, True)\nout('a port')"
 INPUTS = "out('input', x.flatten()[:9].tolist(), x.sum().item())"
 
@@ -153,4 +173,37 @@ CASES = [
     reach(24, "tcp", TCP), reach(24, "udp", UDP),
     reach(24, "names", NAMES, "DENIED|ERROR"), reach(24, "an-abstract-socket", ABSTRACT),
     reach(24, "a-store-of-torch", STORE, NOT + "|LIMIT|TIMEOUT"),
+    reach(24, "a-datagram", PAIR.format("SOCK_DGRAM")),
+    reach(24, "a-packet", PAIR.format("SOCK_SEQPACKET")),
+    reach(24, "a-named-socket", KIND.format("AF_UNIX", "SOCK_STREAM")),
+    reach(24, "the-network-raw", KIND.format("AF_PACKET", "SOCK_RAW")),
+    reach(24, "the-kernels-routes", KIND.format("AF_NETLINK", "SOCK_RAW")),
+    reach(24, "the-machine-below", KIND.format("AF_VSOCK", "SOCK_STREAM")),
+    reach(16, "modes", MODES, "WRONG", held=SYSTEM_CALLS),
+    reach(16, "times", "import os\nos.utime('@BOOK@', (1, 1))", held=SYSTEM_CALLS),
+    reach(16, "an-attribute", "import os\nos.setxattr('@BOOK@', 'user.a', b'x')", held=SYSTEM_CALLS),
+    reach(16, "the-owner", "import os\nos.chown('@BOOK@', os.getuid(), -1)", held=SYSTEM_CALLS),
+    reach(16, "a-second-name", "import os\nos.link('@BOOK@', '@BOOK@.link')", held=SYSTEM_CALLS),
+    reach(16, "another-name", "import os\nos.rename('@OTHER@', '@OTHER@.gone')"),
+    reach(16, "emptied", "import os\nos.truncate('@BOOK@', 0)", held=SYSTEM_CALLS),
+    reach(16, "emptied-by-a-reader", "import os\nos.open('@BOOK@', os.O_RDONLY | os.O_TRUNC)",
+          held=SYSTEM_CALLS),
+    reach(16, "opened-for-neither", "import os\nout(os.open('@BOOK@', 3))", held=SYSTEM_CALLS),
+    reach(16, "a-folder-beside-it", "import os\nos.mkdir('@BOOK@.folder')"),
+    reach(16, "the-crontab", "open('/var/tmp/crontab', 'w').write('* * * * * true')"),
+    kernel(16, "opened-by-another-call", "syscall(437, -100, b'@BOOK@', (ctypes.c_uint64 * 3)(3), 24)"),
+    kernel(14, "traced", "ptrace(16, @PID@, 0, 0)"),
+    kernel(14, "read-through-the-kernel", "process_vm_readv(@PID@, None, 0, None, 0, 0)"),
+    kernel(15, "watched", "inotify_add_watch(ctypes.CDLL(None).inotify_init(), b'/etc', 0xFFF)"),
+    kernel(15, "keys", "syscall(250, 0, -3, 0)"),
+    reach(15, "processes", "import os\nout(os.listdir('/proc'))", held="Landlock"),
+    kernel(15, "rights-of-a-namespace", "unshare(0x10000000)"),
+    kernel(15, "another-root", "chroot(b'/etc')"),
+    reach(21, "another-user", "import os\nos.setuid(0)", held=SYSTEM_CALLS),
+    reach(21, "the-others-priority", "import os\nos.setpriority(os.PRIO_USER, 0, 19)", held=SYSTEM_CALLS),
+    reach(22, "memory-as-a-file", "import os\nout(os.memfd_create('x'))", held=SYSTEM_CALLS),
+    reach(22, "memory-in-a-socket", "import socket\na, b = socket.socketpair()\n"
+          "out(a.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 30))", held=SYSTEM_CALLS),
+    kernel(22, "memory-for-all-processes", "shmget(0, 1 << 30, 0o1600)"),
+    kernel(23, "a-queue", "mq_open(b'/x', 0o102, 0o600, None)"),
 ]  # fmt: skip
