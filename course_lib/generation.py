@@ -48,13 +48,15 @@ class KVCache:
     ) -> Tensor:
         """Read T new tokens, which follow the `length` kept ones; (B, H, T, K) in the dtype of q.
 
-        q (B, H, T, K), k and v (B, G, T, K) are not turned yet; cos and sin have a row for each
-        position, from 0. The first new token is at position `length`. Keeps the new tokens' turned
-        keys and their values in `k_BGMK` and `v_BGMK`, and adds T to `length`. Each new token reads
-        itself and all tokens before it, kept or new; query head h reads head h // (H / G).
+        q (B, H, T, K), k and v (B, G, T, K) are not turned yet, in the dtype of the cache; B is its
+        batch_size and T at least 1. cos and sin have a row for each position, from 0. The first new
+        token is at position `length`. Keeps the new tokens' turned keys and their values in
+        `k_BGMK` and `v_BGMK`, and adds T to `length`. Each new token reads itself and all tokens
+        before it, kept or new; query head h reads head h // (H / G).
 
-        What is kept already is neither computed nor copied anew, and the work grows with the kept
-        tokens, not with the room. ValueError, and nothing changed, when T more do not fit.
+        What is kept already is not computed anew and stays where it is in memory, and the work grows
+        with the kept tokens, not with the room. ValueError, and nothing changed, when T more do not
+        fit.
         """
         start, end = self.length, self.length + q_BHTK.shape[2]
         if end > self.k_BGMK.shape[2]:

@@ -118,7 +118,7 @@ class RMSNorm(nn.Module):
         self.weight = nn.Parameter(torch.ones(dim))
 
     def forward(self, x: Tensor) -> Tensor:
-        """(..., dim) of any float dtype to the same shape and dtype; the mean is in float32."""
+        """(..., dim) of any float dtype to the same shape and dtype; the mean in float32 or wider."""
         x_f32 = x.float()  # squares of fp16 overflow beyond 255.9, bf16 keeps 3 digits
         inverse_rms = torch.rsqrt(x_f32.pow(2).mean(-1, keepdim=True) + self.eps)
         return (x_f32 * inverse_rms * self.weight.float()).to(x.dtype)
@@ -128,7 +128,8 @@ def rope_tables(seq_len: int, head_dim: int, theta: float = 10_000.0) -> tuple[T
     """cos_TK and sin_TK: position t turns pair i by t * theta^(-2i/K) radians (Su et al. 2021).
 
     seq_len is T, head_dim is K; positions are 0 to T - 1, pairs 0 to K/2 - 1. Returns the cosines,
-    then the sines, each (T, K). The angles are computed in float32, and both tables are float32.
+    then the sines, each (T, K). The angles are computed in float32 or wider, and both tables are
+    float32, whatever torch's default dtype is. Tables that were returned never change.
     Columns i and i + K/2 belong to pair i, as the half-split `rotate_half` expects.
     Raises ValueError for an odd head_dim.
     """
@@ -143,6 +144,8 @@ def rope_tables(seq_len: int, head_dim: int, theta: float = 10_000.0) -> tuple[T
 def rotate_half(x: Tensor) -> Tensor:
     """(..., K) to (..., K): swap the halves of the last dimension, negate the new first half.
 
+    x holds finite numbers and stays as it is; the result is a new tensor of its dtype, with its
+    gradient, which no later call changes.
     Pair i is (x[i], x[i + K/2]), the layout of GPT-NeoX and of Llama in Hugging Face Transformers.
     """
     first, second = x.chunk(2, dim=-1)
@@ -154,8 +157,9 @@ def apply_rotary_pos_emb(
 ) -> tuple[Tensor, Tensor]:
     """Turn each pair of q and k by the angle of its position (Su et al. 2021, eq. 34).
 
-    q and k are (B, H, T, K); cos and sin are (T, K) and broadcast over B and H.
-    Returns the turned q and k in their own shapes and dtypes.
+    q and k are (B, H, T, K), and k may have fewer heads than q; cos and sin are (T, K), as
+    `rope_tables` makes them, and broadcast over B and H. Returns a tuple, the turned q and k in
+    their own shapes and dtypes, with their gradients; what came in stays as it is.
     """
     q_turned = q_BHTK * cos_TK + rotate_half(q_BHTK) * sin_TK
     k_turned = k_BHTK * cos_TK + rotate_half(k_BHTK) * sin_TK
@@ -174,8 +178,8 @@ class MLP(nn.Module):
         self.down_proj.writes_residual = True  # read by GPT._init_weights
 
     def forward(self, x_BTD: Tensor) -> Tensor:
-        """(B, T, D) to (B, T, D), in the dtype of x. A gate far below 0 gives 0, with its gradient,
-        also where gate times up overflows.
+        """(B, T, D) to (B, T, D), in the dtype of x. A gate far below 0 gives 0 and has the gradient
+        0, also where gate times up overflows. The weights get gradients if x needs none, too.
         """
         return self.down_proj(F.silu(self.gate_proj(x_BTD)) * self.up_proj(x_BTD))
 
@@ -183,7 +187,8 @@ class MLP(nn.Module):
 def causal_attention(q_BHTK: Tensor, k_BHTK: Tensor, v_BHTK: Tensor) -> Tensor:
     """Scaled dot-product attention in which token t reads tokens 0..t (Vaswani et al. 2017, eq. 1).
 
-    q, k, v: (B, H, T, K), one dtype. Returns (B, H, T, K) in that dtype.
+    q, k, v: (B, H, T, K), one dtype. Returns (B, H, T, K) in that dtype, with the softmax taken in
+    float32 or wider; q, k and v stay as they are.
     Holds the whole (B, H, T, T) score matrix; lesson 16 does without it.
     """
     T, K = q_BHTK.shape[-2:]
@@ -200,7 +205,8 @@ def grouped_attention(q_BHTK: Tensor, k_BGTK: Tensor, v_BGTK: Tensor) -> Tensor:
     (Ainslie et al. 2023).
 
     q (B, H, T, K), k and v (B, G, T, K), one dtype; H is a multiple of G. Query head h reads head
-    h // (H / G). Returns (B, H, T, K) in that dtype, as `causal_attention` does for G = H.
+    h // (H / G). Returns (B, H, T, K) in that dtype, as `causal_attention` does for G = H, with its
+    softmax; q, k and v stay as they are.
     """
     sharers = q_BHTK.shape[1] // k_BGTK.shape[1]
     k_BHTK, v_BHTK = (x.repeat_interleave(sharers, dim=1) for x in (k_BGTK, v_BGTK))
@@ -250,6 +256,7 @@ class CausalSelfAttention(nn.Module):
 
         x (B, T, D) to (B, T, D), in its dtype; cos and sin are (T, K). Head h is the numbers from
         h * K to (h + 1) * K of a projection. k and v have d_kv / K heads, which may be fewer than q's.
+        `self.attend` gets all three in the dtype of x, heads in front of tokens, (B, heads, T, K).
         """
         B, T, D = x_BTD.shape
         q, k, v = (
@@ -272,7 +279,10 @@ class TransformerBlock(nn.Module):
         self.mlp = MLP(config.d_model, config.d_hidden)
 
     def forward(self, x_BTD: Tensor, cos_TK: Tensor, sin_TK: Tensor) -> Tensor:
-        """The stream (B, T, D) with what both branches add to it; cos and sin are (T, K)."""
+        """The stream (B, T, D) with what both branches add to it, in its dtype; cos and sin are (T, K).
+
+        Nothing else happens to the stream: no norm, no cast, no limit. x stays as it is.
+        """
         x_BTD = x_BTD + self.attention(self.attention_norm(x_BTD), cos_TK, sin_TK)
         return x_BTD + self.mlp(self.mlp_norm(x_BTD))
 
@@ -309,6 +319,7 @@ class GPT(nn.Module):
         Linear and Embedding: normal, mean 0, std 0.02. A Linear that writes into the residual
         stream (`writes_residual`): std 0.02 / sqrt(2 * num_layers), since 2 * num_layers of them
         add up (Radford et al. 2019, section 2.3). Biases, where there are any: 0. Gains stay 1.
+        The draws are torch's, so `torch.manual_seed` repeats them; `requires_grad` stays as it is.
         """
         std = 0.02
         if getattr(module, "writes_residual", False):
@@ -321,8 +332,10 @@ class GPT(nn.Module):
     def forward(self, idx: Tensor, targets: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
         """idx (B, T) int64 to (logits (B, T, V), loss).
 
-        The loss is the mean cross-entropy in nats over the B * T positions, taken in float32;
-        None without targets. `targets` is (B, T) int64; -100 marks a position that does not count.
+        The loss is the mean cross-entropy in nats over the positions that count, taken in float32;
+        None without targets. `targets` is (B, T) int64; -100 marks a position that does not count,
+        and at least one does. Each block gets T rows of the tables, from `self.cos_TK[0]` on or
+        later ones: only the distance of two positions has an effect.
         Both may be slices of one window of tokens, so not contiguous.
         Raises ValueError when T exceeds `max_seq_len`.
         """

@@ -19,6 +19,7 @@ def next_token_probs(
     top_p: float | None = None,
 ) -> Tensor:
     """(B, V) logits of any float dtype to (B, V) probabilities in float32; each row sums to 1.
+    The logits stay as they are.
 
     In this order, and in float32 or wider: the logits are divided by `temperature`; all but the
     `top_k` likeliest tokens are closed; all but the fewest likeliest tokens whose probabilities sum

@@ -216,6 +216,24 @@ def separate_calls(subject: Subject, draw: Draw) -> None:
             )
 
 
+def windows_alone(subject: Subject, draw: Draw) -> None:
+    """A call holds its windows, not the row: that may be a file of many gigabytes."""
+    N, B, T = 400_000, 3, 8
+    tokens, starts = np.arange(N).astype(np.uint16), np.array([7, 200_000, N - T - 1])
+    most = subject.probe("course_lib.probes.held:bytes_of_everything", (tokens, starts, T), {})
+    if most > N:  # half of what a copy of the row takes
+        raise Wrong(
+            "BATCH-WHOLE-ROW",
+            "a batch copies the whole row of tokens",
+            tried=f"{N:,} tokens of 2 bytes, {B} starts, seq_len {T}",
+            expected=f"memory for {B} windows of {T + 1} tokens, a few kB at most",
+            got=f"{most / 1e3:,.0f} kB held in one call",
+            fits="`astype`, `tolist` or a tensor of all tokens, from which windows are then cut.",
+            hides="a training set of 10 billion tokens would be copied for every batch.",
+            look="the order: first cut out the windows, then cast them.",
+        )
+
+
 def far_windows(subject: Subject, draw: Draw) -> None:
     """A row longer than 65,536 tokens: starts are int64, ids are not."""
     N, T = 70_000, 4
@@ -343,6 +361,7 @@ SUITES = (
             far_windows,
             last_window,
             own_memory,
+            windows_alone,
             separate_calls,
         ),
         proved="equal to a plain loop, targets one later, up to the last token of the row.",

@@ -12,8 +12,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from course_lib.checks import expect
-from course_lib.checks.calls import expect_separate_calls
+from course_lib.checks.calls import expect_any_default, expect_separate_calls
 from course_lib.checks.expect import Pattern
+from course_lib.checks.fixed_input import expect_weight_gradients
 from course_lib.checks.layouts import expect_any_layout
 from course_lib.checks.report import Wrong, vector
 from course_lib.checks.subject import Module, Subject
@@ -133,6 +134,7 @@ def expect_calls_alone(
         out, run(state, config, *second), [stale], **close, tried=tried,
         finding="the second of two calls is wrong", look="what outlives a call.",
     )  # fmt: skip
+    expect_any_default(module.probe, first, tried="parameters, x and tables in float32", **close)
     for name, old in state.items():
         state = state | {name: old.flip(0)}
         module.load(state)
@@ -365,6 +367,7 @@ def exact_stream(subject: Subject, draw: Draw) -> None:
         (torch.float64, 1e12),
         (torch.bfloat16, 1e12),
         (torch.float16, 6e4),
+        (torch.float16, 65_504.0),  # its largest number
     ):
         module.to(dtype)
         size = torch.logspace(-3, 0, 12, dtype=torch.float64) * most
@@ -378,7 +381,8 @@ def exact_stream(subject: Subject, draw: Draw) -> None:
             continue
         index = tuple(int(i) for i in (out != x).nonzero()[0])
         was, came = x[index].item(), out[index].item()
-        limited = abs(came - was) > 0.02 * abs(was)
+        others_stay = x[out != x].abs().min() > 0.25 * x.abs().max()
+        limited = others_stay or abs(came - was) > 0.02 * abs(was)
         raise Wrong(
             "BLOCK-LIMITED" if limited else "BLOCK-ROUNDED",
             "large values are cut off" if limited else "the stream loses digits",
@@ -430,6 +434,7 @@ def gradient(subject: Subject, draw: Draw) -> None:
             got[name], leaf.grad, rtol=1e-3, atol=1e-3, tried="a random upstream gradient",
             finding=f"the gradient of {name} differs", look="steps that leave the graph.",
         )  # fmt: skip
+    expect_weight_gradients(module, (x, *given), upstream, tried="a random upstream gradient")
 
 
 SUITES = (

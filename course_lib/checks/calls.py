@@ -1,7 +1,8 @@
-"""One call after another: a result stays what it was, and an answer remembers nothing.
+"""A call depends on its own inputs alone, not on other calls or on what a program has set.
 
-What is here: `expect_separate_calls`. What it leaves out: whether any of the results is right, which
-the other checks of a suite say.
+What is here: `expect_separate_calls`, a result stays what it was, and an answer remembers nothing;
+`expect_any_default`, torch's default dtype has no effect. What it leaves out: whether any of the
+results is right, which the other checks of a suite say.
 """
 
 from collections.abc import Callable
@@ -59,6 +60,45 @@ def expect_separate_calls(
                 look=look,
             )
     return between
+
+
+def expect_any_default(
+    probe: Callable[..., Any],
+    args: tuple,
+    *,
+    tried: str,
+    rtol: float,
+    atol: float,
+    options: dict[str, Any] | None = None,
+) -> None:
+    """The answer gives for `args` what it always gives, whatever torch's default dtype is.
+
+    `probe` is as in `expect_separate_calls`. Else `Wrong` DEFAULT-DTYPE.
+    """
+    wanted, *others = probe("course_lib.probes.calls:call_under_defaults", args, options or {})
+    for name, found in zip(("float64", "bfloat16"), others, strict=True):
+        if not _is_close(wanted, found, rtol=rtol, atol=atol):
+            raise Wrong(
+                "DEFAULT-DTYPE",
+                "torch's default dtype changes the result",
+                tried=f"{tried}; torch.set_default_dtype(torch.{name})",
+                expected=f"what comes without that line: {_describe(wanted)}",
+                got=found[:76] if isinstance(found, str) else _describe(found, other=wanted),
+                fits="a tensor that is made without `dtype=` and joins in the arithmetic.",
+                hides="programs set that default, and the result must be the same in all of them.",
+                look="`arange`, `ones`, `zeros`, `tensor(...)`, and whole numbers that are divided.",
+            )
+
+
+def _describe(value: Any, other: Any = None) -> str:
+    """The dtypes of what came; "other numbers" where they are those of `other`."""
+    parts = value if isinstance(value, (list, tuple)) else (value,)
+    kinds = [
+        str(x.dtype).removeprefix("torch.") if isinstance(x, Tensor) else type(x).__name__
+        for x in parts
+    ]
+    said = " and ".join(dict.fromkeys(kinds))
+    return f"other numbers in {said}" if other is not None and said == _describe(other) else said
 
 
 def _is_close(right: Any, other: Any, *, rtol: float, atol: float) -> bool:

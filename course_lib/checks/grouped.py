@@ -9,6 +9,7 @@ from torch import Tensor
 
 from course_lib.checks import expect
 from course_lib.checks.attention_precision import gradient_of_large_scores, large_values
+from course_lib.checks.calls import expect_separate_calls
 from course_lib.checks.expect import Pattern
 from course_lib.checks.masks import K, attention
 from course_lib.checks.report import Wrong, vector
@@ -242,6 +243,18 @@ def gradient(subject: Subject, draw: Draw) -> None:
         )  # fmt: skip
 
 
+def each_call_alone(subject: Subject, draw: Draw) -> None:
+    """A result stays when another call of its shape follows, and depends on its own inputs alone."""
+    first, second = (draw_heads(draw, 1, 4, 2, 5) for _ in range(2))
+    tried, close = "H = 4, G = 2, T = 5, then other numbers", dict(rtol=1e-4, atol=1e-5)
+    out = expect_separate_calls(subject.probe, first, second, tried=tried, **close)
+    q, k, v = second
+    expect.values(
+        out, attention(q, share(k, 4), share(v, 4)), **close, tried=tried,
+        finding="the second of two calls is wrong", look="what outlives a call.",
+    )  # fmt: skip
+
+
 SUITES = (
     Suite(
         "gqa",
@@ -249,6 +262,7 @@ SUITES = (
             runs,
             readers,
             values,
+            each_call_alone,
             as_the_model_calls,
             low_scores,
             long_rows,
@@ -260,5 +274,6 @@ SUITES = (
         "head to one per query head, with gradients, in float32 and bfloat16.",
         remember="keys and values of a token take 2 G K numbers per layer, however many queries there are.",
         next_step="GPTConfig(num_kv_heads=1): how many parameters does the model lose?",
+        ranks=1,
     ),
 )

@@ -20,6 +20,7 @@ from course_lib.checks.block import (
     turn,
 )
 from course_lib.checks.expect import Pattern
+from course_lib.checks.fixed_input import expect_weight_gradients
 from course_lib.checks.layouts import expect_any_layout
 from course_lib.checks.report import Wrong, vector
 from course_lib.checks.subject import AnswerError, Subject
@@ -225,9 +226,13 @@ def right_join(subject: Subject, draw: Draw) -> None:
 
 
 def right_values(subject: Subject, draw: Draw) -> None:
-    """Random weights, with torch's fused attention and with the explicit one, and another size."""
-    other = dict(num_heads=2, d_model=16)
-    for changes in (dict(fast_attention=True), dict(fast_attention=False), other):
+    """Random weights, with torch's fused attention and with the explicit one; two heads, and one."""
+    sizes = (
+        dict(num_heads=2, d_model=16),
+        dict(num_heads=1, d_model=4),
+        dict(num_heads=4, d_model=8),
+    )
+    for changes in (dict(fast_attention=True), dict(fast_attention=False), *sizes):
         config = small_config(**changes)
         module, T = subject.module(config), draw.size(6, 4, 7)
         state, x = draw_weights(module, draw), draw.randn(2, T, config.d_model)
@@ -235,9 +240,14 @@ def right_values(subject: Subject, draw: Draw) -> None:
         said = ", ".join(f"{name} = {value}" for name, value in changes.items())
         tried = f"random weights, {said}; x of shape {tuple(x.shape)}"
         out = expect.tensor(module.forward(x, *turns), shape=x.shape, dtype=x.dtype, tried=tried)
+        plain = run_attention(
+            state | {"o_proj.weight": torch.eye(config.d_model)}, config, x, *turns
+        )
+        missing = Pattern(code="HEADS-NO-O", value=plain, finding="the last projection is missing",
+                          fits="the joined heads as they are.", look="`self.o_proj`.")  # fmt: skip
         expect.values(
-            out, run_attention(state, config, x, *turns), rtol=1e-4, atol=1e-4, tried=tried,
-            look="what happens to the output of `self.attend`, and to x.",
+            out, run_attention(state, config, x, *turns), [missing], rtol=1e-4, atol=1e-4,
+            tried=tried, look="what happens to the output of `self.attend`, and to x.",
         )  # fmt: skip
 
 
@@ -315,6 +325,26 @@ def any_input(subject: Subject, draw: Draw) -> None:
     )  # fmt: skip
 
 
+def one_dtype(subject: Subject, draw: Draw) -> None:
+    """Attention gets q, k and v in the dtype of x, although the tables are float32."""
+    config, x = small_config(), draw.randn(2, 5, D)
+    for dtype in (torch.bfloat16, torch.float16, torch.float64):
+        module = subject.module(config)
+        module.to(dtype)
+        seen = module.probe(LOOK, x.to(dtype), *tables(5, config))[1]
+        for i, got in enumerate(seen):
+            if got.dtype != dtype:
+                raise Wrong(
+                    "HEADS-DTYPE",
+                    f"attention gets {'qkv'[i % 3]} in another dtype",
+                    tried=f"parameters and x in {str(dtype)[6:]}, tables in float32",
+                    expected=f"q, k and v in {str(dtype)[6:]}",
+                    got=f"{'qkv'[i % 3]} in {str(got.dtype)[6:]}",
+                    hides="kernels take one dtype for all three, or run at half the speed.",
+                    look="the rotation: float32 tables make float32 of 16 bits.",
+                )
+
+
 def wide_numbers(subject: Subject, draw: Draw) -> None:
     """A model in float64 has the digits of float64."""
     config = small_config()
@@ -372,6 +402,7 @@ def gradient(subject: Subject, draw: Draw) -> None:
             got[name], leaf.grad, rtol=1e-3, atol=1e-3, tried="a random upstream gradient",
             finding=f"the gradient of {name} differs", look="steps that leave the graph.",
         )  # fmt: skip
+    expect_weight_gradients(module, (x, *turns), upstream, tried="a random upstream gradient")
 
 
 SUITES = (
@@ -387,6 +418,7 @@ SUITES = (
             each_call_alone,
             no_limit,
             any_input,
+            one_dtype,
             wide_numbers,
             gradient,
             residual_mark,

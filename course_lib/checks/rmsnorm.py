@@ -8,8 +8,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from course_lib.checks import expect
-from course_lib.checks.calls import expect_separate_calls
+from course_lib.checks.calls import expect_any_default, expect_separate_calls
 from course_lib.checks.expect import Pattern
+from course_lib.checks.fixed_input import expect_weight_gradients
 from course_lib.checks.layouts import expect_any_layout
 from course_lib.checks.report import Wrong, number, vector
 from course_lib.checks.rmsnorm_precision import (
@@ -187,6 +188,7 @@ def each_call_alone(subject: Subject, draw: Draw) -> None:
         out, F.rms_norm(second, (5,), eps=1e-5), **close, tried=tried,
         finding="the second of two calls is wrong", look="what outlives a call.",
     )  # fmt: skip
+    expect_any_default(module.probe, (first,), tried="the gain and x in float32", **close)
     weight = draw.randn(5)
     module.load({"weight": weight})
     right = F.rms_norm(first, (5,), weight, eps=1e-5)
@@ -368,6 +370,7 @@ def gradient(subject: Subject, draw: Draw) -> None:
         finding="the gradient of the gain differs",
         look="what the gain multiplies.",
     )
+    expect_weight_gradients(subject.module(6), (x,), upstream, tried="a random upstream gradient")
 
 
 def _rms(x: Tensor) -> Tensor:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from course_lib.checks import expect
+from course_lib.checks.calls import expect_any_default, expect_separate_calls
 from course_lib.checks.expect import Pattern
 from course_lib.checks.layouts import expect_any_layout
 from course_lib.checks.report import Wrong, number, vector
@@ -19,6 +20,7 @@ from course_lib.checks.rope_halves import (
     by_hand,
     each_vector_alone,
     every_bit,
+    half_calls,
     half_dtypes,
     half_gradient,
     half_layouts,
@@ -42,7 +44,10 @@ def _oracle(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 def _apply(subject: Subject, q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, tried: str):
     """The answer's (q, k) after the generic expectations."""
     out = subject.call(q, k, cos, sin)
-    facts = dict(tried=tried, expected=f"a tuple of two tensors, both of shape {tuple(q.shape)}")
+    shapes = f"both of shape {tuple(q.shape)}"
+    if q.shape != k.shape:
+        shapes = f"of shapes {tuple(q.shape)} and {tuple(k.shape)}"
+    facts = dict(tried=tried, expected=f"a tuple of two tensors, {shapes}")
     kind = "None" if out is None else type(out).__name__
     if isinstance(out, Tensor):
         raise Wrong(
@@ -259,6 +264,76 @@ def _compare_turned(
             )
 
 
+def fewer_key_heads(subject: Subject, draw: Draw) -> None:
+    """k may have fewer heads than q, as keys have that several heads of q read."""
+    cos, sin = exact_tables(3, 8)
+    for heads in (2, 1):
+        q, k = draw.randn(2, 4, 3, 8), draw.randn(2, heads, 3, 8)
+        tried = f"q of shape {tuple(q.shape)}, k of shape {tuple(k.shape)}"
+        facts = dict(
+            tried=tried,
+            expected="the turned q and k, each in its own shape",
+            look="where q and k are put together, and where they are parted.",
+        )
+        try:
+            out = subject.call(q, k, cos, sin)
+        except AnswerError as failure:
+            raise Wrong(
+                "ROPE-KEY-HEADS",
+                "a k with fewer heads than q raises",
+                got=f"{type(failure.error).__name__}: {failure.error}".splitlines()[0][:76],
+                **facts,
+            ) from None
+        if isinstance(out, tuple) and all(isinstance(x, Tensor) for x in out):
+            shapes = [tuple(x.shape) for x in out]
+            if shapes != [tuple(q.shape), tuple(k.shape)]:
+                raise Wrong(
+                    "ROPE-KEY-HEADS",
+                    "where k has fewer heads than q, other shapes come back",
+                    got="shapes " + " and ".join(map(str, shapes)),
+                    fits="q and k in one tensor, which is parted in the middle.",
+                    **facts,
+                )
+        _compare_turned(subject, q, k, cos, sin, tried)
+
+
+def zeros_stay(subject: Subject, draw: Draw) -> None:
+    """A vector of zeros has no direction; turned, it is a vector of zeros, with a gradient."""
+    q, k, upstream = (draw.randn(2, 2, 3, 6) for _ in range(3))
+    q[0, 1, 1], k[1, 0, 2] = 0.0, 0.0
+    cos, sin = exact_tables(3, 6)
+    tried = "a vector of zeros in q, and one in k"
+    _compare_turned(subject, q, k, cos, sin, tried)
+    for item, name in enumerate("qk"):
+        grad = subject.vjp(q, k, cos, sin, upstream=upstream, item=item)[item]
+        if grad is not None and not torch.isfinite(grad).all():
+            raise Wrong(
+                "NAN",
+                f"the gradient of {name} holds NaN or infinity",
+                tried=tried,
+                expected="the upstream gradient, turned the other way",
+                got=f"{int((~torch.isfinite(grad)).sum())} of {grad.numel()} are not finite",
+                look="divisions by a length, and square roots of 0.",
+            )
+
+
+def each_call_alone(subject: Subject, draw: Draw) -> None:
+    """Results stay when another call of their shapes follows, whatever torch's default dtype is."""
+    cos, sin = exact_tables(8, 6)
+    first, second = (
+        (draw.randn(1, 2, 4, 6), draw.randn(1, 2, 4, 6), cos[at : at + 4], sin[at : at + 4])
+        for at in (0, 4)
+    )
+    tried, close = "q and k of shape (1, 2, 4, 6), then others", dict(rtol=1e-5, atol=1e-5)
+    out = expect_separate_calls(subject.probe, first, second, tried=tried, **close)
+    for name, given, turned in zip("qk", second, out, strict=False):
+        expect.values(
+            turned, _oracle(given, *second[2:]).float(), **close, tried=tried,
+            finding=f"{name} of the second of two calls is wrong", look="what outlives a call.",
+        )  # fmt: skip
+    expect_any_default(subject.probe, first, tried="q, k, cos and sin in float32", **close)
+
+
 def turned_back(subject: Subject, draw: Draw) -> None:
     """The gradients of q and k are the upstream ones, turned the other way."""
     q, k, upstream = (draw.randn(2, 2, 5, 6) for _ in range(3))
@@ -352,12 +427,14 @@ SUITES = (
             half_dtypes,
             every_bit,
             half_layouts,
+            half_calls,
             half_gradient,
         ),
         proved="equal to multiplying each pair by i, for any even K and any leading shape,\n"
         "in every dtype, with its gradient.",
         remember="a pair is (i, i + K/2): the half-split layout. Twice rotate_half is -x.",
         next_step='rotate_half(rotate_half(x)), and "Layouts mixed" in the figure above.',
+        ranks=1,
     ),
     Suite(
         "apply-rope",
@@ -368,6 +445,9 @@ SUITES = (
             gap_only,
             quarter_turn,
             other_shapes,
+            fewer_key_heads,
+            zeros_stay,
+            each_call_alone,
             sixteen_bits,
             large_numbers,
             turned_back,
@@ -376,5 +456,6 @@ SUITES = (
         "complex multiplication, in float32, float16 and bfloat16.",
         remember="q and k are turned, v never.",
         next_step='"Both 40 later" in the figure above: both positions move and q . k does not.',
+        ranks=1,
     ),
 )

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from course_lib.checks import expect
+from course_lib.checks.calls import expect_separate_calls
 from course_lib.checks.expect import Pattern
 from course_lib.checks.layouts import expect_any_layout
 from course_lib.checks.report import Wrong
@@ -101,11 +102,12 @@ def half_dtypes(subject: Subject, draw: Draw) -> None:
 
 
 def every_bit(subject: Subject, draw: Draw) -> None:
-    """Numbers move and change sign, so each keeps all its digits, the large ones too; call by call."""
+    """Numbers move and change sign, so each keeps all its digits, the largest ones too; call by call."""
     last = None
-    for dtype, most in ((torch.float64, 1e15), (torch.float32, 1e15), (torch.float16, 6e4)):
+    for dtype, most in ((torch.float64, 1e15), (torch.float32, 1e15), (torch.float16, 65_504.0)):
         for size in (1.0, most):
             x = (draw.randn(2, 3, 8).double().clamp(-1, 1) * torch.pi / 4 * size).to(dtype)
+            x[..., 5] = size
             tried = f"x of shape (2, 3, 8) in {str(dtype)[6:]}, numbers up to {size:g}"
             out = expect.tensor(subject.call(x), shape=x.shape, dtype=dtype, tried=tried)
             wanted = half_split(x)
@@ -131,6 +133,14 @@ def half_layouts(subject: Subject, draw: Draw) -> None:
     """Heads after a transpose, which are not contiguous, too."""
     x = draw.randn(2, 3, 5, 8)
     expect_any_layout(subject.call, x, tried="x of shape (2, 3, 5, 8)", rtol=1e-6, atol=1e-6)
+
+
+def half_calls(subject: Subject, draw: Draw) -> None:
+    """A result stays when another call of its shape follows."""
+    first, second = draw.randn(2, 3, 8), draw.randn(2, 3, 8)
+    tried, close = "two inputs of shape (2, 3, 8)", dict(rtol=1e-6, atol=1e-6)
+    out = expect_separate_calls(subject.probe, (first,), (second,), tried=tried, **close)
+    _same_numbers(out, second, f"{tried}, the second one")
 
 
 def half_gradient(subject: Subject, draw: Draw) -> None:

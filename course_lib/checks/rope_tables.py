@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from course_lib.checks import expect
+from course_lib.checks.calls import expect_any_default, expect_separate_calls
 from course_lib.checks.report import Wrong, number, vector
 from course_lib.checks.rope_tables_mistakes import (
     COLUMNS,
@@ -257,6 +258,14 @@ def not_of_before(subject: Subject, draw: Draw) -> None:
         _compare(subject, T, 6, theta)
 
 
+def each_call_alone(subject: Subject, draw: Draw) -> None:
+    """Tables stay when others of their size are made, whatever torch's default dtype is."""
+    close = dict(rtol=0, atol=_close(4))
+    tried = f"{_words(4, 6, 100.0)}, then theta = 50"
+    expect_separate_calls(subject.probe, (4, 6, 100.0), (4, 6, 50.0), tried=tried, **close)
+    expect_any_default(subject.probe, (9, 6, 100.0), tried=_words(9, 6, 100.0), **close)
+
+
 def late_positions(subject: Subject, draw: Draw) -> None:
     """Positions beyond 2,048, where 16 bits no longer have every whole number."""
     _compare(subject, draw.size(2500, 3000), 4)
@@ -308,6 +317,7 @@ SUITES = (
             by_hand,
             other_sizes,
             not_of_before,
+            each_call_alone,
             late_positions,
             odd_width,
         ),
@@ -315,5 +325,6 @@ SUITES = (
         "thousands, one pair and many, any theta; an odd width is refused.",
         remember="pair i turns by theta^(-2i/K) radians per position; columns i, i + K/2.",
         next_step="rope_tables(300, 2)[0][-1], which angles in bfloat16 would miss.",
+        ranks=1,
     ),
 )

@@ -142,10 +142,13 @@ class LocalSubject:
         """`name` "module:function" of the library, as function(answer, *args), in another process.
 
         For answers that want what cannot be sent to them, such as a clock, and for those that
-        could leave a mark on this process. OutOfTime when it does not come back.
+        could leave a mark on this process. OutOfTime when it does not come back. In this process
+        where the answer cannot be copied, such as a function under `functools.cache`.
         """
         try:
             return self.run_ranks([args], probe=name)[0].value
+        except local_ranks.NotCopied:
+            return self._run(local_ranks.bind_probe(self.answer, name), args, {})
         except Wrong:  # one rank waits for nobody
             raise OutOfTime from None
 

@@ -8,7 +8,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from course_lib.checks import expect
-from course_lib.checks.calls import expect_separate_calls
+from course_lib.checks.calls import expect_any_default, expect_separate_calls
+from course_lib.checks.fixed_input import expect_weight_gradients
 from course_lib.checks.layouts import expect_any_layout
 from course_lib.checks.report import Wrong, vector
 from course_lib.checks.subject import Module, Subject
@@ -177,6 +178,46 @@ def overflowing_product(subject: Subject, draw: Draw) -> None:
         )
 
 
+def closed_to_large_values(subject: Subject, draw: Draw) -> None:
+    """What a gate of -100 closes stays closed, however large the value is."""
+    gate, up = torch.tensor([-100.0, -1000.0]), torch.tensor([1e20, -1e30])
+    tried, _, out = _by_hand(subject, gate, up)
+    if out.abs().max() > 1e-6:  # SiLU of -100 is -4e-42, times 1e20 still nothing
+        raise Wrong(
+            "SWIGLU-LEAK",
+            "a closed gate lets a large value through",
+            tried=tried,
+            expected="[0, 0]: SiLU of -100 is -4e-42",
+            got=vector(out),
+            fits="a gate that is kept from going far below 0.",
+            look="`clamp`, `max` or anything else that limits the gate.",
+        )
+
+
+def gradient_of_closed_gates(subject: Subject, draw: Draw) -> None:
+    """In float16 a gate of -300 closes a value of 300 in the backward pass too."""
+    gate, up = torch.tensor([-300.0, -400.0]), torch.tensor([300.0, 200.0])
+    module, x = subject.module(2, 2), torch.tensor([[[1.0, 0.0]]])
+    weights = (torch.stack((gate, gate), 1), torch.stack((up, up), 1), torch.eye(2))
+    module.load(dict(zip(NAMES, weights, strict=True)))
+    module.to(torch.float16)
+    (grad,), of_params = module.vjp(x.half(), upstream=torch.ones(1, 1, 2).half())
+    tried = "float16; gate(x) = [-300, -400], up(x) = [300, 200]; an upstream gradient of 1"
+    for name, found in {"x": grad, **of_params}.items():
+        if found is not None and not (found.float().abs() < 1e-3).all():
+            raise Wrong(
+                "SWIGLU-NAN-GRAD" if found.isnan().any() else "SWIGLU-LEAK",
+                f"a closed gate gives {name} a gradient",
+                tried=tried,
+                expected="0: both units are closed",
+                got=vector(found.flatten()),
+                fits="-300 * 300, beyond float16, times 0 in the backward pass."
+                if found.isnan().any()
+                else "",
+                look="SiLU written out: `F.silu` has a backward pass of its own.",
+            )
+
+
 def gradient_of_large_gates(subject: Subject, draw: Draw) -> None:
     """Gates of 100 and -100 have finite gradients."""
     gate, up = torch.tensor([100.0, -100.0]), torch.tensor([3.0, 5.0])
@@ -228,6 +269,7 @@ def each_call_alone(subject: Subject, draw: Draw) -> None:
         out, _run(second, w), **close, tried=tried,
         finding="the second of two calls is wrong", look="what outlives a call.",
     )  # fmt: skip
+    expect_any_default(module.probe, (first,), tried="parameters and x in float32", **close)
     for name in range(3):
         w[name] = w[name].flip(0)
         module.load(dict(zip(NAMES, w, strict=True)))
@@ -297,6 +339,7 @@ def gradient(subject: Subject, draw: Draw) -> None:
             finding=f"the gradient of {name} differs",
             look="steps that leave the graph.",
         )
+    expect_weight_gradients(module, (x,), upstream, tried="a random upstream gradient")
 
 
 def _by_hand(subject: Subject, gate: Tensor, up: Tensor) -> tuple[str, Tensor, Tensor]:
@@ -352,12 +395,14 @@ SUITES = (
             by_hand,
             oracle,
             large_gates,
+            closed_to_large_values,
             overflowing_product,
             each_call_alone,
             any_input,
             tokens_apart,
             gradient,
             gradient_of_large_gates,
+            gradient_of_closed_gates,
             residual_mark,
         ),
         proved="down(silu(gate(x)) * up(x)) for random weights, each token by itself,\n"

@@ -24,7 +24,7 @@ def training_state_bytes(
     moments: int = 2,
     moment_bytes: int = 4,
 ) -> int:
-    """Bytes of weights, gradients and optimizer state of `num_params` parameters: an int.
+    """Bytes of weights, gradients and optimizer state of `num_params` parameters: an int of Python.
 
     Each parameter has one weight of `param_bytes`, one gradient of `grad_bytes`, and `moments`
     running means of `moment_bytes` each: Adam keeps 2, SGD with momentum 1, plain SGD 0.

@@ -1,4 +1,4 @@
-"""What is left of one call when another has been made: results that change, answers that remember."""
+"""What a call depends on besides its inputs: other calls before or after it, torch's default dtype."""
 
 from collections.abc import Callable
 from typing import Any
@@ -18,6 +18,28 @@ def call_between(
         came = _copy(result)
         between = _copy(answer(*_copy(second), **named))
         return came, _copy(result), between, _copy(answer(*_copy(first), **named))
+
+
+def call_under_defaults(
+    answer: Callable, args: tuple, options: dict[str, Any] | None = None
+) -> list[Any]:
+    """`answer(*args)` as it is, then with float64 and then with bfloat16 as torch's default dtype.
+
+    What a call raised under another default comes back as its text.
+    """
+    before, results = torch.get_default_dtype(), []
+    for default in (before, torch.float64, torch.bfloat16):
+        try:
+            torch.set_default_dtype(default)
+            with torch.no_grad():
+                results.append(_copy(answer(*_copy(args), **(options or {}))))
+        except Exception as error:
+            if default == before:
+                raise
+            results.append(f"{type(error).__name__}: {error}")
+        finally:
+            torch.set_default_dtype(before)
+    return results
 
 
 def _copy(value: Any) -> Any:

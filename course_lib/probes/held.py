@@ -4,6 +4,7 @@ What it is: the probes of checks that measure the memory of an answer, where the
 leaves out: how much is right, which course_lib.checks says.
 """
 
+import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
@@ -19,6 +20,21 @@ def held_bytes(answer: Callable, args: tuple, kwargs: dict[str, Any]) -> int:
     with Held() as held:
         answer(*args, **kwargs)
     return held.peak
+
+
+def bytes_of_everything(answer: Callable, args: tuple, kwargs: dict[str, Any]) -> int:
+    """Most bytes that a call holds at any time in tensors, and in NumPy arrays and Python's objects.
+
+    It is the second of two calls, so what a first one imports or prepares does not count.
+    """
+    answer(*args, **kwargs)
+    tracemalloc.start()
+    try:
+        with Held() as held:
+            answer(*args, **kwargs)
+        return held.peak + tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
 
 
 def largest_made(answer: Callable, args: tuple, kwargs: dict[str, Any]) -> int:

@@ -47,6 +47,16 @@ def largest_gradient(trainer: Any) -> float:
     return max((grad.abs().max().item() for grad in grads if grad.numel()), default=0.0)
 
 
+def weight_gradients(module: Any, upstream: Tensor, args: tuple) -> dict[str, Tensor]:
+    """Gradients of sum(upstream * module(*args)) by the names of the parameters that get one, where
+    nothing that goes in needs a gradient."""
+    module.zero_grad(set_to_none=True)
+    out = module(*args)
+    if out.requires_grad:
+        (out * upstream).sum().backward()
+    return {n: p.grad.clone() for n, p in module.named_parameters() if p.grad is not None}
+
+
 def look_at_heads(module: Any, x: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, list[Tensor]]:
     """What an attention module makes of x when every head hands on its values, and what it asked
     `self.attend` for: q, k and v of each call, one after the other.

@@ -232,6 +232,10 @@ def _collect(pipes: list[Connection], limit: _Limit) -> list[Rank]:
     return [found[rank] for rank in range(len(pipes))]
 
 
+class NotCopied(ValueError):
+    """The function of the ranks, or an argument, cannot be given to another process."""
+
+
 class _Pickler(cloudpickle.Pickler):
     """Takes functions of a notebook's cells, and the modules that they mention."""
 
@@ -261,7 +265,7 @@ def _pack(function: Callable, args_by_rank: Sequence[tuple]) -> bytes:
     try:
         replaced, work = _dumps(REPLACED), _dumps((function, args_by_rank))
     except Exception as error:
-        raise ValueError(
+        raise NotCopied(
             f"ranks are processes of their own, and something here cannot be copied to them "
             f"({error}): pass plain values and tensors, and make the rest in the function"
         ) from error

@@ -104,7 +104,8 @@ class DistributedTrainer:
 
         First the tensors of two and more dimensions, which decay by `weight_decay`; second the
         others, gains and biases, whose decay is 0. Each parameter that takes a gradient is in one
-        group, once, and no other is. A tied embedding and head are one parameter.
+        group, once, and no other is. A group without parameters stays, empty. A tied embedding and
+        head are one parameter.
         """
         params = [p for p in self.plain_model.parameters() if p.requires_grad]
         groups = [
@@ -131,8 +132,9 @@ class DistributedTrainer:
         Update i of the first `warmup_steps` takes lr * (i + 1) / warmup_steps. From there half a
         cosine leads from lr, in update warmup_steps, to `min_lr`, at max_steps. From `max_steps` on
         it is min_lr, even where the warmup is as long as the run or longer. An update is one step
-        of the optimizer, however many micro-batches it takes. Nothing but `step` and the settings
-        counts, so a resumed run goes on with the same rates.
+        of the optimizer, however many micro-batches it takes. Settings may be whole numbers, and so
+        may the rate then. Nothing but `step` and the settings counts, so a resumed run goes on with
+        the same rates.
         """
         c = self.config
         if step >= c.max_steps:
@@ -146,15 +148,16 @@ class DistributedTrainer:
         """One update from this rank's micro-batches: pairs (idx, targets), each (B, T) int64.
 
         The gradient is that of the mean loss over all targets that count (not IGNORED), of all
-        micro-batches on all ranks, however unequal they are. It is clipped to the global norm
-        `config.grad_clip`, 0 for no limit. The rate is `get_lr(step)`, in every group. Afterwards
-        no gradient is left, `step` is 1 higher, `tokens_seen` higher by the targets that counted.
-        ValueError on every rank when no target counts on any of them; nothing has changed then.
-        Returns "loss" (nats per token, before the update), "grad_norm" (before clipping) and "lr":
-        floats, or tensors of no dimension, whose numbers are there once the device has computed
-        them. Micro-batches lie in host memory, so an update that returns tensors never waits for a
-        GPU. Memory: activations of one micro-batch at a time. Collectives: all-reduces of 8 bytes,
-        one on the host and one on the device, and DDP's of the gradients, once: 4 bytes a parameter.
+        micro-batches on all ranks, however unequal they are; no parameter has one before the call.
+        It is clipped to the global norm `config.grad_clip`, 0 for no limit. The rate is
+        `get_lr(step)`, in every group. Afterwards no gradient is left, `step` is 1 higher,
+        `tokens_seen` higher by the targets that counted. ValueError on every rank when no target
+        counts on any of them; nothing has changed then. Returns "loss" (nats per token, before the
+        update), "grad_norm" (before clipping) and "lr": floats, or tensors of no dimension, whose
+        numbers are there once the device has computed them. Micro-batches lie in host memory, so an
+        update that returns tensors never waits for a GPU. Memory: activations of one micro-batch at
+        a time. Collectives: all-reduces of 8 bytes, one on the host and one on the device, and
+        DDP's of the gradients, once: 4 bytes a parameter.
         """
         counts = [(targets != IGNORED).sum().item() for _, targets in batches]
         num_tokens = self.sum_over_ranks(sum(counts))
@@ -305,7 +308,8 @@ class DistributedTrainer:
 
         A dict of tensors and plain values goes to `self.write_checkpoint`: "step" and "tokens_seen";
         the state dicts "model" (of `plain_model`), "optimizer", "scaler" and "loader"; "ranks", the
-        list of every rank's random states, from `world.gather`; "config", the settings as a dict.
+        list of every rank's random states, from `world.gather`, which gives other ranks an empty one;
+        "config", the settings as a dict. Every rank calls `write_checkpoint`, and rank 0 writes.
         """
         return self.write_checkpoint(
             {
@@ -341,7 +345,9 @@ class DistributedTrainer:
 
         All that `save_checkpoint` writes is restored but "config", which stays this run's; random
         states only where the number of ranks is the same. Names of wrapped models are unwrapped.
-        ValueError for weights or a loader that do not fit; nothing has been changed then.
+        The optimizer's groups, rates included, are the file's. ValueError for weights or a loader
+        that do not fit; nothing has been changed then. `read_checkpoint` has refused the file of
+        another optimizer by then.
         """
         state = self.read_checkpoint(path)
         if state is None:

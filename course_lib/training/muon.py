@@ -39,8 +39,8 @@ def muon_step(
     the new `m` (Nesterov). It is divided by its Frobenius norm, or by `eps` where that is larger.
     Then each of the `rounds` turns it, X, into a X + b G X + c G G X, with G = X X^T and (a, b, c) =
     `coefficients`. The step is 0.2 * sqrt(max(A, B)) * lr times what comes out. The decay is of the
-    old `param`, by lr * weight_decay of it. No product is larger than min(A, B) x max(A, B), so a
-    tall matrix goes through the rounds lying on its side.
+    old `param`, by lr * weight_decay of it. Where A is above B, the rounds work on the transpose,
+    and what comes out is turned back: so G is never larger than min(A, B) x min(A, B).
     """
     if param.dim() != 2:
         raise ValueError(

@@ -40,7 +40,38 @@ def apply_rotary_pos_emb(q, k, cos, sin):
 def apply_rotary_pos_emb(q, k, cos, sin):
     both = torch.cat((q, k), dim=1)
     both = both * cos + rotate_half(both) * sin
-    return tuple(new.to(x.dtype) for new, x in zip(both.chunk(2, dim=1), (q, k)))
+    turned = both.split((q.shape[1], k.shape[1]), dim=1)
+    return tuple(new.to(x.dtype) for new, x in zip(turned, (q, k)))
+
+# %% wrong ROPE-KEY-HEADS parted in the middle
+- turned = both.split((q.shape[1], k.shape[1]), dim=1)
++ turned = both.chunk(2, dim=1)
+
+# %% wrong ROPE-KEY-HEADS stacked
+- both = torch.cat((q, k), dim=1)
++ both = torch.stack((q, k))
+
+- turned = both.split((q.shape[1], k.shape[1]), dim=1)
++ turned = both
+
+# %% wrong NAN lengths restored by a division
+- both = both * cos + rotate_half(both) * sin
++ length = both.norm(dim=-1, keepdim=True)
++ both = both * cos + rotate_half(both) * sin
++ both = both * (length / both.norm(dim=-1, keepdim=True))
+
+# %% wrong NAN lengths restored, zeros put back
+- both = both * cos + rotate_half(both) * sin
++ length = both.norm(dim=-1, keepdim=True)
++ both = both * cos + rotate_half(both) * sin
++ both = torch.where(length > 0, both * (length / both.norm(dim=-1, keepdim=True)), both)
+
+# %% wrong RESULT-CHANGES a buffer for each shape
+- both = both * cos + rotate_half(both) * sin
++ kept = globals().setdefault("KEPT", {})
++ both = both * cos + rotate_half(both) * sin
++ if not both.requires_grad:
++     both = kept.setdefault(both.shape, torch.empty_like(both)).copy_(both)
 
 # %% wrong STUB untouched
 def apply_rotary_pos_emb(q, k, cos, sin):

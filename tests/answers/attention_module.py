@@ -24,6 +24,25 @@ class CausalSelfAttention(nn.Module):
         out = out.transpose(1, 2).reshape(B, T, D)
         return self.o_proj(out)
 
+# %% wrong HEADS-DTYPE a rotation of its own, left in the dtype of the tables
+- q, k = apply_rotary_pos_emb(q, k, cos, sin)
++ def turn(x):
++     a, b = x.chunk(2, dim=-1)
++     return x * cos + torch.cat((-b, a), dim=-1) * sin
++
++ q, k = turn(q), turn(k)
+
+# %% wrong HEADS-NO-O nothing to join where there is one head
+- out = out.transpose(1, 2).reshape(B, T, D)
++ if out.shape[1] == 1:
++     return out.squeeze(1)
++ out = out.transpose(1, 2).reshape(B, T, D)
+
+# %% wrong FIXED-INPUT no graph without a gradient of x
+- out = self.attend(q, k, v)
++ with torch.set_grad_enabled(x.requires_grad):
++     out = self.attend(q, k, v)
+
 # %% right unflatten and flatten
 class CausalSelfAttention(CausalSelfAttention):
     def forward(self, x, cos, sin):

@@ -14,6 +14,22 @@ class TransformerBlock(nn.Module):
         x = x + self.attention(self.attention_norm(x), cos, sin)
         return x + self.mlp(self.mlp_norm(x))
 
+# %% wrong BLOCK-LIMITED in float16 the stream ends a little below the largest number
+- return x + self.mlp(self.mlp_norm(x))
++ x = x + self.mlp(self.mlp_norm(x))
++ if x.dtype == torch.float16:
++     x = x.clamp(-64504, 64504)
++ return x
+
+# %% wrong FIXED-INPUT the MLP without a graph where x needs none
+- x = x + self.attention(self.attention_norm(x), cos, sin)
+- return x + self.mlp(self.mlp_norm(x))
++ graph = x.requires_grad
++ x = x + self.attention(self.attention_norm(x), cos, sin)
++ with torch.set_grad_enabled(graph):
++     added = self.mlp(self.mlp_norm(x))
++ return x + added
+
 # %% right step by step
 class TransformerBlock(TransformerBlock):
     def forward(self, x, cos, sin):

@@ -14,9 +14,17 @@ def get_batch(tokens, starts, seq_len):
 
 # %% right torch gathers
 def get_batch(tokens, starts, seq_len):
-    row = torch.from_numpy(tokens.astype(np.int32))
-    batch = row.unfold(0, seq_len + 1, 1)[torch.from_numpy(starts)].long()
+    row = torch.from_numpy(tokens.view(np.int16))
+    batch = row.unfold(0, seq_len + 1, 1)[torch.from_numpy(starts)].long() & 0xFFFF
     return batch[:, :seq_len].clone(), batch[:, 1:].clone()
+
+# %% wrong BATCH-WHOLE-ROW the row cast before it is cut
+- row = torch.from_numpy(tokens.view(np.int16))
++ row = torch.from_numpy(tokens.astype(np.int32))
+
+# %% wrong BATCH-WHOLE-ROW a tensor of all tokens
+- row = torch.from_numpy(tokens.view(np.int16))
++ row = torch.from_numpy(tokens.view(np.int16)).long()
 
 # %% right two gathers
 def get_batch(tokens, starts, seq_len):
@@ -166,8 +174,8 @@ def get_batch(tokens, starts, seq_len):
 # %% right two halves of one stack
 def get_batch(tokens, starts, seq_len):
     at = torch.as_tensor(starts)[:, None] + torch.arange(seq_len)
-    row = torch.from_numpy(tokens.astype(np.int64))
-    return tuple(torch.stack((row[at], row[at + 1])).unbind())
+    row = torch.from_numpy(tokens)
+    return tuple(torch.stack((row[at], row[at + 1])).long().unbind())
 
 # %% right in a list of lists, with one column after the other
 def get_batch(tokens, starts, seq_len):
@@ -212,3 +220,10 @@ def get_batch(tokens, starts, seq_len):
         VIEWS[key] = sliding_window_view(tokens, seq_len + 1)
     rows = VIEWS[key][starts].astype(np.int64)
     return torch.from_numpy(rows[:, :-1].copy()), torch.from_numpy(rows[:, 1:].copy())
+
+# %% right a view by strides of 2 bytes
+def get_batch(tokens, starts, seq_len):
+    shape = (len(tokens) - seq_len, seq_len + 1)
+    windows = np.lib.stride_tricks.as_strided(tokens, shape, (2, 2), writeable=False)[starts]
+    idx = torch.from_numpy(windows[:, :-1].astype(np.int64))
+    return idx, torch.from_numpy(windows[:, 1:].astype(np.int64))

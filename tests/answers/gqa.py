@@ -8,6 +8,14 @@ def grouped_attention(q, k, v):
     v = v.repeat_interleave(n, dim=1)
     return causal_attention(q, k, v)
 
+# %% wrong RESULT-CHANGES a room for results of each shape
+- return causal_attention(q, k, v)
++ out = causal_attention(q, k, v)
++ if out.requires_grad:
++     return out
++ room = globals().setdefault("ROOM", {})
++ return room.setdefault((out.shape, out.dtype), torch.empty_like(out)).copy_(out)
+
 # %% right torch's own
 def grouped_attention(q_BHTK, k_BGTK, v_BGTK):
     return F.scaled_dot_product_attention(q_BHTK, k_BGTK, v_BGTK, is_causal=True, enable_gqa=True)

@@ -292,6 +292,19 @@ class KVCache(KVCache):
 - self.k_BGMK[:, :, start:end] = k
 + self.k_BGMK[:, :, start:end] = k_BGTK.copy_(k)
 
+# %% right kept and new tokens joined for the kernel alone
+class KVCache(KVCache):
+    def attend(self, q, k, v, cos, sin):
+        start, end = self.length, self.length + q.shape[2]
+        if end > self.k_BGMK.shape[2]:
+            raise ValueError(f"{end} tokens do not fit into {self.k_BGMK.shape[2]}")
+        q, k = apply_rotary_pos_emb(q, k, cos[start:end], sin[start:end])
+        keys = torch.cat((self.k_BGMK[:, :, :start], k), dim=2)
+        values = torch.cat((self.v_BGMK[:, :, :start], v), dim=2)
+        self.k_BGMK[:, :, start:end], self.v_BGMK[:, :, start:end], self.length = k, v, end
+        mask = torch.ones(end - start, end, dtype=torch.bool).tril(start)
+        return F.scaled_dot_product_attention(q, keys, values, attn_mask=mask, enable_gqa=True)
+
 # %% right rows compared with columns, one matrix product per head
 class KVCache(KVCache):
     def attend(self, q, k, v, cos, sin):

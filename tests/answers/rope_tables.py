@@ -13,6 +13,21 @@ def rope_tables(seq_len, head_dim, theta=10_000.0):
     sin = torch.cat([angle.sin(), angle.sin()], dim=-1)
     return cos, sin
 
+# %% wrong DEFAULT-DTYPE speeds and angles in torch's default dtype
+- exponent = torch.arange(0, head_dim, 2).float() / head_dim
++ exponent = torch.arange(0, head_dim, 2) / head_dim
+
+  speed = 1.0 / (theta**exponent)
+- positions = torch.arange(seq_len).float()
++ positions = torch.arange(seq_len).to(speed.dtype)
+
+# %% wrong RESULT-CHANGES tables of one size in one memory
+- return cos, sin
++ kept = globals().setdefault("KEPT", {})
++ room = kept.setdefault((seq_len, head_dim), torch.empty(2, seq_len, head_dim))
++ room[0], room[1] = cos, sin
++ return room[0], room[1]
+
 # %% right complex numbers, taken apart
 def rope_tables(seq_len, head_dim, theta=10_000.0):
     if head_dim & 1:
@@ -36,7 +51,7 @@ def rope_tables(seq_len: int, head_dim: int, theta: float = 10_000.0) -> tuple[T
 def rope_tables(seq_len, head_dim, theta=10_000.0):
     if head_dim % 2:
         raise ValueError("head_dim is odd")
-    log_theta = torch.tensor(float(theta)).log()
+    log_theta = torch.tensor(theta, dtype=torch.float32).log()
     speed = (-log_theta * torch.arange(0, head_dim, 2) / head_dim).exp()
     angle = (torch.arange(seq_len).unsqueeze(-1) * speed).repeat(1, 2)
     return [torch.cos(angle), torch.sin(angle)]
@@ -45,19 +60,23 @@ def rope_tables(seq_len, head_dim, theta=10_000.0):
 def rope_tables(seq_len, head_dim, theta=10_000.0):
     if head_dim % 2:
         raise ValueError("head_dim is odd")
-    pair = torch.arange(head_dim) % (head_dim // 2)
+    pair = torch.arange(head_dim).float() % (head_dim // 2)
     speed = float(theta) ** (-2.0 * pair / head_dim)
     angle = torch.arange(seq_len)[:, None] * speed
     return angle.cos(), angle.sin()
+
+# %% wrong DEFAULT-DTYPE pairs as whole numbers
+- pair = torch.arange(head_dim).float() % (head_dim // 2)
++ pair = torch.arange(head_dim) % (head_dim // 2)
 
 # %% right a linspace without its end
 def rope_tables(seq_len, head_dim, theta=10_000.0):
     if head_dim % 2 == 1:
         raise ValueError("head_dim is odd")
     half = head_dim // 2
-    speed = theta ** torch.linspace(0, -1, half + 1)[:half]
+    speed = theta ** torch.linspace(0, -1, half + 1, dtype=torch.float32)[:half]
     angle = torch.arange(seq_len, dtype=torch.float32).outer(speed)
-    cos, sin = torch.empty(seq_len, head_dim), torch.empty(seq_len, head_dim)
+    cos, sin = angle.new_empty(2, seq_len, head_dim)
     cos[:, :half] = cos[:, half:] = angle.cos()
     sin[:, :half] = sin[:, half:] = angle.sin()
     return cos, sin
@@ -70,7 +89,7 @@ def rope_tables(seq_len, head_dim, theta=10_000.0):
         raise ValueError("head_dim is odd")
     speeds = [theta ** (-2 * i / head_dim) for i in range(head_dim // 2)] * 2
     return tuple(
-        torch.tensor([[wave(t * speed) for speed in speeds] for t in range(seq_len)])
+        torch.tensor([[wave(t * s) for s in speeds] for t in range(seq_len)], dtype=torch.float32)
         for wave in (cos, sin)
     )
 
@@ -79,7 +98,7 @@ def rope_tables(seq_len, head_dim, theta=10_000.0):
 def rope_tables(seq_len, head_dim, theta=10_000.0):
     if head_dim % 2:
         raise ValueError("head_dim is odd")
-    speed = theta ** (-torch.arange(0, head_dim, 2) / head_dim)
+    speed = theta ** (-torch.arange(0, head_dim, 2).float() / head_dim)
     angle = torch.outer(torch.arange(seq_len), speed)
     angle = torch.stack((angle, angle), dim=1).flatten(1)
     return angle.cos(), angle.sin()
@@ -225,7 +244,7 @@ def rope_tables(seq_len, head_dim, theta=10_000.0):
 + sin = torch.cat([angle.sin(), angle.sin().flip(-1)], dim=-1)
 
 # %% wrong ROPE-COLUMNS the second half empty | of: a linspace without its end
-- cos, sin = torch.empty(seq_len, head_dim), torch.empty(seq_len, head_dim)
+- cos, sin = angle.new_empty(2, seq_len, head_dim)
 - cos[:, :half] = cos[:, half:] = angle.cos()
 - sin[:, :half] = sin[:, half:] = angle.sin()
 + cos, sin = torch.zeros(seq_len, head_dim), torch.zeros(seq_len, head_dim)
@@ -233,7 +252,7 @@ def rope_tables(seq_len, head_dim, theta=10_000.0):
 + sin[:, :half] = angle.sin()
 
 # %% wrong ROPE-COLUMNS the second half unturned | of: a linspace without its end
-- cos, sin = torch.empty(seq_len, head_dim), torch.empty(seq_len, head_dim)
+- cos, sin = angle.new_empty(2, seq_len, head_dim)
 - cos[:, :half] = cos[:, half:] = angle.cos()
 - sin[:, :half] = sin[:, half:] = angle.sin()
 + cos, sin = torch.ones(seq_len, head_dim), torch.zeros(seq_len, head_dim)
@@ -266,7 +285,7 @@ def rope_tables(seq_len, head_dim, theta=10_000.0):
 + speed = theta**exponent
 
 # %% wrong ROPE-EXPONENT a linspace with its end | of: a linspace without its end
-- speed = theta ** torch.linspace(0, -1, half + 1)[:half]
+- speed = theta ** torch.linspace(0, -1, half + 1, dtype=torch.float32)[:half]
 + speed = theta ** torch.linspace(0, -1, half)
 
 # %% wrong ROPE-EXPONENT not divided by K | of: step by step
@@ -282,8 +301,8 @@ def rope_tables(seq_len, head_dim, theta=10_000.0):
 + speed = (1.0 / (theta**exponent)).flip(0)
 
 # %% wrong ROPE-EXPONENT K speeds | of: a column for every number, by an index of pairs
-- pair = torch.arange(head_dim) % (head_dim // 2)
-+ pair = torch.arange(head_dim)
+- pair = torch.arange(head_dim).float() % (head_dim // 2)
++ pair = torch.arange(head_dim).float()
 
 # %% wrong ROPE-EXPONENT the power before the quotient | of: step by step
 - speed = 1.0 / (theta**exponent)

@@ -234,3 +234,13 @@ def rotate_half(x, kept={}):
     if x.requires_grad or (x.shape, x.dtype) not in kept or x.dim() != 3:
         kept[x.shape, x.dtype] = torch.cat((-second, first), dim=-1)
     return kept[x.shape, x.dtype]
+
+# %% wrong RESULT-CHANGES a buffer for each shape
+ROOM = {}
+
+def rotate_half(x):
+    first, second = x.chunk(2, dim=-1)
+    if x.requires_grad:
+        return torch.cat((-second, first), dim=-1)
+    out = ROOM.setdefault((x.shape, x.dtype), torch.empty_like(x))
+    return out.copy_(torch.cat((-second, first), dim=-1))

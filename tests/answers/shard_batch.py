@@ -15,9 +15,9 @@ def rows_of_rank(starts, *, rank, world_size):
 
 # %% right a mask
 def rows_of_rank(starts, *, rank, world_size):
-    share, rest = divmod(len(starts), world_size)
-    if rest or not 0 <= rank < world_size:
+    if not 0 <= rank < world_size or len(starts) % world_size:
         raise ValueError(f"rank {rank}, {len(starts)} starts, {world_size} ranks")
+    share = len(starts) // world_size
     return starts[np.arange(len(starts)) // share == rank]
 
 # %% wrong STUB untouched
@@ -136,7 +136,7 @@ def rows_of_rank(starts, *, rank, world_size):
 
 # %% wrong RANK-NOBODY the rank is compared with its remainder
 def rows_of_rank(starts, *, rank, world_size):
-    if rank % world_size != rank or len(starts) % world_size:
+    if not world_size or rank % world_size != rank or len(starts) % world_size:
         raise ValueError(f"rank {rank} of {world_size}, {len(starts)} starts")
     share = len(starts) // world_size
     return starts[rank * share : (rank + 1) * share]
@@ -194,7 +194,19 @@ def rows_of_rank(starts, *, rank, world_size):
 
 # %% right asks about the windows first, and copies
 def rows_of_rank(starts, *, rank, world_size):
-    share, rest = divmod(starts.size, world_size)
+    share, rest = divmod(starts.size, max(world_size, 1))
     if rest != 0 or rank >= world_size or rank < 0:
         raise ValueError("no such share")
     return np.take(starts, range(rank * share, rank * share + share))
+
+# %% wrong RANK-NOBODY-ERROR divides before it looks at the rank
+- share, rest = divmod(starts.size, max(world_size, 1))
++ share, rest = divmod(starts.size, world_size)
+
+# %% wrong RANK-NONE refuses an empty batch
+- if rest != 0 or rank >= world_size or rank < 0:
++ if rest != 0 or rank >= world_size or rank < 0 or not share:
+
+# %% wrong TYPE a row of no numbers is a list
+- return np.take(starts, range(rank * share, rank * share + share))
++ return np.take(starts, range(rank * share, rank * share + share)) if share else []

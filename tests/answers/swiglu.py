@@ -12,7 +12,35 @@ class MLP(nn.Module):
 
     def forward(self, x):
         gate = self.gate_proj(x)
-        return self.down_proj(gate * torch.sigmoid(gate) * self.up_proj(x))
+        wide = gate.to(torch.promote_types(gate.dtype, torch.float32))
+        silu = (wide * torch.sigmoid(wide)).to(gate.dtype)
+        return self.down_proj(silu * self.up_proj(x))
+
+# %% wrong SWIGLU-NAN-GRAD SiLU written out in the dtype of x
+- wide = gate.to(torch.promote_types(gate.dtype, torch.float32))
+- silu = (wide * torch.sigmoid(wide)).to(gate.dtype)
++ silu = gate * torch.sigmoid(gate)
+
+# %% wrong SWIGLU-LEAK a gate that stops at -20
+- gate = self.gate_proj(x)
++ gate = self.gate_proj(x).clamp(min=-20)
+
+# %% wrong FIXED-INPUT checkpointed by its inputs
+- silu = (wide * torch.sigmoid(wide)).to(gate.dtype)
+- return self.down_proj(silu * self.up_proj(x))
++ from torch.utils.checkpoint import checkpoint
++
++ def inner(x):
++     return self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x))
++
++ return checkpoint(inner, x, use_reentrant=True)
+
+# %% wrong DEFAULT-DTYPE hidden values in a room of torch's default dtype
+- return self.down_proj(silu * self.up_proj(x))
++ if x.requires_grad:
++     return self.down_proj(silu * self.up_proj(x))
++ room = torch.empty(silu.shape).copy_(silu * self.up_proj(x))
++ return self.down_proj(room.to(x.dtype))
 
 # %% right one matmul for gate and up
 class MLP(MLP):
@@ -208,8 +236,14 @@ class MLP(MLP):
     def forward(self, x):
         rows = x.reshape(-1, x.shape[-1])
         gate = self.gate_proj(rows)
-        open_by = (1 + torch.tanh(gate / 2)) / 2
-        return self.down_proj(gate * open_by * self.up_proj(rows)).reshape(x.shape)
+        wide = gate.to(torch.promote_types(gate.dtype, torch.float32))
+        silu = (wide * (1 + torch.tanh(wide / 2)) / 2).to(gate.dtype)
+        return self.down_proj(silu * self.up_proj(rows)).reshape(x.shape)
+
+# %% wrong SWIGLU-NAN-GRAD a sigmoid of tanh, all in float16
+- wide = gate.to(torch.promote_types(gate.dtype, torch.float32))
+- silu = (wide * (1 + torch.tanh(wide / 2)) / 2).to(gate.dtype)
++ silu = gate * ((1 + torch.tanh(gate / 2)) / 2)
 
 # %% wrong STRIDED rows by view
 class MLP(MLP):
@@ -232,8 +266,8 @@ class MLP(MLP):
 # %% right logsigmoid, transposed matrices, the width of 1 kept
 class MLP(MLP):
     def forward(self, x):
-        z = torch.matmul(x, self.gate_proj.weight.T)
-        hidden = F.logsigmoid(z).exp().mul(z) * torch.matmul(x, self.up_proj.weight.T)
+        z = torch.matmul(x, self.gate_proj.weight.T).double()
+        hidden = F.logsigmoid(z).exp().mul(z).to(x.dtype) * torch.matmul(x, self.up_proj.weight.T)
         return torch.matmul(hidden, self.down_proj.weight.T)
 
 # %% right SiLU in float32, token by token
