@@ -15,6 +15,7 @@ function product({ q, k, code }, n, gap) {
 }
 
 const lengths = (x) => [0, 1].map((i) => Math.round(1e12 * Math.sqrt(x[i] * x[i] + x[i + 2] * x[i + 2])) / 1e12); // 1, not 1.0000000000000002
+const angles = (x) => [0, 1].map((i) => (Math.atan2(x[i + 2], x[i]) + 2 * Math.PI) % (2 * Math.PI));
 
 export function compute(state) {
   const { n, gap } = state, { a, b, pairs } = product(state, n, gap);
@@ -44,7 +45,7 @@ function clock(kit, { x, y, r, hand, start, cls, label, note }) {
 export const spec = {
   name: "rope",
   title: "RoPE clocks: what q\u00b7k can see of two positions",
-  intro: "Two pairs of numbers, one clock each for q and for k. A position turns the hands counter-clockwise, pair 1 by 1 radian per token, pair 2 by 0.1; dashed hands show position 0.",
+  intro: "Two pairs of numbers, one clock each for q and for k. A position turns the hands counter-clockwise, pair 0 by 1 radian per token, pair 1 by 0.1; dashed hands show position 0.",
   predict: {
     question: "k stands at 3 and q at 5. Both move 40 positions on. What happens to q\u00b7k?",
     choices: ["It grows", "It stays the same", "It shrinks"],
@@ -71,7 +72,7 @@ export const spec = {
     const tall = 24 + 2 * radius + 2 * margin + 36, turned = state.code === "q-only" ? 0 : state.n;
     for (const i of [0, 1]) {
       const left = kit.narrow ? 0 : i * 2 * cell, top = kit.narrow ? i * tall : 0, y = top + 24 + margin + radius;
-      kit.text(left + cell, top + 14, `Pair ${i + 1}: ${SPEEDS[i]} radian per token`, { anchor: "middle", cls: "m" });
+      kit.text(left + cell, top + 14, `Pair ${i}: ${SPEEDS[i]} radian per token`, { anchor: "middle", cls: "m" });
       [["q", r.m, r.m, "s1"], ["k", state.n, turned, "s2"]].forEach(([name, at, by, cls], j) =>
         clock(kit, {
           x: left + (j + 0.5) * cell, y, r: radius, cls, hand: [r[name][i], r[name][i + 2]], start: [state[name][i], state[name][i + 2]],
@@ -96,12 +97,12 @@ export const spec = {
     });
     return top + 130 + 44;
   },
-  table(r, state) {
-    const turned = state.code === "q-only" ? 0 : state.n;
+  table(r) {
+    const of_q = angles(r.q), of_k = angles(r.k);
     return {
-      caption: "By pair: angles in radians, lengths of the hands, share of q\u00b7k",
+      caption: "By pair: angles of the hands in radians, their lengths, share of q\u00b7k",
       columns: ["Pair", "q angle", "k angle", "q length", "k length", "q\u00b7k"],
-      rows: SPEEDS.map((speed, i) => [String(i + 1), r.m * speed, turned * speed, r.lengths_q[i], r.lengths_k[i], r.pairs[i]]),
+      rows: SPEEDS.map((_, i) => [String(i), of_q[i], of_k[i], r.lengths_q[i], r.lengths_k[i], r.pairs[i]]),
     };
   },
   summary(r, { n, gap }) {
