@@ -349,7 +349,7 @@ SUITES = (
         ),
         proved="every part returns, wrapped names are read, three losses after a resume\n"
         "are the same to the bit, and a file that does not fit changes nothing.",
-        remember="what may refuse comes first, what changes comes after.",
+        remember="refuse another model or another text first, then change the trainer.",
         next_step="the milestone: kill a run in the middle, and start the same command again.",
         ranks=2,
         limit_s=12.0,
