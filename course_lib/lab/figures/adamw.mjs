@@ -76,7 +76,7 @@ export const spec = {
   },
   summary(r, { g, corrected }) {
     return `With a gradient of ${fmt(g)} in every update, AdamW ${corrected ? "with" : "without"} bias correction moves a weight by ${fmt(r.first)} lr in update 1 and by at most ` +
-      `${fmt(r.longest)} lr in 100 updates; SGD moves it by ${fmt(r.sgd)} lr. A weight of 1 also decays by ${fmt(DECAY)} lr in a matrix, and not at all as a gain.`;
+      `${fmt(r.longest)} lr in 100 updates; SGD moves it by ${fmt(r.sgd)} lr. With a weight decay \u03bb of 0.1 a weight of 1 in a matrix also shrinks by ${fmt(DECAY)} lr; the gain of a norm has none.`;
   },
 };
 
