@@ -156,6 +156,16 @@ def one_rank(subject: Subject, draw: Draw) -> None:
             hides="what the second adds to p.grad is overwritten by finish().",
             look="the docstring of gradient_ready.",
         )
+    inside, counts = found["run_inside"], facts[0]["started"]
+    if inside != "nothing" or counts[0] != counts[1]:
+        raise Wrong(
+            "BUCKETS-SYNCING",
+            "gradient_ready does something while syncing is False",
+            tried="a backward pass, then one in no_sync(), no finish() between them",
+            expected=f"no error; buckets started: {counts[0]}, as before",
+            got=inside if inside != "nothing" else f"buckets started: {counts[1]}",
+            look="what gradient_ready asks first.",
+        )
 
 
 def _rehearse(

@@ -6,6 +6,7 @@ Oracle: `expected_layout`, the buckets of the contract, by numbers.
 from course_lib.checks.report import Wrong
 from course_lib.checks.subject import AnswerError, Subject
 from course_lib.checks.suite import Draw
+from course_lib.probes.ddp import KINDS
 
 PROBE = "course_lib.probes.ddp:fill_buckets"
 Layout = list[list[int]]
@@ -19,7 +20,9 @@ def layout(subject: Subject, draw: Draw) -> None:
     shapes += [(8 * n, ""), (n, "")]
     cap = 4 * 3 * n
     devices = [(n, ""), (n, "meta"), (n, "meta"), (n, "")]
-    layouts = [(shapes, cap), (devices, cap), ([(n, ""), (n, "")], 1)]
+    kinds = ("half", "float16", "double", "")
+    alike = [([(n, kind)] * 7, cap) for kind in kinds]  # six of 2 bytes, three of 4, one of 8
+    layouts = [(shapes, cap), (devices, cap), ([(n, ""), (n, "")], 1), *alike]
     try:
         (rank,) = subject.run_ranks([(layouts,)], probe=PROBE)
     except AnswerError as failure:
@@ -54,6 +57,17 @@ def layout(subject: Subject, draw: Draw) -> None:
             got=str(rank.value[2])[:150],
             look="when a new bucket begins.",
         )
+    for found, (same, _) in zip(rank.value[3:], alike, strict=True):
+        if found != (wanted := expected_layout(same, cap)):
+            size = KINDS[same[0][1]].itemsize
+            raise Wrong(
+                "BUCKETS-ITEMSIZE",
+                "buckets of another dtype are filled as if its numbers had other bytes",
+                tried=f"7 parameters of {n} numbers of {size} bytes; at most {cap} bytes",
+                expected=f"{wanted}: {cap // (size * n)} fit into a bucket",
+                got=str(found)[:150],
+                look="how many bytes a number has: `element_size()`, `nbytes`.",
+            )
 
 
 def without_group(text: str) -> Wrong:
@@ -73,7 +87,7 @@ def _check_layout(found: Layout, shapes: list[tuple[int, str]], cap: int) -> Non
     if found == wanted:
         return
     used = [i for i, (_, kind) in enumerate(shapes) if kind != "frozen"]
-    sizes = [n * (2 if kind == "half" else 4) for n, kind in shapes]
+    sizes = [n * KINDS[kind].itemsize for n, kind in shapes]
     facts = dict(
         tried=f"parameters 0 to 9 of {', '.join(map(str, sizes))} bytes; 2 frozen, 4 bfloat16; at most {cap}",
         expected=str(wanted),
@@ -154,9 +168,9 @@ def expected_layout(shapes: list[tuple[int, str]], cap: int) -> Layout:
         (n, kind), num_bytes = shapes[i], 0
         if kind == "frozen":
             continue
-        size = n * (2 if kind == "half" else 4)
+        size = n * KINDS[kind].itemsize
         if found and shapes[found[-1][-1]][1] == kind:
-            num_bytes = sum(shapes[j][0] for j in found[-1]) * (2 if kind == "half" else 4)
+            num_bytes = sum(shapes[j][0] for j in found[-1]) * KINDS[kind].itemsize
             if num_bytes + size <= cap:
                 found[-1].append(i)
                 continue

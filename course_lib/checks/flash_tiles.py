@@ -1,11 +1,14 @@
-"""Checks of lesson 16 that both passes share: what they hold, and float64 from end to end."""
+"""Checks of lesson 16 that both passes share: what they hold, which tiles they compute, and in which
+dtype from end to end."""
 
 from collections.abc import Sequence
 
+import torch
 from torch import Tensor
 
 from course_lib.checks.report import Wrong, number
 from course_lib.checks.subject import Subject
+from course_lib.checks.suite import Draw
 
 T, TILE, K = 768, 64, 2
 SHAPE = (1, 1, T, K)
@@ -52,7 +55,7 @@ def expect_float64(name: str, got: Tensor, right: Tensor, tried: str) -> None:
     )
 
 
-def draw_long(draw) -> list[Tensor]:
+def draw_long(draw: Draw) -> list[Tensor]:
     """q, k, v of SHAPE."""
     return [draw.randn(*SHAPE) for _ in range(3)]
 
@@ -69,3 +72,52 @@ def expect_tile_of_64(early: Tensor, tried: str) -> None:
         got=f"{int((~early.isfinite()).any(-1).sum())} of them are not finite",
         look="the default of `tile` and of `causal`, as they were in the cell.",
     )
+
+
+def expect_no_product_above(subject: Subject, tensors: Sequence[Tensor], tile: int) -> None:
+    """With the diagonal, three tiles of queries take 1 + 2 + 3 of 9 tiles' products."""
+    T = tensors[1].shape[2]
+    options = [dict(tile=tile, causal=causal) for causal in (True, False)]
+    found, every = subject.probe(
+        "course_lib.probes.products:count_products", tuple(tensors), options
+    )
+    # what is multiplied beside the tiles is little; the scores of two tiles are 1 in 23 and more
+    if found <= 0.69 * every:
+        return
+    raise Wrong(
+        "FLASH-ABOVE",
+        "tiles above the diagonal are computed",
+        tried=f"T = {T}, tile = {tile}: 9 tiles, 3 of them above the diagonal",
+        expected=f"{every * 2 // 3:,} multiplications: 6 of 9 tiles, of {every:,} without a mask",
+        got=f"{found:,}, {number(9 * found / every)} of 9 tiles",
+        fits="scores that are made first and then found to be of no use.",
+        hides="the values are right; nearly half of all tiles are above the diagonal.",
+        look="where the inner loop ends, before `tile_scores` is called.",
+    )
+
+
+def expect_one_rounding(name: str, got: Tensor, right: Tensor, tried: str) -> None:
+    """`got` in 16 bits is `right`, all of one sign, rounded once."""
+    other = (got != right.to(got.dtype)).double().mean().item()
+    if other <= 0.05:  # float32 before the rounding moves some in a thousand; 16 bits move a fifth
+        return
+    off = ((got.double() - right).abs() / right.abs()).max().item()
+    sums = not off < 1.25 * torch.finfo(got.dtype).eps
+    said = str(got.dtype)[6:]
+    raise Wrong(
+        "FLASH-SUMS-16" if sums else "FLASH-PRODUCTS-16",
+        "the sums have lost their small terms" if sums else f"{name} is rounded more than once",
+        tried=tried,
+        expected=f"the exact result, rounded to {said} once, but for a few of the numbers",
+        got=f"{number(100 * other)} percent are others, by {number(100 * off)} percent at the most",
+        fits=f"sums in {said}." if sums else f"weights, or a product of them, in {said}.",
+        look="the dtype in which the sums begin."
+        if sums
+        else "the dtypes of both sides of each `@`: `sums_dtype`.",
+    )
+
+
+def draw_exact_scores(draw: Draw, *shape: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """q and k of few whole numbers: with heads of 4 the scores are exact in 16 bits."""
+    q, k = (draw.randint(-2, 3, shape).to(dtype) for _ in range(2))
+    return q, k

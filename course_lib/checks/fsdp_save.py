@@ -191,7 +191,20 @@ def _stays_sharded(by_rank: list[dict]) -> None:
     total = sum(facts["kept"] for facts in by_rank)
     for rank, facts in enumerate(by_rank):
         handed, sent = (facts["handed"] or {}).get("bytes", 0), facts["gathered"]
-        if sent > SMALL_BYTES or handed > 0.9 * total:
+        plain = (facts["handed"] or {}).get("plain", {})
+        whole = [n for n, shape in plain.items() if shape == list(shapes().get(n, ()))]
+        if whole and len(whole) < len(shapes()) // 2:
+            raise Wrong(
+                "SAVE-GATHERED",
+                "some of the tensors are gathered before they are saved",
+                tried=tried,
+                expected="DTensors, of which each rank has its shard; vectors too",
+                got=f"{len(whole)} whole tensors, such as {whole[0]}"[:90],
+                hides="each of them is a collective, and is written by one rank for all.",
+                look="what becomes of the results of `get_state_dict`.",
+                preset="reshard:gathered",
+            )
+        if sent or handed > 0.9 * total:
             raise Wrong(
                 "SAVE-GATHERED",
                 "the shards are gathered before they are saved",

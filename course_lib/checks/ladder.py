@@ -340,6 +340,11 @@ def nothing_measured(subject: Subject, draw: Draw) -> None:
 def refusals(subject: Subject, draw: Draw) -> None:
     """Other names, and times that are none."""
     right = {"tokens": 0.5, "bf16": 0.4}
+    everywhere = [
+        (*[right | dict.fromkeys(names, seconds)] * 3, names, seconds)
+        for names in (("bf16",), ("tokens",), ("tokens", "bf16"))
+        for seconds in (0.0, 0, -0.4, math.nan)
+    ]
     for base, alone_, without, climbed, why in (
         (1.0, right, right, {"tokens": 0.5}, "a rung is missing in `climbed`"),
         (1.0, {"tokens": 0.5, "fp8": 0.4}, right, right, "`alone` has another rung"),
@@ -358,6 +363,10 @@ def refusals(subject: Subject, draw: Draw) -> None:
         (1.0, right, right, right | {"bf16": math.nan}, "a climbed step of nan seconds"),
         (1.0, right, right, right | {"tokens": -0.5}, "a climbed step of -0.5 seconds"),
         (math.nan, right, right, right, "a ground of nan seconds"),
+        *(
+            (1.0, *three, f"{seconds} seconds of {' and '.join(names)} in all three")
+            for *three, names, seconds in everywhere
+        ),
     ):
         try:
             got = f"{subject.call(base, alone_, without, climbed)}"[:60]

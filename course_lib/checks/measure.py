@@ -12,7 +12,7 @@ from course_lib.checks import expect
 from course_lib.checks.report import Wrong, number, vector
 from course_lib.checks.subject import Subject
 from course_lib.checks.suite import Draw, Suite
-from course_lib.probes.clock import SLEEP_S
+from course_lib.probes.clock import ERRORS, SLEEP_S
 
 PROBE = "course_lib.probes.clock:time_cases"
 CLOSE = 1e-9  # the clock stands near 100, where float64 is good to 1e-14
@@ -374,14 +374,10 @@ def many_runs(subject: Subject, draw: Draw) -> None:
 
 
 def refusals(subject: Subject, draw: Draw) -> None:
-    """No runs are refused before anything is called; what the function raises comes through."""
-    failing = [
-        {"costs": [1.0], "settings": dict(warmup=warmup, repeats=2), "fails": True}
-        for warmup in (0, 2)
-    ]
+    """No runs are refused before anything is called."""
     cases = (dict(warmup=1, repeats=0), dict(warmup=-1, repeats=2), dict(warmup=0, repeats=-3))
-    *found, failed, cold = _ask_stopwatch(
-        subject, *({"costs": [1.0], "settings": s, "refuse": True} for s in cases), *failing
+    found = _ask_stopwatch(
+        subject, *({"costs": [1.0], "settings": s, "refuse": True} for s in cases)
     )
     for settings, one in zip(cases, found, strict=True):
         if one["error"] != "ValueError" or one["calls"]:
@@ -394,17 +390,28 @@ def refusals(subject: Subject, draw: Draw) -> None:
                 got=f"{raised}, {one['calls']} calls",
                 look="the last sentence of the docstring.",
             )
-    for one, warmup in ((failed, 0), (cold, 2)):
-        if one["error"] != "ZeroDivisionError" or one["calls"] != 1:
-            calls = "1 call" if one["calls"] == 1 else f"{one['calls']} calls"
-            raise Wrong(
-                "TIME-SWALLOWED",
-                "an error of the function is lost",
-                tried=f"a function that raises ZeroDivisionError; warmup={warmup}",
-                expected="ZeroDivisionError, from the first call",
-                got=f"{one['error'] or 'no error'}, after {calls}",
-                look="`try` around the call.",
-            )
+
+
+def errors(subject: Subject, draw: Draw) -> None:
+    """What the function raises comes through from any call: to warm up, the first run, a later one."""
+    cases = [
+        {"costs": [1.0], "settings": dict(warmup=warmup, repeats=4), "fails": kind, "good": good}
+        for kind in ERRORS
+        for warmup, good in ((0, 0), (2, 0), (2, 1), (2, 2), (0, draw.size(2, 1)), (2, 5))
+    ]
+    for case, one in zip(cases, _ask_stopwatch(subject, *cases), strict=True):
+        kind, call, warmup = case["fails"], case["good"] + 1, case["settings"]["warmup"]
+        if one["error"] == kind and one["calls"] == call:
+            continue
+        raise Wrong(
+            "TIME-SWALLOWED",
+            "an error of the function is lost",
+            tried=f"a function that raises {kind} in call {call}; warmup={warmup}, repeats=4",
+            expected=f"{kind}, from call {call}",
+            got=f"{one['error'] or 'no error'}, after {one['calls']} of {warmup + 4} calls",
+            hides="a run that was broken off is taken for a whole one.",
+            look="`try` around the calls: nothing is to be caught.",
+        )
 
 
 def by_default(subject: Subject, draw: Draw) -> None:
@@ -446,6 +453,7 @@ SUITES = (
             other_clocks,
             many_runs,
             refusals,
+            errors,
             by_default,
         ),
         proved="warm calls alone count, each with all of its work and nothing else's;\n"

@@ -4,6 +4,8 @@ The programs are those of probes/operations.py, run in a process of their own. W
 note follows from the sizes of its tensors: no clock, no tolerance.
 """
 
+from torch import Tensor
+
 from course_lib.checks.noted_operations import (
     PROBE,
     VIEWS,
@@ -333,7 +335,7 @@ def backward_and_errors(subject: Subject, draw: Draw) -> None:
     """The backward pass is noted too; what raised is not, and the error comes through."""
     given, R, C = draw_tensors(draw)
     n = 4 * R * C
-    back, failed = run_programs(subject, given, "backward", "fails")
+    (back,) = run_programs(subject, given, "backward")
     right = [("mul", 2 * n, n), ("sum", n, 4), ("ones_like", 4, 4), ("mul", n + 4, n)]
     compare_notes(
         back,
@@ -342,7 +344,13 @@ def backward_and_errors(subject: Subject, draw: Draw) -> None:
         ((right[:2], "OPS-FORWARD-ONLY", "the backward pass is not noted", "two operations."),),
         "operations that autograd issues.",
     )
-    tried = describe_program("fails", given)
+    for name in ("fails", "fails in place", "fails into out", "fails in a list"):
+        _expect_error(subject, given, name)
+
+
+def _expect_error(subject: Subject, given: list[Tensor], name: str) -> None:
+    """The operation that raises is not noted, nor any after the `with`; the error comes through."""
+    (failed,), tried = run_programs(subject, given, name), describe_program(name, given)
     if failed["error"] != "RuntimeError":
         raise Wrong(
             "OPS-SWALLOWED",
@@ -352,18 +360,18 @@ def backward_and_errors(subject: Subject, draw: Draw) -> None:
             got=failed["error"] or "no error",
             look="`try` around the call.",
         )
-    one = ("mul", n, n)
-    extra = [s[0] for s in failed["seen"][1:]]
-    if failed["seen"][:1] == [one] and extra:
+    n = given[0].nbytes
+    right = [("mul", n, n)]
+    if failed["seen"][:1] == right and failed["seen"][1:]:
         raise Wrong(
             "OPS-RAISED",
             "an operation that raised is noted",
             tried=tried,
             got=describe_notes(failed["seen"]),
-            expected=describe_notes([one]),
-            look="the order: run it, then note it.",
+            expected=describe_notes(right),
+            look="the order: run it, then note it; and what stands in `finally`.",
         )
-    compare_notes(failed, [one], tried)
+    compare_notes(failed, right, tried)
     if failed["after"]:
         raise Wrong(
             "OPS-AFTER",

@@ -3,6 +3,7 @@
 Oracle: FLOPs of one token added up matrix by matrix, and the shares they are of a peak.
 """
 
+import dataclasses
 import math
 from collections.abc import Sequence
 
@@ -276,6 +277,43 @@ def any_length(subject: Subject, draw: Draw) -> None:
         )
 
 
+def how_it_runs(subject: Subject, draw: Draw) -> None:
+    """How a model is run has no say: what is computed twice, in which kernel, with how many heads."""
+    T, rate = 16, 500.0
+    for convention in ("matmul", "all"):
+        for change in (
+            dict(activation_checkpointing=True),
+            dict(fast_attention=False),
+            dict(num_heads=1),
+            dict(max_seq_len=4096),
+            dict(activation_checkpointing=True, fast_attention=False),
+        ):
+            c = dataclasses.replace(_config(draw, tied=False), **change)
+            found, tried = _ask_mfu(subject, rate, c, T, convention=convention)
+            right = _token(c, T, convention)
+            if math.isclose(found, rate * right / PEAK, rel_tol=1e-9):
+                continue
+            again = found * PEAK / rate / right if c.activation_checkpointing else 0
+            given = ", ".join(f"{name}={value}" for name, value in change.items())
+            facts = dict(tried=f"{tried};\nconfig: {given}", got=number(found))
+            facts |= dict(expected=f"{number(rate * right / PEAK)}, as without it")
+            if math.isclose(again, 4 / 3, rel_tol=0.05):
+                raise Wrong(
+                    "MFU-RECOMPUTED",
+                    "what is computed a second time counts as work",
+                    fits="8 FLOPs per parameter: a second forward pass.",
+                    hides="a step that wastes a third more looks as good as one that does not.",
+                    look="`config.activation_checkpointing`: the model needs no second pass.",
+                    **facts,
+                )
+            raise Wrong(
+                "MFU-CONFIG",
+                "the share hangs on how the model is run",
+                look="which fields of `config` are asked: layers, widths and the vocabulary.",
+                **facts,
+            )
+
+
 def arguments_alone(subject: Subject, draw: Draw) -> None:
     """What a launcher has left in the environment has no say."""
     c, T, rate = _config(draw, tied=False), 16, 500.0
@@ -328,6 +366,7 @@ SUITES = (
             devices,
             beyond_peak,
             any_length,
+            how_it_runs,
             arguments_alone,
             refusals,
         ),

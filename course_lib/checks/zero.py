@@ -4,6 +4,7 @@ Oracle: `bytes_of`, whose options bend one thing each, as wrong answers do.
 """
 
 import functools
+import itertools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -270,6 +271,30 @@ def sizes(subject: Subject, draw: Draw) -> None:
         _expect(subject, n, 1, draw.size(3, 0), **{name: size})
 
 
+def each_size_alone(subject: Subject, draw: Draw) -> None:
+    """A size is that of its own part, whatever the others are: every pair of usual ones."""
+    n, ranks = draw.size(1001, 3002), draw.size(4, 8)
+    for stage in (0, 3):
+        for first, second in itertools.combinations(SIZES, 2):
+            for a, b in itertools.product((1, 2, 4, 8, 12), repeat=2):
+                given = {first: a, second: b}
+                out, right = subject.call(n, ranks, stage, **given), SIZES | given
+                expected = bytes_of(n, ranks, stage, right)
+                if not isinstance(out, dict) or out == expected or set(out) != set(NAMES):
+                    continue  # other mistakes are named elsewhere
+                name = next(name for name in NAMES if out[name] != expected[name])
+                each = dict(zip(NAMES, right.values(), strict=True))[name]
+                raise Wrong(
+                    "ZERO-TOGETHER",
+                    f"the bytes of the {name} hang on another size",
+                    tried=f"num_params {n:,}, world_size {ranks}, stage {stage}, "
+                    f"{first}={a}, {second}={b}",
+                    expected=f"{name} {expected[name]:,}: {each} bytes a number",
+                    got=f"{name} {out[name]:,}",
+                    look="an `if` that asks for one size and changes another.",
+                )
+
+
 def seven_billion(subject: Subject, draw: Draw) -> None:
     """Exact at full size, one rank and many."""
     n = draw.size(7_000_000_000, 70_000_000_001)
@@ -308,7 +333,7 @@ def refuses(subject: Subject, draw: Draw) -> None:
 SUITES = (
     Suite(
         "zero-memory",
-        (stage_zero, stages, rounded_up, sizes, seven_billion, exact, refuses),
+        (stage_zero, stages, rounded_up, sizes, each_size_alone, seven_billion, exact, refuses),
         proved="bytes of weights, gradients and optimizer on each rank, for every stage,\n"
         "for world sizes that divide the parameters and for those that do not.",
         remember="16 bytes a parameter become 4 + 12/R, 2 + 14/R, 16/R at stages 1, 2, 3.",

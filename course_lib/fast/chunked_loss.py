@@ -35,13 +35,15 @@ class ChunkedHead(nn.Module):
     ) -> tuple[Tensor, Tensor, Tensor]:
         """The mean cross-entropy of the logits x @ weight.T, and its gradients: loss, dx, dweight.
 
-        x (N, D) and weight (V, D) of one float dtype, targets (N,) int64. Autograd is off in here.
+        x (N, D) and weight (V, D) of one float dtype and finite, targets (N,) int64. Called where
+        autograd is off.
         loss is () float32: the mean, in nats, over the targets that are not IGNORED; nan when all
         are, and both gradients 0 then. dx (N, D) and dweight (V, D) have the dtype of x; the row of
         dx is 0 where the target is IGNORED. Logits become float32 before the softmax; products are
         taken in the dtype of x, those of the logits too, and dweight is summed over the chunks in
-        float32. Of the logits and of their gradient only `self.chunk` tokens exist at a time, in no
-        tensor more; the last chunk may be shorter.
+        float32. Of the logits and of their gradient only `self.chunk` tokens exist at a time: no
+        tensor has more rows of V numbers, and those of a chunk, a few beside each other, are gone
+        with it. The last chunk may be shorter.
         """
         count = (targets_N != IGNORED).sum()
         loss = torch.zeros((), dtype=torch.float32, device=x_ND.device)

@@ -26,10 +26,11 @@ def add_tile(
     """A softmax that has seen some scores, with one more tile of them: the new (peak, total, mixed).
 
     peak (..., I): the largest score so far, -inf before the first. total (..., I): the sum of
-    exp(score - peak). mixed (..., I, K): the sum of exp(score - peak) * value, not divided. The tile:
-    scores (..., I, J) of the values (..., J, K), all of one dtype, which the results keep. What was
-    summed against the old peak is scaled to the new one. A score of -inf does not count; a row that
-    has met only such ones is at (-inf, 0, 0), and nothing becomes nan. The inputs stay as they are.
+    exp(score - peak). mixed (..., I, K): the sum of exp(score - peak) * value, not divided. The
+    tile: scores (..., I, J) of the values (..., J, K), all of one dtype, which the results keep.
+    Values are finite. What was summed against the old peak is scaled to the new one. A score of
+    -inf does not count; a row that has met only such ones is at (-inf, 0, 0), and nothing becomes
+    nan. The inputs stay as they are.
 
     Source: Milakov and Gimelshein 2018, algorithm 3, lines 4 to 6.
     """
@@ -55,10 +56,12 @@ def flash_forward(
 
     q, k, v: (B, H, T, K), one dtype. Scores are q . k / sqrt(K). `causal`: token t reads tokens
     0..t. `num_keys` (B,) int64: keys from that number on are padding, which nobody reads. out
-    (B, H, T, K) in the dtype of q; logsumexp (B, H, T), ln of the sum of exp(score) of each row. Sums
-    and logsumexp are float32, or float64 of float64. A row that reads no key gives 0 and -inf. The
-    last tile is shorter where `tile` does not divide T. Tiles above the diagonal are not computed: an
-    infinity in v reaches no tile of queries before its own. One tile of scores is held at a time.
+    (B, H, T, K) in the dtype of q; logsumexp (B, H, T), ln of the sum of exp(score) of each row.
+    All products and sums are float32, or float64 of float64, and so is logsumexp; out alone is
+    rounded, once. A row that reads no key gives 0 and -inf. The last tile is shorter where `tile`
+    does not divide T. Of tiles above the diagonal nothing is computed, no score either: an infinity
+    in v reaches no tile of queries before its own. Else all is finite, padding too. Of few
+    tiles at a time are there scores, never of a row of tiles.
 
     Source: Dao et al. 2022, algorithm 1, with the loops as in Dao 2023, algorithm 1.
     """
@@ -93,10 +96,11 @@ def flash_backward(
     """Gradients of q, k and v, in their shape and dtype, from `grad`, that of `flash_forward`'s out.
 
     `out` and `lse` are what `flash_forward` returned, with the same options. The weights of a tile
-    come back as exp(score - lse), so none of them was kept. Sums are taken in float32, or float64 of
-    float64. A row that reads no key has out 0 and lse -inf, and passes no gradient on. Tiles above
-    the diagonal are not computed: an infinity in v reaches dq of no tile of queries before its own.
-    One tile of scores is held at a time.
+    come back as exp(score - lse), so none of them was kept. All products and sums are float32, or
+    float64 of float64; the gradients are rounded once. A row that reads no key has out 0 and lse
+    -inf, and passes no gradient on; `grad` is finite there too. Of tiles above the diagonal nothing
+    is computed, no score either: an infinity in v reaches dq of no tile of queries before its own.
+    Of few tiles at a time are there scores, weights or their gradients, never of a row of tiles.
 
     Source: Dao et al. 2022, section 3.1 and appendix B.4; the row sums of grad * out stand for
     those of weight * (gradient of the weight).

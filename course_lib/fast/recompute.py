@@ -30,11 +30,11 @@ def recompute_plan(
 ) -> list[int]:
     """The parts to recompute so that all fit into `budget` bytes at the least cost: sorted positions.
 
-    Part i keeps kept[i] bytes, or, when it is recomputed, its input of inputs[i] bytes; recomputing
-    it costs flops[i]. The three lists are of one length, up to 24; all numbers are whole. The bytes of
-    all parts together are at most `budget`, and no other choice that fits costs fewer FLOPs; of
-    choices that cost the same, any. [] when nothing needs to be recomputed. ValueError when it does
-    not fit even with every part recomputed.
+    Part i keeps kept[i] bytes, or, when it is recomputed, its input of inputs[i] bytes, which are
+    no more; recomputing it costs flops[i]. The three lists are of one length, up to 24; all numbers
+    are whole. The bytes of all parts together are at most `budget`, and no other choice that fits
+    costs fewer FLOPs; of choices that cost the same, any. [] when nothing needs to be recomputed.
+    ValueError when it does not fit even with every part recomputed.
     """
     excess = sum(kept) - budget
     cheapest = {min(0, excess): (0, [])}  # bytes freed -> the FLOPs they cost, and the parts

@@ -30,8 +30,8 @@ def rung_gains(
     `base` is a step on the ground. `climbed` has the rungs in their order: each one's value is a
     step with this rung and all rungs before it; the last one measured is the top, or the ground
     where none is. `alone` has a step with that rung and no other, `without` one with every rung but
-    that, in any order. None where a rung was not measured, in all three at once: it is no step of
-    the ladder, and its gains are None.
+    that, in any order. Times are finite. None, and nothing else, says that a rung was not measured;
+    it then stands in all three: the rung is no step of the ladder, and its gains are None.
 
     Returns a dict. By rung, in the order of `climbed`:
         "alone"     the gain of the rung over the ground
@@ -41,7 +41,7 @@ def rung_gains(
     and, each one number,
         "total"     the gain of the top over the ground
         "product"   of all gains alone
-    ValueError when the three have not the same names, or a time is not a number above 0.
+    ValueError when the three have not the same names, or a time, also one of 0, is not above 0.
     """
     if not alone.keys() == without.keys() == climbed.keys():
         raise ValueError(f"other rungs: {list(alone)}, {list(without)}, {list(climbed)}")

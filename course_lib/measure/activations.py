@@ -26,9 +26,10 @@ def activation_bytes(
     and the inverse rms itself, one float32 number a token; in 16 bits a float32 copy of the gain too.
     "attention": its input, q and k after their rotation, v, the input of o_proj; and between them,
     if config.fast_attention, the log-sum-exp of each row of scores in float32, else the softmax in
-    float32, in 16 bits its 16-bit copy too, and the causal mask, 1 byte an entry, one for all
-    heads and rows of the batch. "mlp": all that its three products and its gate need.
+    float32, in 16 bits its 16-bit copy too, and the causal mask, 1 byte an entry, in each layer one
+    for all heads and rows of the batch. "mlp": all that its three products and its gate need.
     "head": its input, and the log-softmax of the logits in float32, whatever the dtype.
+    All is as without activation checkpointing, whatever `config` says of it.
     """
     D, F, L, V = config.d_model, config.d_hidden, config.num_layers, config.vocab_size
     kv = config.d_kv if config.fast_attention else D  # the explicit path copies shared heads

@@ -44,15 +44,17 @@ class Operations(TorchDispatchMode):
         return sum(operation.read + operation.written for operation in self.seen)
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        """Run `func(*args, **kwargs)` once, return what it returns, and note it in `self.seen`.
+        """Run `func(*args, **kwargs)` once, return what it returns, and note it in `self.seen`, as an
+        `Operation(name, read, written)`: its name, `func._opname`, and two numbers of bytes.
 
         Noted is an operation that has run and has written numbers: into new memory, or into a
         tensor that it was given. So views and other names for old memory are not (view, transpose,
         detach, split), nor memory that is reserved and not written (empty, empty_like, new_empty,
-        empty_strided, new_empty_strided), nor what raised. `read` is the bytes of all tensors that it
-        is given, `written` of those it has written; on each side the same tensor object counts once.
-        A tensor may stand in a list or among the keywords. Where the old content is overwritten
-        (copy_, out=) it counts as read all the same: nothing in the call tells.
+        empty_strided, new_empty_strided), nor what raised, although it may have written a part.
+        `read` is the bytes of all tensors that it is given, `written` of those it has written; on
+        each side the same tensor object counts once. A tensor may stand in a list or among the
+        keywords. Where the old content is overwritten (copy_, out=) it counts as read all the same:
+        nothing in the call tells. No tensor is empty, and none changes its size.
 
         At hand: `tensors(value)`, `written_arguments(func, args, kwargs)`, `home(x)`, `in_memory(xs)`.
         """

@@ -97,7 +97,8 @@ def stopwatch(
     Call `function()` `warmup` times first; those calls do not count. Then time `repeats` runs, each
     by itself. `clock()` gives seconds. A call may return before its work is done: `wait()` returns
     when all of it is, so no work may be left when a run begins, and all of a run's must be done
-    when it ends. What `function` returns is dropped, what it raises comes through.
+    when it ends. What `function` returns is dropped. What it raises comes through, in every call,
+    an interrupt too: no time is given then.
     The median of an even number of runs is the mean of the two in the middle.
     ValueError, before any call, for repeats < 1 or warmup < 0.
     """

@@ -20,13 +20,15 @@ def mfu(
     convention: str = "matmul",
     world_size: int = 1,
 ) -> float:
-    """Share of the peak that training uses, between 0 and 1 when the peak is one.
+    """Share of the peak that training uses: 0.4 is 40 percent. Above 1, which no device does, it is
+    not cut off: the rate or the peak is wrong then.
 
-    `tokens_per_s` are those of all `world_size` devices together, `peak_flops_per_s` is that of one.
-    A token costs 6 FLOPs per parameter, forward and backward, and 12 * num_layers * d_model * seq_len
-    for attention. Parameters that count, by `convention`: "matmul", those of the matrices that every
-    token is multiplied with (4 D D and 3 D F in each block; D V in the head, tied or not); "all",
-    every parameter. ValueError for another word.
+    `tokens_per_s` are those of all `world_size` devices together, `peak_flops_per_s` is that of
+    one. A token costs 6 FLOPs per parameter, forward and backward, and 12 * num_layers * d_model *
+    seq_len for attention. That is what the model needs: what activation checkpointing computes a
+    second time does not count. Parameters that count, by `convention`: "matmul", those of the
+    matrices that every token is multiplied with (4 D D and 3 D F in each block; D V in the head,
+    tied or not); "all", every parameter. ValueError for another word.
     """
     per_token = flops_per_token(config, seq_len, convention)
     return tokens_per_s * per_token / (world_size * peak_flops_per_s)

@@ -47,8 +47,8 @@ def sync_gradients(
     counts as zeros. A gradient may be transposed in memory, on some ranks only, and part of a
     graph. The arguments stay as they are, and no mean shares their memory or is part of a graph.
     All ranks issue the same all-reduces, together of the bytes of the gradients, and nothing else:
-    2 (R - 1) / R times that is sent. Without a group (`place` says R) no collective is issued, and
-    the means are copies.
+    2 (R - 1) / R times that is sent. R is what `place(group)` says. Where no process group has been
+    initialized R is 1, no collective is issued, and the means are copies.
     """
     _, world_size = place(group)
     means = []
@@ -85,9 +85,9 @@ class Replica(nn.Module):
         """Backward passes inside only add to `p.grad`: `self.syncing` is False there.
 
         For all micro-batches of an update but the last, whose backward pass then sends the sum of
-        all of them, once. What is left behind is `self.syncing` as it was before, after an error
-        too, and where one context stands in another. No collective is issued here, no gradient
-        touched.
+        all of them, once. What is left behind is `self.syncing` as it was before, after an error or
+        an interrupt too, and where one context stands in another. No collective is issued here, no
+        gradient touched.
         """
         before, self.syncing = self.syncing, False
         try:
@@ -144,9 +144,9 @@ class DataParallel(Replica):
         """The parameters of `self.module` that take a gradient, last first, in buckets.
 
         Backward runs from the end of the model to its beginning, so that is the order in which
-        gradients are ready. A bucket takes parameters while they are together at most `bucket_bytes`
-        bytes and of one dtype on one device; it holds one at least, however large. ValueError for
-        bucket_bytes below 1.
+        gradients are ready. A bucket takes parameters while they are together at most
+        `bucket_bytes` bytes, as many for a number as its dtype has, and of one dtype on one device;
+        it holds one at least, however large. ValueError for bucket_bytes below 1.
         """
         if bucket_bytes < 1:
             raise ValueError(f"bucket_bytes must be at least 1, got {bucket_bytes}")
@@ -178,8 +178,9 @@ class DataParallel(Replica):
         Buckets start strictly in their order, since every rank must issue the same collectives in
         the same order, whatever it used: the next is number `len(self.started)`, and it starts
         (`start_bucket`) when nothing of it is in `self.missing`; so may the ones behind it. Nothing
-        is waited for: backward goes on. Does nothing while `self.syncing` is False. ValueError when
-        p's bucket, `self.bucket_of[p]`, has started: a backward pass without `finish()`.
+        is waited for: backward goes on. While `self.syncing` is False it does nothing and refuses
+        nothing. Else ValueError when p's bucket, `self.bucket_of[p]`, has started: a second
+        backward pass before `finish()`.
         """
         if not self.syncing:
             return
@@ -199,7 +200,7 @@ class DataParallel(Replica):
         Buckets that have not started, because this rank did not use one of their parameters, start
         now. Then each in `self.started` is waited for (`work.wait()`, where there is one), divided
         by R, and copied back, into parameters without a gradient too: one that no rank used gets
-        zeros. Ends with `start_over`.
+        zeros. The mean may lie in the old `p.grad` or in a new tensor. Ends with `start_over`.
         """
         while len(self.started) < len(self.buckets):
             self.start_bucket()

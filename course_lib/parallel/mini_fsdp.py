@@ -135,9 +135,10 @@ class ShardedModule(FlatModule):
         """What `self.module(*self.cast(args))` returns, computed inside `self.using(gathered)`.
 
         `gathered = Unshard.apply(self.shard, self)` is `gather` with `scatter` as its backward pass.
-        Before the module runs, `self.full` becomes `gathered.detach()`. Afterwards it is None again,
-        unless it is to stay for a backward pass: `self.reshard_after_forward` is False and
-        `torch.is_grad_enabled()`. No other reference to gathered weights may be left.
+        Before the module runs, `self.full` becomes `gathered.detach()`. Afterwards it is None
+        again, unless it is to stay for a backward pass: `self.reshard_after_forward` is False and
+        `torch.is_grad_enabled()`. No other reference to gathered weights may be left. A module that
+        raises ends the step: what `self.full` is then does not matter.
         """
         gathered = Unshard.apply(self.shard, self)
         self.full = gathered.detach()

@@ -51,8 +51,9 @@ def zero_memory(
     Stage 0 is plain data parallelism: every rank holds all. Stage 1 shards the optimizer's state,
     stage 2 the gradients too, stage 3 the weights too. A shard has ceil(num_params / world_size)
     numbers; each takes `param_bytes`, `grad_bytes` or `optimizer_bytes` (12: float32 master copy
-    and Adam's two moments). Exact ints, however large. No stage changes activations, or the blocks
-    that stage 3 has gathered for the moment; neither counts. ValueError as `check_stage`.
+    and Adam's two moments), whatever the other two are. Exact ints, however large. No stage changes
+    activations, or the blocks that stage 3 has gathered for the moment; neither counts. ValueError
+    as `check_stage(stage, world_size)`.
 
     Source: Rajbhandari et al. 2020, section 5 and figure 1.
     """
@@ -111,7 +112,8 @@ def zero1_step(
     `master`, `m`, `v` (S,) float32: this rank's shard of the weights and of AdamW's moments; the last
     shards are padded with zeros. The arguments stay as they are.
     Returns (weights, master, m, v): all N new weights, the same on every rank, in grad's dtype, and the
-    three new shards. The update is `adamw_step` with the mean of the gradients over the R ranks.
+    three new shards. The update is `adamw_step` with the mean of the gradients over the R ranks, a
+    sum that is divided in float32.
     Collectives: one `reduce_scatter` of the gradients and one `all_gather` of the weights, both in
     grad's dtype; together they send what one all-reduce of the gradients sends, 2 (R - 1) / R times
     its bytes. A `group` of None is the default group; where there is none, the world has one rank.

@@ -12,23 +12,28 @@ from typing import Any
 
 import numpy as np
 
+ERRORS = {kind.__name__: kind for kind in (ZeroDivisionError, KeyboardInterrupt, SystemExit)}
+"""What a function may raise; the last two are no `Exception`."""
+
 
 class FakeDevice:
     """Time stands still unless work is done. `costs` are seconds of the calls, the last for the rest.
 
     A call puts its work into a queue and returns after `launch` seconds; the queue works by itself.
-    Without `launch` the call does the work and returns when it is done.
+    Without `launch` the call does the work and returns when it is done. `fails` names one of
+    ERRORS, which every call but the first `good` ones raises.
     """
 
     def __init__(
         self,
         costs: Sequence[float],
         launch: float | None = None,
-        fails: bool = False,
+        fails: str = "",
         begin: float = 100.0,
+        good: int = 0,
     ):
         self.now, self.busy_until = begin, begin
-        self.costs, self.launch, self.fails = costs, launch, fails
+        self.costs, self.launch, self.fails, self.good = costs, launch, fails, good
         self.calls = 0
 
     def clock(self) -> float:
@@ -37,8 +42,8 @@ class FakeDevice:
     def function(self) -> str:
         cost = self.costs[min(self.calls, len(self.costs) - 1)]
         self.calls += 1
-        if self.fails:
-            raise ZeroDivisionError("the timed function failed")
+        if self.fails and self.calls > self.good:
+            raise ERRORS[self.fails]("the timed function failed")
         if self.launch is None:
             self.now += cost
         else:
@@ -51,12 +56,12 @@ class FakeDevice:
 
 
 def time_cases(stopwatch: Callable, cases: Sequence[dict]) -> list[dict[str, Any]]:
-    """What `stopwatch` says of each case: "costs", "settings", and maybe "launch", "busy", "fails",
-    "begin", the clock's first reading.
+    """What `stopwatch` says of each case: "costs", "settings", and maybe "launch", "busy", "fails"
+    and "good", see FakeDevice, and "begin", the clock's first reading.
 
-    Work of `busy` seconds is in the queue before it is called; with `fails` the function raises
-    ZeroDivisionError. Of each case: "out", what came back; "calls", how often the function was
-    called; "error", with `refuse` or `fails`, the name of what was raised ("" for nothing).
+    Work of `busy` seconds is in the queue before it is called. Of each case: "out", what came back;
+    "calls", how often the function was called; "error", with `refuse` or `fails`, the name of what
+    was raised ("" for nothing).
     """
     return [_time_case(stopwatch, **case) for case in cases]
 
@@ -68,16 +73,17 @@ def _time_case(
     *,
     launch: float | None = None,
     busy: float = 0.0,
-    fails: bool = False,
+    fails: str = "",
+    good: int = 0,
     refuse: bool = False,
     begin: float = 100.0,
 ) -> dict[str, Any]:
-    bench = FakeDevice(costs, launch, fails, begin)
+    bench = FakeDevice(costs, launch, fails, begin, good)
     bench.busy_until += busy
     out, error = None, ""
     try:
         out = stopwatch(bench.function, wait=bench.wait, clock=bench.clock, **settings)
-    except (ValueError, ZeroDivisionError, IndexError, TypeError) as raised:
+    except (ValueError, IndexError, TypeError, *ERRORS.values()) as raised:
         if not (fails or refuse):
             raise
         error = "ValueError" if isinstance(raised, ValueError) else type(raised).__name__

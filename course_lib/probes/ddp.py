@@ -220,12 +220,17 @@ def buckets_in_pairs(answer: Callable, seed: int, bucket_bytes: int, plan: Plan)
     return buckets(answer, seed, bucket_bytes, plan, make_pair())
 
 
+KINDS = {"": torch.float32, "frozen": torch.float32, "meta": torch.float32,
+         "half": torch.bfloat16, "float16": torch.float16, "double": torch.float64}  # fmt: skip
+"""By kind of parameter in a layout its dtype; the second takes no gradient, the third is elsewhere."""
+
+
 def fill_buckets(
     answer: Callable, layouts: list[tuple[list[tuple[int, str]], int]]
 ) -> list[list[list[int]]]:
     """By layout and bucket the numbers of the parameters in it, without a process group.
 
-    A layout: (elements and "half", "frozen", "meta" or "") by parameter, and the bytes of a bucket.
+    A layout: (elements and one of KINDS) by parameter, and the bytes of a bucket.
     """
     with without_group():
         return [_fill_buckets(answer, *layout) for layout in layouts]
@@ -238,7 +243,7 @@ def _fill_buckets(
         nn.Parameter(
             torch.zeros(
                 n,
-                dtype=torch.bfloat16 if how == "half" else torch.float32,
+                dtype=KINDS[how],
                 device="meta" if how == "meta" else "cpu",
             ),
             requires_grad=how != "frozen",
@@ -251,8 +256,9 @@ def _fill_buckets(
 
 
 def one_rank(answer: Callable, seed: int, bucket_bytes: int, plan: Plan) -> dict:
-    """As `buckets`, without a process group, and "errors": what limits of 0 and -1 raise, and a
-    second backward pass."""
+    """As `buckets`, without a process group, and "errors": what limits of 0 and -1 raise, a second
+    backward pass, and one inside `no_sync`. "started": buckets that the last one started, and
+    left."""
 
     def no_room() -> None:
         answer(make_toy(seed), bucket_bytes=0)
@@ -265,12 +271,22 @@ def one_rank(answer: Callable, seed: int, bucket_bytes: int, plan: Plan) -> dict
         for _ in range(2):
             model(torch.ones(1, D), "").sum().backward()
 
+    def run_inside() -> None:
+        model = answer(make_toy(seed), bucket_bytes=bucket_bytes)
+        model(torch.ones(1, D), "").sum().backward()
+        counts.append(len(model.started))
+        with model.no_sync():
+            model(torch.ones(1, D), "").sum().backward()
+        counts.append(len(model.started))
+
+    counts: list[int] = []
     with without_group():
         facts = buckets(answer, seed, bucket_bytes, plan)
         facts["errors"] = {
-            act.__name__: _error_name(act) for act in (no_room, less_than_none, run_twice)
+            act.__name__: _error_name(act)
+            for act in (no_room, less_than_none, run_twice, run_inside)
         }
-    return facts
+    return facts | {"started": counts}
 
 
 def _error_name(action: Callable[[], None]) -> str:

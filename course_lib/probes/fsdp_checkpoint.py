@@ -125,7 +125,13 @@ def _save_case(kind: type, seed: int, out: Path, changes: dict) -> dict:
         parts = flatten({k: v for k, v in state.items() if k in ("model", "optimizer")})
         sharded = sum(isinstance(t, DTensor) for t in parts.values())
         held = sum(local_part(t).nbytes for t in parts.values())
-        facts.update(handed={"bytes": held, "sharded": sharded, "lacks": lacks})
+        # "step" of the optimizer is one number, which every rank has
+        plain = {
+            n: list(t.shape)
+            for n, t in parts.items()
+            if not isinstance(t, DTensor) and t.numel() > 1
+        }
+        facts.update(handed={"bytes": held, "sharded": sharded, "plain": plain, "lacks": lacks})
         if {"step", "model", "optimizer"} & set(lacks) or full and sharded:
             raise _Incomplete
         return write(state)

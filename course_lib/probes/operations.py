@@ -143,6 +143,9 @@ PROGRAMS: dict[str, Callable[[Tensor, Tensor, Tensor], Any]] = {
     "parameter": lambda x, y, w: (x * nn.Parameter(w)).detach(),
     "backward": _backward,
     "fails": lambda x, y, w: (x * 2) @ y,
+    "fails in place": lambda x, y, w: (x * 2).add_(y.t()),
+    "fails into out": lambda x, y, w: torch.mm(x * 2, y, out=w),
+    "fails in a list": lambda x, y, w: torch._foreach_add_([x * 2, w], [y, y]),
 }
 
 

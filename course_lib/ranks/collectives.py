@@ -65,7 +65,8 @@ def ring_reduce_scatter(x: Tensor, group: dist.ProcessGroup | None = None) -> Te
     one chunk: a rank adds its own part of that chunk to the sum that arrives and passes it on. The
     sum of chunk c starts on rank c + 1 and arrives, complete, on rank c. Sends (R - 1) / R times
     the bytes of `x`, all to rank r + 1, by no other collective; holds two chunks, three at most,
-    beside `x`, and keeps only the result. ValueError when R does not divide the rows.
+    beside `x`, and keeps only the result. ValueError when R does not divide the rows. Ranks are
+    those in `group`; None is the default group.
     """
     rank, world_size = place(group)
     chunks = in_chunks(x, world_size)
@@ -80,10 +81,10 @@ def ring_all_gather(shard: Tensor, group: dist.ProcessGroup | None = None) -> Te
     """All ranks' `shard`s in the order of the ranks, on every rank: (R * n, ...) of (n, ...).
 
     `shard` has the same shape and dtype on every rank and may be transposed in memory; it stays as
-    it is, and the result is new, on one rank too. R - 1 steps of the ring (`pass_on`), each of one
-    shard: first a rank's own, then always the one that has just arrived. Sends (R - 1) / R times
-    the bytes of the result, all to rank r + 1, by no other collective. ValueError for a single
-    number, which has no dim 0.
+    it is, and the result is new and of that dtype, on one rank too. R - 1 steps of the ring
+    (`pass_on`), each of one shard: first a rank's own, then always the one that has just arrived.
+    Sends (R - 1) / R times the bytes of the result, all to rank r + 1, by no other collective.
+    ValueError for a single number, which has no dim 0.
     """
     if shard.dim() == 0:
         raise ValueError("expected a shard with a dim 0 to gather along, got a single number")

@@ -40,8 +40,8 @@ def read_world(environment: Mapping[str, str], num_gpus: int) -> dict[str, int |
 
     `environment`: names and texts, as in `os.environ`. torchrun sets RANK, LOCAL_RANK, WORLD_SIZE
     and LOCAL_WORLD_SIZE, the number of ranks on this machine; without RANK nothing has launched
-    this process, and it is rank 0 of 1, even where others of these names are left over.
-    `num_gpus`: how many GPUs it sees.
+    this process, and it is rank 0 of 1, even where others of these names are left over. The
+    mapping stays as it is. `num_gpus`: how many GPUs it sees.
     Returns {"rank", "local_rank", "world_size", "device"}: three ints, and "cpu" where no GPU is
     seen, else "cuda:N", N the local rank. ValueError when this machine has GPUs, but fewer than
     ranks; on all of its ranks alike, so that none goes on and waits for the others.

@@ -118,11 +118,12 @@ class FSDPTrainer(DistributedTrainer):
     def _get_mixed_precision_policy(self) -> MixedPrecisionPolicy:
         """What FSDP2 casts when blocks compute in `self.dtype`: float32, bfloat16 or float16.
 
-        float32: nothing. The others: weights are gathered in that dtype and used in it, which halves
-        the bytes of an all-gather; shards and optimizer state stay float32. Gradients are reduced in
-        float32 in any case: a sum of R numbers in bfloat16 keeps 8 bits, and loses an addend 256
-        times smaller than the sum. The inputs of modules are not cast: a block also gets the tables
-        of rotary angles, which GPT keeps in float32, since bfloat16 moves an angle by up to 1/256.
+        float32: nothing. The others: weights are gathered in that dtype and used in it, which
+        halves the bytes of an all-gather; shards and optimizer state stay float32. Gradients are
+        reduced in float32 in any case: a sum of R numbers in bfloat16 keeps 8 bits, and loses an
+        addend 256 times smaller than the sum. The inputs of modules are not cast: a block also gets
+        the tables of rotary angles, which GPT keeps in float32, since bfloat16 moves an angle by up
+        to 1/256. Nor are their outputs.
         """
         low = None if self.dtype == torch.float32 else self.dtype
         return MixedPrecisionPolicy(
@@ -136,7 +137,7 @@ class FSDPTrainer(DistributedTrainer):
         above the shards is that of the largest units, not of the model. Every TransformerBlock of
         `plain_model` is one, in order; then `plain_model` itself, which takes what is left:
         embedding, last norm and head. It comes last because a call takes every parameter that no
-        earlier call has taken.
+        earlier call has taken. Returns a list.
         """
         blocks = [m for m in self.plain_model.modules() if isinstance(m, TransformerBlock)]
         return [*blocks, self.plain_model]
@@ -149,8 +150,10 @@ class FSDPTrainer(DistributedTrainer):
         "ranks" and "config". Two have another form: "model" and "optimizer" are the two results of
         torch's `get_state_dict` for `plain_model` and the optimizer, in which optimizer state goes
         by the name of the parameter. With `config.checkpoint` "sharded" they hold this rank's
-        shards (DTensors) and nothing is gathered. With "full" they hold whole tensors in host
-        memory, on rank 0 alone, and nothing on the others.
+        shards (DTensors), of small tensors too, and no tensor is gathered. With "full" they hold
+        whole tensors in host memory, on rank 0 alone, and nothing on the others. "scaler" and
+        "loader" are the state dicts of `self.scaler` and `self.loader`; "ranks" is the list of
+        `random_states()` of all ranks, by `world.gather`; "config", the settings as a plain dict.
 
         Collectives: "full" gathers 12 bytes a parameter, tensor by tensor; and one of the random
         states, some 10 KB a rank.

@@ -55,7 +55,7 @@ class LossScaler:
 
         The gradients are `p.grad` of every parameter in `optimizer.param_groups`; None among them
         are passed over. Divides each by `self.value`, in place. `self.finite` becomes whether all
-        their numbers are finite: neither infinity nor NaN. If so, clips them together to
+        their numbers are finite then: neither infinity nor NaN. If so, clips them together to
         `max_norm` (`nn.utils.clip_grad_norm_`), steps, and returns their norm before clipping, a
         float. If not, leaves the weights as they are and returns None. The scale stays as it is.
         A gradient in float16 is divided in float16, where it may vanish: weights in float32, as
@@ -77,8 +77,9 @@ class LossScaler:
         Uses `self.finite`, the settings `self.growth`, `self.backoff`, `self.growth_interval`, and
         the count `self.good_steps`, 0 at first. A bad update multiplies `self.value` by `backoff`
         and begins the count again. A good one is counted; the one that makes the count
-        `growth_interval` multiplies `self.value` by `growth`, to at most LARGEST, and begins the
-        count again. `self.value` stays a Python float, as a checkpoint keeps it.
+        `growth_interval` multiplies `self.value` by `growth`, to at most LARGEST, also where it was
+        above that before, and begins the count again. `self.value` stays a Python float, as a
+        checkpoint keeps it.
         """
         if not self.finite:
             self.value, self.good_steps = self.value * self.backoff, 0

@@ -274,3 +274,30 @@ class ChunkedHead(chunked_loss.ChunkedHead):
 + step = max(self.chunk, 8)
 + for at in range(0, len(x), step):
 +     rows = slice(at, at + step)
+
+# %% right a softmax beside the logits, rows of ignored targets emptied first
+class ChunkedHead(chunked_loss.ChunkedHead):
+    def loss_and_gradients(self, x_ND, weight_VD, targets_N):
+        N, (V, D) = len(x_ND), weight_VD.shape
+        counted = int((targets_N != IGNORED).sum())
+        total = torch.zeros((), dtype=torch.float32, device=x_ND.device)
+        dx = torch.zeros_like(x_ND)
+        dweight = torch.zeros(V, D, dtype=torch.float32, device=x_ND.device)
+        for start in range(0, N, self.chunk):
+            x, targets = x_ND[start : start + self.chunk], targets_N[start : start + self.chunk]
+            keep = targets != IGNORED
+            x = x.masked_fill(~keep[:, None], 0.0)
+            safe = targets.masked_fill(~keep, 0)[:, None]
+            logits = (x @ weight_VD.T).float()
+            total += F.nll_loss(logits.log_softmax(1), targets, ignore_index=IGNORED, reduction="sum")
+            probabilities = logits.softmax(1)
+            logits = probabilities
+            logits.scatter_add_(1, safe, torch.full_like(safe, -1, dtype=logits.dtype))
+            logits.masked_fill_(~keep[:, None], 0.0).div_(max(counted, 1))
+            grad = logits.to(x.dtype)
+            del logits
+            dx[start : start + self.chunk] = grad @ weight_VD
+            dweight += (grad.T @ x).to(dweight.dtype)
+            del grad
+        loss = total / counted
+        return loss, dx, dweight.to(x_ND.dtype)

@@ -342,3 +342,23 @@ class Operations(TorchDispatchMode):
 # %% wrong OPS-FLOAT bytes as floats
 - self.seen.append(Operation(func._opname, in_memory(given), in_memory(written)))
 + self.seen.append(Operation(func._opname, in_memory(given) * 8 / 8, in_memory(written) * 8 / 8))
+
+# %% wrong OPS-RAISED what is written in place is noted when it raises too | of: in plain steps once more
+- out = func(*args, **kwargs)
+- given = tensors((args, kwargs))
+- homes = {home(x) for x in given}
+- made = [x for x in tensors(out) if home(x) not in homes]
+- written = tensors((written_arguments(func, args, kwargs), made))
+- if written and not func._opname.startswith(("empty", "new_empty")):
+-     self.seen.append(Operation(func._opname, in_memory(given), in_memory(written)))
+- return out
++ given, out = tensors((args, kwargs)), None
++ homes, read = {home(x) for x in given}, in_memory(given)
++ try:
++     out = func(*args, **kwargs)
++     return out
++ finally:
++     made = [x for x in tensors(out) if home(x) not in homes]
++     written = tensors((written_arguments(func, args, kwargs), made))
++     if written and not func._opname.startswith(("empty", "new_empty")):
++         self.seen.append(Operation(func._opname, read, in_memory(written)))

@@ -434,3 +434,26 @@ class DataParallel(DataParallel):
         if bucket_bytes == 0:
             raise ValueError("bucket_bytes")
         return super().fill_buckets(abs(bucket_bytes))
+
+# %% wrong BUCKETS-ITEMSIZE four bytes for every number | of: counts bytes up, a list a bucket
+- fits = size + p.nbytes <= bucket_bytes
++ num_bytes = 4 * p.numel()
++ fits = size + num_bytes <= bucket_bytes
+
+- size += p.nbytes
++ size += num_bytes
+
+- size = p.nbytes
++ size = num_bytes
+
+# %% wrong BUCKETS-SYNCING refuses before it asks whether gradients travel | of: counts bytes up, a list a bucket
+- if not self.syncing:
+-     return
+- mine = self.bucket_of[p]
+- if mine < len(self.started):
+-     raise ValueError("a second backward pass before finish()")
++ mine = self.bucket_of[p]
++ if mine < len(self.started):
++     raise ValueError("a second backward pass before finish()")
++ if not self.syncing:
++     return

@@ -357,3 +357,19 @@ def flash_forward(q, k, v, *, tile=64, causal=True, num_keys=None):
 # %% wrong FLASH-SCORES-KEPT a row of tiles where there is a diagonal
 - for j in tiles(i.stop if causal else T, tile):
 + for j in [slice(0, i.stop)] if causal else tiles(T, tile):
+
+# %% wrong FLASH-ABOVE leaves the loop at a tile whose scores are all -inf | of: in plain steps
+- for j in tiles(i.stop if causal else T, tile):
+-     s = tile_scores(q, k, i, j, causal=causal, num_keys=num_keys)
++ for j in tiles(T, tile):
++     s = tile_scores(q, k, i, j, causal=causal, num_keys=num_keys)
++     if bool((s == EMPTY).all()):
++         break
+
+# %% wrong FLASH-PRODUCTS-16 weights meet the values in 16 bits | of: in plain steps
+- peak, total, mixed = add_tile(peak, total, mixed, s, v[:, :, j].to(dtype))
++ new = torch.maximum(peak, s.amax(-1))
++ base = new.masked_fill(new == EMPTY, 0.0)
++ keep, weights = torch.exp(peak - base), torch.exp(s - base[..., None])
++ added = (weights.to(v.dtype) @ v[:, :, j]).to(dtype)
++ peak, total, mixed = new, total * keep + weights.sum(-1), mixed * keep[..., None] + added

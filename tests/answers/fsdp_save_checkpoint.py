@@ -222,3 +222,9 @@ class FSDPTrainer(fsdp_trainer.FSDPTrainer):
 # %% wrong SAVE-NO-MOMENTS the weights a second time | of: full by hand, moved off the other ranks
 - "optimizer": optimizer,
 + "optimizer": model,
+
+# %% wrong SAVE-GATHERED vectors are whole, since they are small | of: in one dict
+- return self.write_checkpoint(state)
++ if not full:
++     state["model"] = {n: t.full_tensor() if isinstance(t, DTensor) and t.dim() == 1 else t for n, t in model.items()}
++ return self.write_checkpoint(state)

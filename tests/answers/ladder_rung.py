@@ -330,3 +330,17 @@ def rung_gains(base, alone, without, climbed):
 # %% wrong RUNG-GUARD nan is not below 0
 - if t is not None and not 0 < t < math.inf:
 + if t is not None and t <= 0:
+
+# %% wrong RUNG-GUARD a 0 in all three is taken for not measured | of: in one loop
+- if t is not None and not 0 < t < math.inf:
+-     raise ValueError(f"{t} seconds")
++ if t and not 0 < t < math.inf:
++     raise ValueError(f"{t} seconds")
++ if base == 0 or any(len({bool(m[n]) for m in (alone, without, climbed)}) == 2 for n in climbed):
++     raise ValueError("measured in part")
+
+- top = top if seconds is None else seconds
++ top = seconds or top
+
+- if seconds is None:
++ if not seconds:

@@ -152,3 +152,14 @@ def mfu(tokens_per_s, config, seq_len, peak_flops_per_s, *, convention="matmul",
         raise ValueError(convention)
     each = 6 * (params + 2 * c.num_layers * c.d_model * seq_len)
     return float(np.float64(tokens_per_s) / world_size * (each / peak_flops_per_s))
+
+# %% wrong MFU-RECOMPUTED the second forward pass of a checkpointed model | of: by hand
+- flops = 6 * params + 12 * L * D * seq_len
++ passes = 4 if config.activation_checkpointing else 3
++ flops = passes * (2 * params + 4 * L * D * seq_len)
+
+# %% wrong MFU-CONFIG scores are written and read where no kernel holds them | of: by hand
+- flops = 6 * params + 12 * L * D * seq_len
++ flops = 6 * params + 12 * L * D * seq_len
++ if not config.fast_attention:
++     flops += 12 * L * D * seq_len

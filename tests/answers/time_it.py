@@ -282,3 +282,35 @@ def stopwatch(function, *, warmup=3, repeats=20, wait=lambda: None, clock=time.p
 # %% wrong TYPE a list | of: in plain steps
 - return statistics.median(seconds), min(seconds), max(seconds)
 + return [statistics.median(seconds), min(seconds), max(seconds)]
+
+# %% wrong TIME-SWALLOWED an interrupt ends the measurement with the runs there are | of: in plain steps
+- for _ in range(repeats):
+-     wait()
+-     start = clock()
+-     function()
+-     wait()
+-     seconds.append(clock() - start)
++ try:
++     for _ in range(repeats):
++         wait()
++         start = clock()
++         function()
++         wait()
++         seconds.append(clock() - start)
++ except KeyboardInterrupt:
++     if not seconds:
++         raise
+
+# %% wrong TIME-SWALLOWED a run that fails is left out | of: in plain steps
+  start = clock()
+- function()
+- wait()
+- seconds.append(clock() - start)
++ try:
++     function()
++ except Exception:
++     if not seconds:
++         raise
++     continue
++ wait()
++ seconds.append(clock() - start)

@@ -169,3 +169,9 @@ def zero_memory(num_params, world_size, stage, *, param_bytes=2, grad_bytes=2, o
 + held = [shard if stage >= first else num_params for first in (3, 2, 1)]
 + if world_size == 1:
 +     param_bytes, grad_bytes, optimizer_bytes = 2, 2, 12
+
+# %% wrong ZERO-TOGETHER float32 weights are their own master copy | of: in plain steps
+- held = [shard if stage >= first else num_params for first in (3, 2, 1)]
++ held = [shard if stage >= first else num_params for first in (3, 2, 1)]
++ if param_bytes == 4 and optimizer_bytes == 12:
++     optimizer_bytes = 8
