@@ -121,3 +121,18 @@ def test_other_threads_of_the_notebook_go_on_writing(tmp_path):
         begin.set()
         thread.join()
     assert written == [True]
+
+
+def test_torchs_cache_is_not_left_in_the_folder_of_an_earlier_check(monkeypatch, tmp_path):
+    """torch writes its place into the environment, and the check after that refused right answers."""
+    from torch._inductor.runtime.cache_dir_utils import cache_dir
+
+    monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)
+    with own_folder() as folder:
+        assert cache_dir().startswith(folder)
+    assert "TORCHINDUCTOR_CACHE_DIR" not in os.environ
+    gone = str(tmp_path / "check-gone/torchinductor_root")  # as a server of ranks may have it
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", gone)
+    with own_folder() as folder:
+        assert cache_dir().startswith(folder)
+    assert os.environ["TORCHINDUCTOR_CACHE_DIR"] == gone

@@ -17,6 +17,9 @@ import torch
 VARIABLE = "COURSE_OWN_FOLDER"
 """Ranks find the folder under this name in their environment."""
 
+COMPILED = "TORCHINDUCTOR_CACHE_DIR"
+"""torch sets this on first use, to a place in the temporary folder, for the rest of the process."""
+
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 CHANGES = {
     "os.mkdir": 1, "os.rmdir": 1, "os.remove": 1, "os.rename": 2, "os.link": 2, "os.symlink": 2,
@@ -44,7 +47,7 @@ def own_folder() -> Iterator[str]:
     with contextlib.ExitStack() as after:
         folder = os.path.realpath(after.enter_context(tempfile.TemporaryDirectory(prefix="check-")))
         after.callback(_return_to, _working_folder(), tempfile.tempdir)
-        before = {name: os.environ.get(name) for name in (VARIABLE, "TMPDIR")}
+        before = {name: os.environ.get(name) for name in (VARIABLE, "TMPDIR", COMPILED)}
         after.callback(_set_environment, before)
         _set_environment({VARIABLE: folder, "TMPDIR": folder})
         os.chdir(folder)
@@ -55,6 +58,8 @@ def own_folder() -> Iterator[str]:
 
 def guard_folder(folder: str) -> None:
     """From now on refuse to this process's new threads, and this one, to write outside `folder`."""
+    if not os.path.isdir(os.path.dirname(os.environ.get(COMPILED, "/"))):
+        del os.environ[COMPILED]  # a place in the folder of an earlier check, which is gone
     tempfile.tempdir = folder
     me = threading.get_ident()
     _guard(folder, {thread.ident for thread in threading.enumerate()} - {me})
