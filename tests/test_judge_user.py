@@ -26,7 +26,7 @@ TRIED = {
     "test_judge_batch.py": "vanishes or points_and or alone",
     "test_judge_submission.py": "seconds or megabyte or large",
 }
-"""By file, which of its tests; in a long run all that take no hour."""
+"""By file, which of its tests. A short run takes the first two files, a long one all."""
 
 
 def run_as_user(*command: str, folder) -> subprocess.CompletedProcess:
@@ -45,7 +45,7 @@ def run_as_user(*command: str, folder) -> subprocess.CompletedProcess:
 
 
 @campaign
-@pytest.mark.parametrize("file", TRIED)
+@pytest.mark.parametrize("file", list(TRIED)[: times(2, len(TRIED))])
 def test_what_is_promised_to_root_is_promised_to_everybody(file, tmp_path_factory):
     if os.getuid() != 0:
         pytest.skip("whoever runs these tests is an ordinary user")
