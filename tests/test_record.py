@@ -48,6 +48,17 @@ def test_lesson_06_shows_what_its_program_wrote():
     assert f"the first {bad['figures']['updates']} updates" in page and bad["figures"]["reached"]
 
 
+def test_lesson_15_shows_its_record():
+    page = (ROOT / "book/15_compile.md").read_text(encoding="utf-8")
+    path = ROOT / "benchmarks/results/compiled_norm.json"
+    found = json.loads(path.read_text(encoding="utf-8"))["figures"]
+    eager, compiled, first = found["eager_ms"], found["compiled_ms"], found["first_call_s"]
+    shown = {"first": first, "eager": eager, "compiled": compiled, "copy": found["copy_ms"]}
+    assert json.dumps(shown)[:-1] in page
+    assert f"{eager / compiled:.1f} times as fast as the eager one" in page
+    assert f"some {round(first * 1e3 / (eager - compiled), -2):,.0f} calls" in page
+
+
 def test_what_is_not_json_leaves_the_old_record(results):
     path = record("demo", {"loss": 1.0})
     with pytest.raises(ValueError):

@@ -133,14 +133,14 @@ def install(*, holes: bool = False, quiet: bool = False) -> dict[str, str]:
 
 
 def describe(whose: dict[str, str]) -> str:
-    """One line per kind: "yours: rmsnorm, ..."; a long list by its number and its first one."""
+    """One line per kind: "yours: rmsnorm, ..."; many that are not yours by number and first one."""
     kinds = ("yours", "reference", "open", "broken")
     lists = {kind: [i for i, k in whose.items() if k == kind] for kind in kinds}
-    return "\n".join(f"{kind:<9} {_name_some(ids)}" for kind, ids in lists.items() if ids)
+    return "\n".join(f"{kind:<9} {_name_some(kind, ids)}" for kind, ids in lists.items() if ids)
 
 
-def _name_some(ids: list[str]) -> str:
-    if len(ids) <= NUM_NAMES:
+def _name_some(kind: str, ids: list[str]) -> str:
+    if len(ids) <= NUM_NAMES or kind in ("yours", "broken"):
         return ", ".join(ids)
     first = exercises()[ids[0]]
     return f"{len(ids)} exercises, the first of them {first.number} {first.id} in {first.lesson}"
