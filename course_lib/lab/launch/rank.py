@@ -144,7 +144,7 @@ def _end_with_launcher(descriptor: int) -> None:
     """In torchrun: wait for the end of the launcher, then end the run, in order and then surely.
 
     Surely is the work of a process of its own. torchrun may abort as its Python ends (-6, seen
-    twice on a busy machine), and nothing that is registered with `atexit` runs then.
+    once, under load), and nothing that is registered with `atexit` runs then.
     """
     while os.read(descriptor, 1):
         pass
