@@ -56,9 +56,10 @@ def test_two_ranks_train_as_one_does(text, tmp_path):
     a, b = (run_log.read(tmp_path / name / "log.csv") for name in ("one", "two"))
     assert [r["step"] for r in a] == [r["step"] for r in b] == [1, 2, 3, 4]
     for name in ("loss", "grad_norm", "tokens", "lr", "valid_loss"):
-        # float32 sums in another order grow a little from step to step
+        # float32 sums in another order grow a little from step to step, in the norm most of all
+        rel = 1e-3 if name == "grad_norm" else 1e-4
         assert [r.get(name) for r in a] == [
-            value if value is None else pytest.approx(value, rel=1e-4)
+            value if value is None else pytest.approx(value, rel=rel)
             for value in (r.get(name) for r in b)
         ], name
 

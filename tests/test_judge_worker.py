@@ -15,7 +15,7 @@ from course_lib import checks
 from course_lib.checks.suite import LIMIT_S
 from course_lib.lab import registry
 from grader.course import ROOT
-from grader.judge import landlock
+from grader.judge import landlock, zygote_client
 from grader.judge.decision import MESSAGE_CHARS, Decision
 from grader.judge.judge import Judge
 from grader.judge.zygote_client import ZygoteClient, ZygoteError
@@ -357,6 +357,28 @@ def test_a_nest_that_dies_is_started_again_and_workers_die_with_it():
     finally:
         own.close()
     assert own.process.poll() is not None
+
+
+THREADED = """
+import threading
+
+threading.Thread(target=threading.Event().wait, daemon=True).start()
+"""
+
+
+def test_a_module_that_starts_a_thread_is_left_to_the_workers(tmp_path, monkeypatch):
+    """A fork copies one thread: such a zygote could make no worker for any later answer."""
+    (tmp_path / "starts_a_thread.py").write_text(THREADED, encoding="utf-8")
+    environment = zygote_client._zygote_environment() | {"PYTHONPATH": str(tmp_path)}
+    monkeypatch.setattr(zygote_client, "_zygote_environment", lambda: environment)
+    own = ZygoteClient(limits=shared_client().limits)
+    try:
+        for modules in (("decimal", "starts_a_thread"), ("starts_a_thread",), ()):
+            assert own.spawn_worker(modules=modules).close() <= 0
+        assert own.threaded == {"starts_a_thread"}
+        assert Judge.with_client(own).grade("bytes", Answer(RIGHT), seed=3).passed
+    finally:
+        own.close()
 
 
 KILLED = """

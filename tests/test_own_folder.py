@@ -75,7 +75,8 @@ def test_an_answer_that_writes_everywhere_leaves_everything_as_it_was(tmp_path):
         [sys.executable, "-c", JUDGE, SCRIBBLE, *exercises],
         env=os.environ
         | {k: str(v) for k, v in places.items()}
-        | {"PYTHONPATH": str(ROOT), "MPLCONFIGDIR": str(tmp_path / "plots")},
+        | {"PYTHONPATH": str(ROOT), "MPLCONFIGDIR": str(tmp_path / "plots")}
+            | {"CUDA_CACHE_PATH": str(tmp_path / "driver")},  # a GPU's driver keeps it under HOME
         capture_output=True, text=True,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

@@ -6,6 +6,9 @@ with any number of GPUs; the last check asks four real ranks.
 
 from collections.abc import Sequence
 from typing import Any
+from unittest import mock
+
+import torch
 
 from course_lib.checks import expect
 from course_lib.checks.report import Wrong
@@ -18,8 +21,13 @@ Seat = tuple[Any, ...]
 
 
 def _ask(subject: Subject, given: dict[str, str], num_gpus: int, tried: str) -> Seat:
-    """The four values in the order of KEYS; `Wrong` for what is no such dict."""
-    out = subject.call(given, num_gpus)
+    """The four values in the order of KEYS; `Wrong` for what is no such dict.
+
+    Asked as on a machine without a GPU, so that a verdict is the same on every machine.
+    """
+    none = {"is_available": lambda: False, "device_count": lambda: 0}
+    with mock.patch.multiple(torch.cuda, **none):
+        out = subject.call(given, num_gpus)
     expect.dict_of(out, KEYS, "WORLD-KEYS", tried=tried)
     seat = tuple(out[key] for key in KEYS)
     _whole_numbers(seat, tried)

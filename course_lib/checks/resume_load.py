@@ -18,6 +18,7 @@ from course_lib.checks.resume import (
     folder,
     format_losses,
     known_state,
+    leave_out_gpu,
     losses,
     own_random,
     random_states,
@@ -39,7 +40,7 @@ def _fresh_trainer(subject: Subject, tokens: Tensor, **changes) -> Module:
 def _held_state(trainer: Module) -> dict:
     """What the trainer holds, by the library's own save."""
     trainer.method("save_checkpoint")
-    return trainer.method("read_checkpoint")
+    return leave_out_gpu(trainer.method("read_checkpoint"))
 
 
 def nothing_there(subject: Subject, draw: Draw) -> None:

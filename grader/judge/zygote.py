@@ -34,6 +34,7 @@ ANSWERS_USE = (
 )  # fmt: skip
 NEVER = ("course_lib.lab", "course_lib.checks")
 PR_SET_CHILD_SUBREAPER = 36
+SETTLE_S = 1.0  # a thread that an import leaves behind may be about to end
 WATCH_S, LOOK_S = 0.02, 0.5  # between two looks at the memory of workers, at least and at most
 
 
@@ -120,7 +121,10 @@ class Zygote:
             greedy = order["pid"] in self.greedy
             self.send_reply({"status": self.kill_worker(order["pid"]), "greedy": greedy})
             return
-        self.load_modules(order["modules"])
+        if threaded := self.load_modules(order["modules"]):
+            error = f"{threaded} starts a thread when it is imported: a fork would hang"
+            self.send_reply({"error": error, "threaded": threaded})
+            return
         wanted = order["worker"]
         said, sock = self.take_worker(wanted)
         self.send_reply(said, sock)
@@ -145,18 +149,22 @@ class Zygote:
         # a tenth of a core at most, and often enough where looking is slow
         return min(max(WATCH_S, 10 * (time.monotonic() - began)), LOOK_S)
 
-    def load_modules(self, modules: list[str]) -> None:
-        """Import what the next answer uses once, here, and not in every worker."""
+    def load_modules(self, modules: list[str]) -> str:
+        """Import what the next answer uses once, here, and not in every worker; "", or the name of a
+        module that has left a thread behind, after which this process can fork no more."""
         new = [m for m in modules if m not in self.tried and not m.startswith("course_lib")]
         if not new:
-            return
+            return ""
         for name in new:
             with contextlib.suppress(ImportError):
                 importlib.import_module(name)
+            if count_threads() > 1:
+                return name
         self.tried.update(new)
         witness.remember_places(_ready_made())
         self.drop_spare()  # it has been forked without them
         gc.freeze()
+        return ""
 
     def take_worker(self, wanted: dict) -> tuple[dict, socket.socket | None]:
         """The spare worker when it is of the wanted kind, else a new one."""
@@ -175,8 +183,7 @@ class Zygote:
 
     def fork_worker(self, wanted: dict) -> tuple[dict, socket.socket | None]:
         """Fork a confined worker: its pid and the judge's end of its socket, or an error and None."""
-        threads = len(os.listdir("/proc/self/task"))
-        if threads != 1:
+        if (threads := count_threads()) > 1:
             return {"error": f"{threads} threads in the zygote: a fork would hang"}, None
         ours, theirs = socket.socketpair()
         up_read, up_write = os.pipe()
@@ -235,6 +242,14 @@ class Zygote:
             self.control.sendall(line)
         else:
             socket.send_fds(self.control, [line], [sock.fileno()])
+
+
+def count_threads() -> int:
+    """Threads of this process, once those that are ending have had time to end."""
+    ends = time.monotonic() + SETTLE_S
+    while (threads := len(os.listdir("/proc/self/task"))) > 1 and time.monotonic() < ends:
+        time.sleep(0.01)
+    return threads
 
 
 def _become_worker(sock: socket.socket, wanted: dict, readable: list, up: int, go: int) -> None:

@@ -25,6 +25,14 @@ class ZygoteError(RuntimeError):
     """The zygote is gone, or makes no worker of the wanted tier."""
 
 
+class ThreadedModule(ZygoteError):
+    """The zygote has imported a module that started a thread: it is of no use any more."""
+
+    def __init__(self, module: str, reason: str):
+        super().__init__(reason)
+        self.module = module
+
+
 class Worker:
     """One confined worker, alive until `close`."""
 
@@ -75,6 +83,8 @@ class ZygoteClient:
         self.limits, self.without, self.spares = limits or Limits(), without, spares
         self.refused: dict[str, str] = {}
         """Why a tier could not be had, by tier."""
+        self.threaded: set[str] = set()
+        """Modules that start a thread: workers import them, the zygote doesn't."""
         self.notes: list[str] = []
         self._start_zygote()
         try:
@@ -129,14 +139,25 @@ class ZygoteClient:
         a loopback that nobody else is on; ZygoteError where the tier has none.
         """
         again = self.spares and ranks <= 1
-        wanted = {"again": again, "ranks": ranks, "modules": modules, "cpu_s": cpu_s}
-        try:
-            return self._spawn_in_tier(self.tier, **wanted)
-        except ZygoteError:
-            if self.process.poll() is not None:
-                self.close()
-                self._start_zygote()
-        return self._spawn_in_tier(self.tier, **wanted)
+        wanted = {"again": again, "ranks": ranks, "cpu_s": cpu_s}
+        tries = 2
+        while True:
+            left = [name for name in modules if name not in self.threaded]
+            try:
+                return self._spawn_in_tier(self.tier, **wanted, modules=left)
+            except ThreadedModule as found:
+                self.threaded.add(found.module)
+                self._restart_zygote()
+            except ZygoteError:
+                tries -= 1
+                if not tries:
+                    raise
+                if self.process.poll() is not None:
+                    self._restart_zygote()
+
+    def _restart_zygote(self) -> None:
+        self.close()
+        self._start_zygote()
 
     def _spawn_in_tier(
         self,
@@ -158,6 +179,8 @@ class ZygoteClient:
         deadline = time.monotonic() + (PATIENCE if modules else SPAWN_S)
         order = {"do": "spawn", "worker": wanted, "again": again, "modules": list(modules)}
         said, sock = self._send_order(order, deadline)
+        if "threaded" in said:
+            raise ThreadedModule(said["threaded"], said["error"])
         if sock is None:
             raise ZygoteError(said.get("error", "no worker"))
         worker = Worker(self, said["pid"], sock)
