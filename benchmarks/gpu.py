@@ -5,7 +5,7 @@
     python -m benchmarks.gpu --dry --out FOLDER  each part at tiny sizes on the CPU: does it run?
 
 Each part is a process of its own with a time limit of its own, so that one failure costs one part.
-Without a GPU it says so and ends with 2; with 1 when a part failed.
+Without a GPU it says so and ends with 2; with 1 when a part failed, with 130 after Ctrl-C.
 """
 
 import argparse
@@ -57,11 +57,12 @@ def run(name: str, dry: bool, out: Path, seconds: float) -> str:
     process = subprocess.Popen(
         command(name, dry, out), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
+    stopped = None
     try:
         said, _ = process.communicate(timeout=seconds)
         late = ""
-    except subprocess.TimeoutExpired:
-        late = f"not done after {seconds:.0f} s"
+    except (subprocess.TimeoutExpired, KeyboardInterrupt) as stop:
+        late, stopped = f"not done after {seconds:.0f} s", stop
         process.send_signal(signal.SIGINT)  # the ladder keeps the rounds it has
         try:
             said, _ = process.communicate(timeout=15)
@@ -69,6 +70,8 @@ def run(name: str, dry: bool, out: Path, seconds: float) -> str:
             process.kill()
             said, _ = process.communicate()
     (out / f"gpu_{name}.log").write_text(said, encoding="utf-8")
+    if isinstance(stopped, KeyboardInterrupt):
+        raise stopped
     if process.returncode and not late:
         last = [line for line in said.strip().splitlines() if line.strip()] or ["no word"]
         return f"ended with {process.returncode}: {last[-1][:200]}"
@@ -109,7 +112,13 @@ def main(argv: list[str] | None = None) -> int:
     for name in names:
         start = time.monotonic()
         seconds = min(PARTS[name][1] if name in PARTS else LIMIT_S, limit - (start - began))
-        problem = run(name, given.dry, given.out, seconds) if seconds > 20 else "no time was left"
+        try:
+            problem = (
+                "no time was left" if seconds <= 20 else run(name, given.dry, given.out, seconds)
+            )
+        except KeyboardInterrupt:
+            print(f"{name:<12} interrupted; the parts above it are in {given.out}")
+            return 130
         failed = failed or bool(problem)
         print(f"{name:<12} {time.monotonic() - start:6.1f} s  {problem or 'done'}", flush=True)
     return int(failed)

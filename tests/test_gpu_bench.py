@@ -2,7 +2,9 @@
 
 import dataclasses
 import json
+import signal
 import sys
+import threading
 from types import SimpleNamespace
 
 import pytest
@@ -57,18 +59,29 @@ def test_a_part_that_fails_costs_itself_alone(monkeypatch, tmp_path, capsys):
     assert (tmp_path / "gpu_good.log").read_text() == "fine\n"
 
 
-def test_a_part_out_of_time_is_asked_to_end(monkeypatch, tmp_path):
-    programs(
-        monkeypatch,
-        slow="""
+SLOW = """
 import time
 try:
     print("begun", flush=True)
     time.sleep(60)
 except KeyboardInterrupt:
     print("kept two rounds")
-""",
-    )
+"""
+
+
+def test_ctrl_c_ends_the_part_and_keeps_what_it_said(monkeypatch, tmp_path, capsys):
+    programs(monkeypatch, slow=SLOW, later="")
+    monkeypatch.setattr(gpu, "PARTS", dict.fromkeys(("slow", "later"), (None, 60.0)))
+    mine = threading.get_ident()
+    threading.Timer(4, signal.pthread_kill, [mine, signal.SIGINT]).start()
+    assert gpu.main(["slow", "later", "--out", str(tmp_path)]) == 130
+    assert (tmp_path / "gpu_slow.log").read_text() == "begun\nkept two rounds\n"
+    (said,) = capsys.readouterr().out.splitlines()
+    assert said.startswith("slow") and "interrupted" in said
+
+
+def test_a_part_out_of_time_is_asked_to_end(monkeypatch, tmp_path):
+    programs(monkeypatch, slow=SLOW)
     assert gpu.run("slow", False, tmp_path, 4) == "not done after 4 s"
     assert (tmp_path / "gpu_slow.log").read_text() == "begun\nkept two rounds\n"
 

@@ -121,7 +121,8 @@ def test_two_ranks_sum_over_gloo_and_what_is_left_can_be_read(home, capsys):
     """)
     said = capsys.readouterr().out.splitlines()
     assert said[0].startswith("2 ranks · gloo · CPU") and said[0].endswith("log runs/0001/")
-    # on a machine with a GPU it is hidden from ranks on the CPU
+    # on a machine with one GPU it is hidden from ranks on the CPU, and a note says why
+    said = [line for line in said if not line.startswith("note: 2 ranks and 1 GPU")]
     command = said[1].removeprefix("CUDA_VISIBLE_DEVICES= ")
     assert command == "torchrun --standalone --nproc_per_node=2 script.py"
     assert said[2:4] == ["[0] rank 0 of 2", "[1] rank 1 of 2"]  # rank by rank, whoever was first
