@@ -25,8 +25,7 @@ def _ask(subject: Subject, given: dict[str, str], num_gpus: int, tried: str) -> 
 
     Asked as on a machine without a GPU, so that a verdict is the same on every machine.
     """
-    none = {"is_available": lambda: False, "device_count": lambda: 0}
-    with mock.patch.multiple(torch.cuda, **none):
+    with mock.patch.multiple(torch.cuda, is_available=lambda: False, device_count=lambda: 0):
         out = subject.call(given, num_gpus)
     expect.dict_of(out, KEYS, "WORLD-KEYS", tried=tried)
     seat = tuple(out[key] for key in KEYS)
