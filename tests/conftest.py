@@ -8,6 +8,7 @@ import re
 import signal
 from collections import Counter, defaultdict
 
+import hypothesis
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
@@ -17,6 +18,11 @@ if "PYTEST_XDIST_WORKER" in os.environ:
     # Two workers with two threads each wait for one another: three times the time on two cores.
     # Set before torch is imported, and passed on to kernels, servers and programs.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# A busy machine is no failure: neither an example nor the making of one is timed.
+BUSY = [hypothesis.HealthCheck.too_slow, hypothesis.HealthCheck.function_scoped_fixture]
+hypothesis.settings.register_profile("course", deadline=None, suppress_health_check=BUSY)
+hypothesis.settings.load_profile("course")
 
 # A shell without job control starts what runs in the background deaf to Ctrl-C, its children too.
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -275,7 +275,6 @@ def releases():
     max_examples=200,
     derandomize=True,
     phases=[Phase.explicit, Phase.generate],
-    deadline=None,
     suppress_health_check=list(HealthCheck),
 )
 @given(st.lists(EDIT, max_size=8), st.lists(EDIT, max_size=4), st.integers(0, 3), st.booleans())
@@ -300,9 +299,7 @@ REAL = st.tuples(
 )
 
 
-@settings(
-    max_examples=100, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck)
-)
+@settings(max_examples=100, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(st.lists(REAL, max_size=8), st.integers(0, 3))
 def test_a_second_update_changes_nothing(edits, which):
     """After what a learner does: every text of theirs is another one."""

@@ -6,7 +6,7 @@ import re
 import threading
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from course_lib.lab import events
@@ -91,7 +91,7 @@ def test_two_writers_do_not_mix_their_lines():
     assert sorted(event["text"][0] for event in events.read()) == sorted("abcd" * 50)
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25)
 @given(
     st.dictionaries(
         st.text(min_size=1), st.text() | st.integers() | st.floats() | st.lists(st.text())

@@ -6,7 +6,7 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from course_lib.lab.journal import template as templates
@@ -524,9 +524,7 @@ PIECES = st.sampled_from(
 )
 
 
-@settings(
-    max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=200)
 @given(st.lists(PIECES | st.text(max_size=5), max_size=40))
 def test_no_text_is_too_strange_to_be_read(journal, pieces):
     """Linter, search and export say something about any file, and change nothing in it."""

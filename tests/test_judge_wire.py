@@ -18,9 +18,7 @@ from course_lib.gpt import GPTConfig
 from grader.judge import wire
 from grader.judge.wire import FRAME, ProtocolError, decode, encode
 
-QUICK = settings(
-    max_examples=150, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck)
-)
+QUICK = settings(max_examples=150, derandomize=True, suppress_health_check=list(HealthCheck))
 PLAIN = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats() | st.text(max_size=9),
     lambda inner: (

@@ -50,7 +50,7 @@ def plain(kind, field) -> type:
     FIELDS,
     ids=lambda x: getattr(x, "name", x.__name__ if isinstance(x, type) else ""),
 )
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(value=NONSENSE)
 def test_nonsense_is_refused(kind, field, value):
     hint = plain(kind, field)

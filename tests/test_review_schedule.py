@@ -324,7 +324,7 @@ EVENT = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(EVENT, max_size=12))
 def test_no_record_is_a_crash(events):
     now = START + 5 * DAY

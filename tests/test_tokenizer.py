@@ -85,7 +85,7 @@ def test_no_network_and_no_cache_by_default(tmp_path):
 # Text to ids and back
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.text())
 def test_round_trip(text):
     ids = COURSE.encode(text)
@@ -128,7 +128,6 @@ def test_decode_takes_arrays_and_iterators():
     assert COURSE.decode([]) == ""
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(0, 8191)))
 def test_any_ids_decode(ids):
     COURSE.decode(ids)
@@ -154,7 +153,7 @@ def test_decode_rejects_what_is_no_row_of_integers(bad):
 @given(
     st.text(st.sampled_from(" \n\t\x0b\x1c\x85\xa0\u2003\u3000ab'sdé１2!_<\u0301\u200b\ufeff😀"))
 )
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=1000)
 @example("a  b").via("one space for each side")
 @example(gpt2_words.MARK + "  a  b").via("a text with a mark of its own")
 def test_ids_are_those_of_the_pattern_that_looks_ahead(text):
@@ -275,7 +274,7 @@ def test_trainer_equals_the_slow_one():
     assert list(train(words, 285).items()) == list(slow_train(words, 285).items())
 
 
-@settings(max_examples=30, deadline=None)  # a busy machine is no failure
+@settings(max_examples=30)
 @given(
     st.dictionaries(
         st.text("ab", min_size=2, max_size=14).map(str.encode),
