@@ -530,7 +530,7 @@ SUITES = (
             as_autograd_counts,
             other_sizes,
         ),
-        proved="equal, to the byte, to what autograd saves in a real model, with both attentions.",
+        proved="equal, to the byte, to what autograd saves in these parts of a real model.",
         remember="a SwiGLU block keeps about 21 N D numbers, and the loss N V more.",
         next_step="at which V does the head keep more than one block? than all blocks?",
     ),

@@ -41,9 +41,8 @@ class ChunkedHead(nn.Module):
         are, and both gradients 0 then. dx (N, D) and dweight (V, D) have the dtype of x; the row of
         dx is 0 where the target is IGNORED. Logits become float32 before the softmax; products are
         taken in the dtype of x, those of the logits too, and dweight is summed over the chunks in
-        float32. Of the logits and of their gradient only `self.chunk` tokens exist at a time: no
-        tensor has more rows of V numbers, and those of a chunk, a few beside each other, are gone
-        with it. The last chunk may be shorter.
+        float32. Of the logits and of their gradient no tensor has more than `self.chunk` rows, and
+        none of a chunk outlives the next chunk. The last chunk may be shorter.
         """
         count = (targets_N != IGNORED).sum()
         loss = torch.zeros((), dtype=torch.float32, device=x_ND.device)
@@ -59,11 +58,12 @@ class ChunkedHead(nn.Module):
             counts_C1 = (targets_C != IGNORED).unsqueeze(-1)
             index_C1 = targets_C.clamp(min=0).unsqueeze(-1)
             loss -= (logprobs_CV.gather(1, index_C1) * counts_C1).sum() / count
-            dlogits_CV = logprobs_CV.exp_()  # in place: one matrix of C x V float32 at a time
+            dlogits_CV = logprobs_CV.exp_()  # from here on in place
             dlogits_CV.scatter_add_(1, index_C1, -torch.ones_like(index_C1, dtype=torch.float32))
-            dlogits_CV = (dlogits_CV.mul_(counts_C1) / count.clamp(min=1)).to(x_ND.dtype)
+            dlogits_CV = dlogits_CV.mul_(counts_C1).div_(count.clamp(min=1)).to(x_ND.dtype)
             dx_CD.copy_(dlogits_CV @ weight_VD)
             dweight_VD += dlogits_CV.T @ x_CD
+            del logprobs_CV, dlogits_CV  # else they live until the next chunk's have been made
         return loss, dx_ND, dweight_VD.to(weight_VD.dtype)
 
     def forward(self, x_ND: Tensor, weight_VD: Tensor, targets_N: Tensor) -> Tensor:

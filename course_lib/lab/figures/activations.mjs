@@ -75,7 +75,7 @@ export const spec = {
   },
   summary({ kept, total, share }, { T, B, V }) {
     return `${fmt(B)} × ${fmt(T)} tokens, V = ${fmt(V)}: explicit attention keeps ${fmt(total[0])} GB, ${fmt(kept[0][2])} of them T × T; ` +
-      `fused ${fmt(total[1])} GB; with the products kept ${fmt(total[2])} GB; with all blocks recomputed ${fmt(total[3])} GB. ` +
+      `fused ${fmt(total[1])} GB; explicit with the products kept ${fmt(total[2])} GB; with all blocks recomputed ${fmt(total[3])} GB. ` +
       `The loss is ${fmt(share[1])} percent of the fused bar and ${fmt(share[3])} percent of the last.`;
   },
 };
