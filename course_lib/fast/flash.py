@@ -59,9 +59,9 @@ def flash_forward(
     (B, H, T, K) in the dtype of q; logsumexp (B, H, T), ln of the sum of exp(score) of each row.
     All products and sums are float32, or float64 of float64, and so is logsumexp; out alone is
     rounded, once. A row that reads no key gives 0 and -inf. The last tile is shorter where `tile`
-    does not divide T. Of tiles above the diagonal nothing is computed, no score either: an infinity
-    in v reaches no tile of queries before its own. Else all is finite, padding too. Of few
-    tiles at a time are there scores, never of a row of tiles.
+    does not divide T. Of tiles above the diagonal nothing is computed, no score either, so that even
+    an infinity in v reaches no tile of queries before its own; all other numbers are finite, padding
+    too. Scores exist for a few tiles at a time, never for a row of tiles.
 
     Source: Dao et al. 2022, algorithm 1, with the loops as in Dao 2023, algorithm 1.
     """
@@ -100,7 +100,7 @@ def flash_backward(
     float64 of float64; the gradients are rounded once. A row that reads no key has out 0 and lse
     -inf, and passes no gradient on; `grad` is finite there too. Of tiles above the diagonal nothing
     is computed, no score either: an infinity in v reaches dq of no tile of queries before its own.
-    Of few tiles at a time are there scores, weights or their gradients, never of a row of tiles.
+    Scores, weights and their gradients exist for a few tiles at a time, never for a row of tiles.
 
     Source: Dao et al. 2022, section 3.1 and appendix B.4; the row sums of grad * out stand for
     those of weight * (gradient of the weight).
