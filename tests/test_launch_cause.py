@@ -238,6 +238,13 @@ def test_the_odd_rank_is_named():
     assert stacks.report([], 20) == []
 
 
+def test_ranks_that_compute_are_not_accused():
+    """A first step may take a minute, and no rank holds up another in it."""
+    for steps in ((None, None), (3, 4)):
+        places = [Place(r, "t.py", 14 + r, "f", "", step) for r, step in enumerate(steps)]
+        assert stacks.report(places, 20)[-1].startswith("None of them waits in a collective")
+
+
 def test_logs_are_read_as_a_terminal_would_show_them(tmp_path):
     file = tmp_path / "rank0.log"
     tail = Tail(file)

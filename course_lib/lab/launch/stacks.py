@@ -116,12 +116,14 @@ def report(places: Sequence[Place], quiet_s: float) -> list[str]:
     head = f"no sign of life for {quiet_s:.0f} s. " if quiet_s >= 1 else ""
     lines = [f"{head}Where the ranks are:"]
     lines += [f"  {ranks_text([p.rank for p in group])} {group[0].text}" for group in groups]
-    if odd:
+    if not any(place.collective for place in places):
+        lines.append("None of them waits in a collective, so they may only be slow.")
+    elif odd:
         lines.append(f"The others wait for {ranks_text([p.rank for p in odd])}.")
     elif len(groups) > 1:
         lines.append(
-            "They wait in different places for one another: look for a branch, or an "
-            "order of calls, that only some ranks take."
+            "If this lasts, they wait in different places for one another: look for a "
+            "branch, or an order of calls, that only some ranks take."
         )
     return lines
 
