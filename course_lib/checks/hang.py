@@ -569,9 +569,9 @@ SUITES = (
             long_lists,
             any_lists,
         ),
-        proved="you find the place where ranks part, and whom to look at: not those that\n"
-        "complain, but those they wait for.",
-        remember="a timeout is raised by the ranks that came. Look for the one that did not.",
+        proved="you find the place where ranks part, and whom to look at: those that\n"
+        "issued nothing there, or else another call than most.",
+        remember="a timeout is raised by ranks that wait. Look for the one that is not where most of them are.",
         next_step="the diaries of a run of your own, in this lesson's Measured.",
     ),
 )
