@@ -209,9 +209,9 @@ SUITES = (
         (context, two_ranks, other_layers),
         proved="k micro-batches cost the bytes of one, leave with the last backward pass,\n"
         "and lose nothing, after an error too.",
-        remember="without no_sync an update of k micro-batches sends k times as much.",
-        next_step="in the lesson's own run, take no_sync away: the gradients stay, the\n"
-        "bytes do not.",
+        remember="an update of k micro-batches that sends after each sends k times as much.",
+        next_step="in torch's DDP, take no_sync away: the gradients stay, the bytes do\n"
+        "not. Yours raises an error then.",
         ranks=3,
         limit_s=12.0,
     ),
