@@ -120,7 +120,7 @@ class FSDPTrainer(DistributedTrainer):
 
         float32: nothing. The others: weights are gathered in that dtype and used in it, which
         halves the bytes of an all-gather; shards and optimizer state stay float32. Gradients are
-        reduced in float32 in any case: a sum of R numbers in bfloat16 keeps 8 bits, and loses an
+        reduced in float32 in any case: a sum of R numbers in bfloat16 keeps 8 bits, and may lose an
         addend 256 times smaller than the sum. The inputs of modules are not cast: a block also gets
         the tables of rotary angles, which GPT keeps in float32, since bfloat16 moves an angle by up
         to 1/256. Nor are their outputs.
