@@ -17,6 +17,8 @@ import pytest
 import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
+from torch.distributed.checkpoint.filesystem import _StorageInfo
+from torch.distributed.checkpoint.metadata import BytesStorageMetadata, MetadataIndex
 
 from course_lib.checkpoints import manifest
 from course_lib.checkpoints.files import CheckpointError
@@ -330,6 +332,34 @@ def test_an_index_from_a_stranger_runs_nothing(pair, tmp_path):
     (path / ".metadata").write_bytes(pickle.dumps(Runs(tmp_path / "ran")))
     record = manifest.read(path)
     record["files"] |= manifest.describe(path, [".metadata"])
+    (path / "manifest.json").write_text(json.dumps(record))
+    with pytest.raises(CheckpointError, match="no index needs"):
+        whole_state(path)
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("where", ["an object in place of a tensor", "a file elsewhere"])
+def test_an_index_from_a_stranger_sends_nobody_elsewhere(pair, tmp_path, where):
+    """DCP would unpickle an object whole, and open any file that the index names."""
+    path = tmp_path / "step_00000002"
+    shutil.copytree(pair / "checkpoints/step_00000002", path)
+    found = pickle.loads((path / ".metadata").read_bytes())
+    name = next(n for n, like in found.state_dict_metadata.items() if len(like.chunks) == 1)
+    (index,) = (i for i in found.storage_data if i.fqn == name)
+    torch.save(Runs(tmp_path / "ran"), path / "more.distcp")
+    length = (path / "more.distcp").stat().st_size
+    if where == "a file elsewhere":
+        torch.save(torch.zeros(3), tmp_path / "elsewhere.distcp")
+        found.storage_data[index] = _StorageInfo("../elsewhere.distcp", 0, length)
+    else:
+        like = found.state_dict_metadata[name]
+        found.state_dict_metadata[name] = other = BytesStorageMetadata()
+        other.size, other.properties = like.size, like.properties
+        del found.storage_data[index]
+        found.storage_data[MetadataIndex(name)] = _StorageInfo("more.distcp", 0, length)
+    (path / ".metadata").write_bytes(pickle.dumps(found))
+    record = manifest.read(path)
+    record["files"] |= manifest.describe(path, [".metadata", "more.distcp"])
     (path / "manifest.json").write_text(json.dumps(record))
     with pytest.raises(CheckpointError, match="no index needs"):
         whole_state(path)

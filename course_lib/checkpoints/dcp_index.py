@@ -1,7 +1,8 @@
 """The index of a sharded checkpoint, read without running what a stranger put into it.
 
 What it is: DCP's `.metadata`, a pickle, opened by an unpickler that knows DCP's own classes and
-refuses all others. What it leaves out: the shards, which torch.load reads with weights_only.
+refuses all others, and looked through: DCP reads the parts of a tensor with weights_only, and
+unpickles whole what its index calls an object. What it leaves out: the shards.
 """
 
 import enum
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import torch
 from torch import Tensor
+from torch.distributed.checkpoint.metadata import TensorStorageMetadata
 
 from course_lib.checkpoints.files import CheckpointError
 
@@ -47,15 +49,23 @@ def _member(kind: type, name: str) -> enum.Enum:
 def read_index(path: Path) -> dict[str, Tensor]:
     """Every tensor of the checkpoint by its path, without its numbers (on the meta device).
 
-    CheckpointError for anything but the index that DCP writes. Once this has returned, DCP may
-    open the file.
+    CheckpointError for anything but the index of a checkpoint of tensors that DCP writes, all of
+    them in files beside it. Once this has returned, DCP may open the file.
     """
     try:
         with path.open("rb") as stream:
-            found = _Unpickler(stream).load().state_dict_metadata
+            index = _Unpickler(stream).load()
+        for name, entry in index.state_dict_metadata.items():
+            if type(entry) is not TensorStorageMetadata:
+                raise CheckpointError(f"the index has an object at {name}, which no index needs")
+        for part in index.storage_data.values():
+            if Path(part.relative_path).name != part.relative_path:
+                raise CheckpointError(
+                    f"the index asks for the file {part.relative_path}, which no index needs"
+                )
         return {
             name: torch.empty(entry.size, dtype=entry.properties.dtype, device="meta")
-            for name, entry in found.items()
+            for name, entry in index.state_dict_metadata.items()
         }
     except CheckpointError as error:
         raise CheckpointError(f"{path.parent.name}/{path.name}: {error}: not used") from None
