@@ -80,7 +80,8 @@ def zeros(subject: Subject, draw: Draw) -> None:
             f"{name} = 0 is not taken as 0",
             out,
             update(*given, 1, **settings),
-            rtol=1e-5,
+            terms=_terms(*given),
+            rtol=2e-5,
             tried=tried,
             fits="a default in place of 0.",
             look="`or`, and `if` on a number: 0 counts as false there.",
@@ -107,11 +108,17 @@ def late_and_loud(subject: Subject, draw: Draw) -> None:
             finding,
             out,
             update(*given, step, betas=betas),
+            terms=_terms(*given),
             rtol=1e-4,
             tried=tried,
             fits=fits,
             look="conditions on `step`." if code == "ADAMW-LATE" else "`clamp`, `clip`, `min`.",
         )
+
+
+def _terms(param: Tensor, grad: Tensor, m: Tensor, v: Tensor) -> tuple[Tensor, ...]:
+    """How large the terms are of which the new param, m and v are sums: they may cancel."""
+    return param.abs(), m.abs() + grad.abs(), v + grad.square()
 
 
 def _expect_near(
@@ -124,12 +131,16 @@ def _expect_near(
     tried: str,
     fits: str,
     look: str,
+    terms: tuple[Tensor, ...] | None = None,
 ) -> None:
-    for name, got, wanted in zip(NAMES, out, right, strict=True):
+    """Errors up to `rtol` of each number, and of its terms where they are given."""
+    terms = terms or (torch.zeros(()),) * 3
+    for name, got, wanted, beside in zip(NAMES, out, right, terms, strict=True):
         expect.tensor(got, shape=wanted.shape, dtype=wanted.dtype, tried=tried, finite=False)
         error = (got.double() - wanted.double()).abs()
-        if not (error <= rtol * wanted.double().abs() + 1e-12).all():
-            share = (error / (wanted.double().abs() + 1e-12)).max().item()
+        size = wanted.double().abs() + beside.double() + 1e-12
+        if not (error <= rtol * size).all():
+            share = (error / size).max().item()
             small = share < 1e-4  # digits that a message does not show
             raise Wrong(
                 code,
