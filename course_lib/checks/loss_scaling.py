@@ -342,10 +342,10 @@ def _say_unseen(unseen: list[tuple[str, int]]) -> None:
 def scales(subject: Subject, draw: Draw) -> None:
     """Over good and bad updates in a row, the scale goes where it should."""
     interval = draw.size(3, 2, 4)
-    settings = dict(scale=16.0, growth=4.0, backoff=0.25, growth_interval=interval)
+    settings = dict(scale=64.0, growth=4.0, backoff=0.25, growth_interval=interval)
     updates = [[torch.tensor([math.inf if k == "b" else 1.0])] for k in KINDS]
     tried = (
-        f"scale 16, growth 4, backoff 0.25, interval {interval}; good and bad updates:\n" + KINDS
+        f"scale 64, growth 4, backoff 0.25, interval {interval}; good and bad updates:\n" + KINDS
     )
     found = _rehearse(subject, updates, tried, **settings)
     out = torch.tensor([row["scale"] for row in found], dtype=torch.float64)
