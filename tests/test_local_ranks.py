@@ -235,3 +235,23 @@ def test_ranks_after_a_check_no_longer_use_its_folder(monkeypatch):
         assert inside.value == folder
     (after,) = local_ranks.run(temporary_folder, [()])
     assert after.value == tempfile.gettempdir() != folder
+
+
+@pytest.mark.parametrize("dies", [False, True], ids=["raises", "dies"])
+def test_the_rank_that_failed_first_is_named_though_all_are_heard_at_once(monkeypatch, dies):
+    def fails():
+        if dist.get_rank() == 1:
+            os._exit(3) if dies else 1 / 0
+        dist.all_reduce(torch.ones(4))
+
+    def wait_late(pipes, seconds):
+        time.sleep(0.5)  # a busy machine: both have failed before anybody looks
+        return multiprocessing.connection.wait(pipes, seconds)
+
+    monkeypatch.setattr(local_ranks, "wait", wait_late)
+    with pytest.raises(RankFailed) as caught:
+        local_ranks.run(fails, [()] * 2)
+    assert (caught.value.rank, caught.value.kind) == (
+        1,
+        "SystemExit" if dies else "ZeroDivisionError",
+    )

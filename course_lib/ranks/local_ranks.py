@@ -19,6 +19,7 @@ import gc
 import importlib
 import io
 import linecache
+import math
 import multiprocessing
 import os
 import pickle
@@ -59,6 +60,7 @@ IDLE_S, IDLE_SHARE = 2.0, 0.02
 """Ranks that have used less than this share of so many seconds (a waiting gloo uses 0.003), and were
 ready to compute at fewer than half of the looks, wait for what never comes."""
 LOOK_S = 0.1
+LOST = ("Connection reset by peer", "Connection closed by peer", "Broken pipe")  # in gloo's words
 GRACE_S = 1.0  # after one rank has failed, for the others to say that they failed first
 
 
@@ -90,13 +92,25 @@ class Rank:
 
 class RankFailed(Exception):
     """The function raised on `rank`: `kind` is the exception's built-in type, `line` where in the
-    cell `file`."""
+    cell `file`, `at` when by this machine's monotonic clock (infinity where nobody knows)."""
 
     def __init__(
-        self, rank: int, kind: str, text: str, line: int | None = None, file: str | None = None
+        self,
+        rank: int,
+        kind: str,
+        text: str,
+        line: int | None = None,
+        file: str | None = None,
+        at: float = math.inf,
     ):
         super().__init__(f"rank {rank}: {kind}: {text}")
         self.rank, self.kind, self.text, self.line, self.file = rank, kind, text, line, file
+        self.at = at
+
+    @property
+    def lost_another(self) -> bool:
+        """Whether gloo says that the process on the other end has gone: another rank's failure."""
+        return "gloo/transport" in self.text and any(said in self.text for said in LOST)
 
     @property
     def where(self) -> str:
@@ -204,10 +218,12 @@ class _Limit:
 
 
 def _collect(pipes: list[Connection], limit: _Limit) -> list[Rank]:
-    """The results by rank; of several failures the one that was said first."""
+    """The results by rank. Of several failures the one that came first: a rank that fails closes
+    its connections, and the others then fail because of that."""
     found: dict[int, Rank] = {}
+    failed: list[RankFailed] = []
     pipe: Any
-    waiting, first = dict(enumerate(pipes)), None
+    waiting = dict(enumerate(pipes))
     while waiting and not limit.is_over():
         for pipe in wait(list(waiting.values()), LOOK_S):
             rank = next(r for r, p in waiting.items() if p is pipe)
@@ -217,12 +233,12 @@ def _collect(pipes: list[Connection], limit: _Limit) -> list[Rank]:
             except (EOFError, OSError):
                 result = RankFailed(rank, "SystemExit", "the process ended without a word")
             if isinstance(result, RankFailed):
-                first = first or result
+                failed.append(result)
                 limit.shorten(GRACE_S)
             else:
                 found[rank] = result
-    if first:
-        raise first
+    if failed:
+        raise min(failed, key=lambda failure: (failure.lost_another, failure.at))
     if waiting:
         stuck = ", ".join(map(str, waiting))
         raise RanksStuck(
@@ -363,8 +379,9 @@ def _result(rank: int, fine: bool, *parts) -> Rank | RankFailed:
     return Rank(*parts) if fine else RankFailed(rank, *parts)
 
 
-def _failure(error: BaseException) -> tuple[str, str, int | None, str | None]:
-    """Kind, text, line and file of an exception, in plain values."""
+def _failure(error: BaseException) -> tuple[str, str, int | None, str | None, float]:
+    """Kind, text, line, file and moment of an exception, in plain values."""
+    now = time.monotonic()
     kinds = [c.__name__ for c in type(error).__mro__ if c.__module__ == "builtins"]
     frames = traceback.extract_tb(error.__traceback__)
     cells = [f for f in frames if not Path(f.filename).is_file()]  # code of a cell
@@ -373,7 +390,7 @@ def _failure(error: BaseException) -> tuple[str, str, int | None, str | None]:
         text = str(error)[:600]
     except Exception:
         text = "an error whose text cannot be had"
-    return kinds[0], text, line, file
+    return kinds[0], text, line, file, now
 
 
 def _held_bytes(*, settle: bool) -> int:
