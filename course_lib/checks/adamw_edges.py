@@ -23,11 +23,22 @@ def exact(subject: Subject, draw: Draw) -> None:
     for step in (1, 3):
         tried = f"float64 tensors, update {step}"
         out = ask(subject, *given, step, **OPTIONS, tried=tried)
+        right = update(*given, step, **OPTIONS)
+        _expect_near(
+            "OTHER",
+            "float64 tensors are updated otherwise",
+            out,
+            right,
+            rtol=1e-3,
+            tried=tried,
+            fits="",
+            look="m, v, corrections, step, in turn.",
+        )
         _expect_near(
             "ADAMW-FLOAT32",
             "float64 tensors keep float32's digits",
             out,
-            update(*given, step, **OPTIONS),
+            right,
             rtol=1e-10,
             tried=tried,
             fits="a step in float32 on the way.",

@@ -19,9 +19,11 @@ CLOSE = dict(rtol=1e-4, atol=1e-4)
 def state(
     draw: Draw, *shape: int, dtype: torch.dtype = torch.float32
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """param, grad, m, v as they might be in the middle of a run."""
+    """param, grad, m, v as they might be in the middle of a run. v is so large that no step is
+    longer than lr, which is tried on its own."""
     param, grad, m = (size * draw.randn(*shape, dtype=dtype) for size in (0.1, 0.5, 0.3))
-    return param, grad, m, 0.1 + draw.randn(*shape, dtype=dtype).square()
+    v = 0.1 + draw.randn(*shape, dtype=dtype).square()
+    return param, grad, m, v + 4 * (grad.abs() + m.abs()).square()
 
 
 def ask(subject: Subject, *args, tried: str, **options) -> tuple[Tensor, Tensor, Tensor]:
