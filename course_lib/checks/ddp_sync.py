@@ -472,8 +472,8 @@ SUITES = (
             separate_calls,
         ),
         proved="1 to 4 ranks, and groups of them, end with one gradient, whatever\n"
-        "each of them used, and send each byte of it once.",
-        remember="a collective that one rank leaves out meets the next one of the others.",
+        "each of them used, and reduce each byte of it once.",
+        remember="a collective that one rank leaves out meets that rank's next one.",
         next_step="divide before the all-reduce: which dtype would care?",
         ranks=4,
         limit_s=12.0,
