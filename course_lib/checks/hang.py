@@ -569,9 +569,10 @@ SUITES = (
             long_lists,
             any_lists,
         ),
-        proved="you find the place where ranks part, and whom to look at: those that\n"
-        "issued nothing there, or else another call than most.",
-        remember="a timeout is raised by ranks that wait. Look for the one that is not where most of them are.",
+        proved="you find the place where ranks part, and the ranks that issued nothing\n"
+        "there, or else another call than most.",
+        remember="a timeout is raised by ranks that wait. Calls say where ranks part, not who is wrong: "
+        "beside one call too many, the others look late.",
         next_step="the diaries of a run of your own, in this lesson's Measured.",
     ),
 )
