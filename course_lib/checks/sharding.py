@@ -315,7 +315,7 @@ SUITES = (
         proved="a rank keeps 1 / R, gathers a block for as long as it computes with it,\n"
         "and trains as one process does.",
         remember="two all-gathers and a reduce-scatter: 1.5 times the bytes of DDP.",
-        next_step="in the figure: which of the three could overlap with computing?",
+        next_step="in the figure: which of a layer's three collectives overlap with computing?",
         ranks=4,
         sends_much=True,
         limit_s=12.0,
