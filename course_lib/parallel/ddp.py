@@ -53,7 +53,7 @@ def sync_gradients(
     _, world_size = place(group)
     means = []
     for p, grad in zip(params, grads, strict=True):
-        # a collective that one rank leaves out hangs the others, or meets their next one
+        # a collective that one rank leaves out hangs the others, or meets that one's next
         total = torch.zeros_like(p, memory_format=torch.contiguous_format)
         if grad is not None:
             total.copy_(grad.detach())  # ranks add what lies at one place in memory
