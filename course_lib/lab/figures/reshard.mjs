@@ -84,7 +84,7 @@ export const spec = {
   },
   table(r, { saved }) {
     return {
-      caption: `Bytes that each new rank reads; saved: ${SAVED[saved]}`,
+      caption: `Bytes that each new rank takes; saved: ${SAVED[saved]}`,
       columns: ["new rank", ...r.sizes.map((_, f) => `file ${f}`), "in no file"],
       rows: r.read.map((line, q) => [String(q), ...line, r.missing[q]]),
     };
