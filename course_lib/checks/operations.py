@@ -433,7 +433,7 @@ SUITES = (
             kinds_of_memory,
         ),
         proved="what writes numbers is counted, forward and backward, with the bytes of both sides.",
-        remember="a view is free; every other operation reads its inputs and writes its results.",
+        remember="views move no numbers; what writes numbers reads its inputs and writes its results.",
         ranks=1,
         next_step="count the block of lesson 06 with `fast_attention=False`.",
         loads=(DYNAMO,),  # the first operation under a dispatch mode loads it

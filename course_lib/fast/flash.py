@@ -32,7 +32,7 @@ def add_tile(
     -inf does not count; a row that has met only such ones is at (-inf, 0, 0), and nothing becomes
     nan. The inputs stay as they are.
 
-    Source: Milakov and Gimelshein 2018, algorithm 3, lines 4 to 6.
+    Source: Milakov and Gimelshein 2018, algorithm 3, lines 4 and 5.
     """
     new = torch.maximum(peak, scores.amax(dim=-1))
     base = new.masked_fill(new == EMPTY, 0.0)  # -inf minus -inf would be nan
