@@ -400,8 +400,8 @@ SUITES = (
             units,
             refusals,
         ),
-        proved="a rung has three gains; those at their places multiply to the total, on any\n"
-        "ladder, with rungs that are not there.",
+        proved="a rung has three gains; those at their places multiply to the total, also\n"
+        "behind rungs that are not there.",
         remember="gains alone do not multiply; seconds saved at their places add.",
         next_step="swap two rungs of the page's toy: which of the three gains stay?",
     ),
