@@ -35,8 +35,8 @@ def rows_of_rank(starts: np.ndarray, *, rank: int, world_size: int) -> np.ndarra
     """This rank's part of a global batch: (B * world_size,) to (B,).
 
     Rank r gets the r-th block of B, in order: the parts of all ranks, joined by rank, are `starts`.
-    B may be 0. ValueError when rank is not in 0..world_size - 1, where no rank is when world_size
-    is 0 or less, or when the windows cannot be shared out evenly.
+    B may be 0. ValueError when rank is not in 0..world_size - 1 (so for every rank if world_size is
+    0 or less), or when the windows cannot be shared out evenly.
     """
     if not 0 <= rank < world_size:
         raise ValueError(f"rank must be in 0..{world_size - 1}, got {rank}")
@@ -54,8 +54,8 @@ def get_batch(tokens: np.ndarray, starts: np.ndarray, seq_len: int) -> tuple[Ten
 
     idx[b, t] is tokens[starts[b] + t]; targets[b, t] is the token after it. `starts` is (B,)
     int64 in 0..N - seq_len - 1: a window takes seq_len + 1 tokens. `tokens` is one piece of memory,
-    maybe a file of many gigabytes: only the windows are copied. The tensors share no memory, with
-    those of other calls neither, and what came in stays as it is.
+    maybe a file of many gigabytes: only the windows are copied. The two tensors share no
+    memory with each other or with those of other calls, and what came in stays as it is.
     """
     # a view of all windows, each one token after the one before; sliding_window_view(tokens,
     # seq_len + 1) is the same, and its checks cost some microseconds per call

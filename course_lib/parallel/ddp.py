@@ -46,9 +46,10 @@ def sync_gradients(
     of params[i], which the mean keeps, or is None on a rank that did not use the parameter: it
     counts as zeros. A gradient may be transposed in memory, on some ranks only, and part of a
     graph. The arguments stay as they are, and no mean shares their memory or is part of a graph.
-    All ranks issue the same all-reduces, together of the bytes of the gradients, and nothing else:
-    2 (R - 1) / R times that is sent. R is what `place(group)` says. Where no process group has been
-    initialized R is 1, no collective is issued, and the means are copies.
+    All ranks issue the same all-reduces and no other collective. Together these reduce as many
+    bytes as the gradients have; a rank sends 2 (R - 1) / R times as many. `place(group)` gives the
+    pair (rank, R). Where no process group has been initialized R is 1, no collective is issued,
+    and the means are copies.
     """
     _, world_size = place(group)
     means = []
@@ -101,8 +102,8 @@ class DataParallel(Replica):
 
     Call it as the module; after the last `backward()` of an update call `finish()`, then the
     optimizer. Collectives: a broadcast per parameter and buffer when it is made; per update one
-    all-reduce per bucket, together of the bytes of the gradients, 2 (R - 1) / R of which a rank
-    sends. Args: `module`; `bucket_bytes`, see `fill_buckets`; `group`.
+    all-reduce per bucket, which together reduce the bytes of the gradients; a rank sends
+    2 (R - 1) / R times as many. Args: `module`; `bucket_bytes`, see `fill_buckets`; `group`.
     """
 
     def __init__(
@@ -144,9 +145,9 @@ class DataParallel(Replica):
         """The parameters of `self.module` that take a gradient, last first, in buckets.
 
         Backward runs from the end of the model to its beginning, so that is the order in which
-        gradients are ready. A bucket takes parameters while they are together at most
-        `bucket_bytes` bytes, as many for a number as its dtype has, and of one dtype on one device;
-        it holds one at least, however large. ValueError for bucket_bytes below 1.
+        gradients are ready. A bucket takes parameters as long as their bytes together are at most
+        `bucket_bytes`, and as long as dtype and device stay the same; it holds at least one
+        parameter, however large. ValueError for bucket_bytes below 1.
         """
         if bucket_bytes < 1:
             raise ValueError(f"bucket_bytes must be at least 1, got {bucket_bytes}")

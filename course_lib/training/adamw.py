@@ -25,8 +25,8 @@ def adamw_step(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Update number `step` of one tensor: the new (param, m, v). The arguments stay as they are.
 
-    `param`, `grad`, `m`, `v`: of one shape and one float dtype, which the results have too, and in
-    which or in a wider one they are computed; the caller sees to it that no graph is recorded. `m`
+    `param`, `grad`, `m`, `v`: of one shape and one float dtype. The results have both as well, and
+    are computed in that dtype or a wider one; the caller keeps autograd from recording. `m`
     and `v` are running means of gradient and squared gradient, without correction, 0 before the
     first update; `betas` is what one update keeps of them. `step` counts from 1, or ValueError. The
     decay is of the old `param`, by lr * weight_decay of it; `eps` is added to the corrected root.
