@@ -233,7 +233,7 @@ SUITES = (
         ),
         proved="weights, gradients, master copy and moments, counted exactly,\n"
         "for Adam and SGD, in mixed precision and in float32.",
-        remember="16 bytes a parameter with Adam: 112 GB for 7 billion, before any activation.",
+        remember="16 bytes a parameter with Adam in mixed precision, before any activation.",
         next_step="training_state_bytes with your own model's parameter count.",
     ),
 )
