@@ -27,7 +27,7 @@ def training_state_bytes(
     """Bytes of weights, gradients and optimizer state of `num_params` parameters: an int of Python.
 
     Each parameter has one weight of `param_bytes`, one gradient of `grad_bytes`, and `moments`
-    running means of `moment_bytes` each: Adam keeps 2, SGD with momentum 1, plain SGD 0.
+    moments of `moment_bytes` each: Adam keeps 2, SGD with momentum 1, plain SGD 0.
     `master_copy` adds one float32 copy of the weight, 4 bytes, which the optimizer updates.
     Activations do not count. The defaults are mixed-precision Adam.
     """
