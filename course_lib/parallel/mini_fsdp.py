@@ -169,7 +169,7 @@ class ShardedModule(FlatModule):
 
         `grad`: (R * S,) in `self.dtype`, the gradient of the gathered weights. `self.full` is None
         afterwards: backward is through with this module. One `reduce_scatter(..., self.group)`, in
-        float32: a sum of many ranks in 16 bits loses digits with every addition.
+        float32: a sum of many ranks in 16 bits can lose digits with every addition.
         """
         self.full = None
         _, world_size = place(self.group)
