@@ -20,8 +20,8 @@ def mfu(
     convention: str = "matmul",
     world_size: int = 1,
 ) -> float:
-    """Share of the peak that training uses: 0.4 is 40 percent. Above 1, which no device does, it is
-    not cut off: the rate or the peak is wrong then.
+    """Share of the peak that training uses: 0.4 is 40 percent. Above 1 it is not
+    cut off: the rate, the peak or the count of the FLOPs is wrong then.
 
     `tokens_per_s` are those of all `world_size` devices together, `peak_flops_per_s` is that of
     one. A token costs 6 FLOPs per parameter, forward and backward, and 12 * num_layers * d_model *
