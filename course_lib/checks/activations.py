@@ -531,7 +531,7 @@ SUITES = (
             other_sizes,
         ),
         proved="equal, to the byte, to what autograd saves in these parts of a real model.",
-        remember="a SwiGLU block keeps about 21 N D numbers, and the loss N V more.",
+        remember="with fused attention and F = 8/3 D a block keeps about 21 N D numbers, the loss N V.",
         next_step="at which V does the head keep more than one block? than all blocks?",
     ),
 )

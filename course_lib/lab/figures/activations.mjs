@@ -2,7 +2,7 @@ import { figure, fmt } from "./engine.mjs";
 
 const L = 6, H = 6, D = 384, F = 1024;
 const WAYS = ["Explicit attention", "Fused attention", "Explicit, products kept", "Blocks recomputed"];
-const PARTS = ["Norms", "Attention", "T × T", "MLP", "Inputs", "Loss"];
+const PARTS = ["Norms", "Attention", "T × T", "MLP", "Inputs", "Head"];
 const sum = (list) => list.reduce((a, b) => a + b, 0);
 
 // Numbers of 4 bytes; the mask has one byte an entry. The formula is that of course_lib/measure/activations.py.
@@ -22,7 +22,7 @@ export function compute({ T, B, V }) {
 export const spec = {
   name: "activations",
   title: "What a forward pass keeps",
-  intro: "GB that a GPT of 6 blocks (preset small, float32) keeps for its backward pass. One bar for each way to run it; Inputs are those of recomputed blocks.",
+  intro: "GB that a GPT of 6 blocks (preset small, float32) keeps for its backward pass. One bar for each way to run it; Inputs are those of recomputed blocks, and Head includes the loss.",
   predict: {
     question: "Eight sequences of 256 tokens become one of 2,048: as many tokens. With explicit attention, what happens to T × T and to the MLP?",
     choices: ["Both stay", "T × T grows 8 times, the MLP stays", "T × T grows 64 times, the MLP stays", "Both grow 8 times"],
@@ -76,7 +76,7 @@ export const spec = {
   summary({ kept, total, share }, { T, B, V }) {
     return `${fmt(B)} × ${fmt(T)} tokens, V = ${fmt(V)}: explicit attention keeps ${fmt(total[0])} GB, ${fmt(kept[0][2])} of them T × T; ` +
       `fused ${fmt(total[1])} GB; explicit with the products kept ${fmt(total[2])} GB; with all blocks recomputed ${fmt(total[3])} GB. ` +
-      `The loss is ${fmt(share[1])} percent of the fused bar and ${fmt(share[3])} percent of the last.`;
+      `The head with its loss is ${fmt(share[1])} percent of the fused bar and ${fmt(share[3])} percent of the last.`;
   },
 };
 
