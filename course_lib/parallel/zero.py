@@ -51,9 +51,9 @@ def zero_memory(
     Stage 0 is plain data parallelism: every rank holds all. Stage 1 shards the optimizer's state,
     stage 2 the gradients too, stage 3 the weights too. A shard has ceil(num_params / world_size)
     numbers; each takes `param_bytes`, `grad_bytes` or `optimizer_bytes` (12: float32 master copy
-    and Adam's two moments), three sizes that don't depend on one another. Exact ints, however large. No stage changes
-    activations, or the blocks that stage 3 has gathered for the moment; neither counts. ValueError
-    as `check_stage(stage, world_size)`.
+    and Adam's two moments), three sizes that don't depend on one another. Exact ints, however
+    large. No stage changes activations, or the blocks that stage 3 has gathered for the moment;
+    neither counts. ValueError as `check_stage(stage, world_size)`.
 
     Source: Rajbhandari et al. 2020, section 5 and figure 1.
     """
