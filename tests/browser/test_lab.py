@@ -151,9 +151,14 @@ def test_review_questions_are_cards(page: harness.Page) -> None:
 
 
 def test_every_link_between_lessons_leads_to_a_notebook(page: harness.Page, book: dict) -> None:
-    page.locator('.jp-Notebook a[href*="/files/"]').nth(100).wait_for(state="attached")
-    found = page.evaluate(LEADS)
-    assert len(found) >= len(LINK.findall("".join(book["cells"][0]["source"]))) > 100
+    wanted, found = len(LINK.findall("".join(book["cells"][0]["source"]))), []
+    assert wanted > 100
+    for _ in range(5):  # the cell may be drawn anew at this moment
+        page.locator('.jp-Notebook a[href*="/files/"]').nth(100).wait_for(state="attached")
+        found = page.evaluate(LEADS)
+        if len(found) >= wanted:
+            break
+    assert len(found) >= wanted
     assert not [one for one in found if one[1] != 200]
     assert (
         not [  # a page of the reference has no notebook, and is read as it is
