@@ -154,10 +154,10 @@ class DistributedTrainer:
         `tokens_seen` higher by the targets that counted. ValueError on every rank when no target
         counts on any of them; nothing has changed then. Returns "loss" (nats per token, before the
         update), "grad_norm" (before clipping) and "lr": floats, or tensors of no dimension, whose
-        numbers are there once the device has computed them. Micro-batches lie in host memory, so an
-        update that returns tensors never waits for a GPU. Memory: activations of one micro-batch at
-        a time. Collectives: all-reduces of 8 bytes, one on the host and one on the device, and
-        DDP's of the gradients, once: 4 bytes a parameter.
+        numbers are there once the device has computed them. Micro-batches lie in host memory, so
+        nothing here has to wait for a GPU. Memory: activations of one micro-batch at a time. Ranks
+        sum, once an update each, the count (8 bytes, on the host), the loss (8 bytes, on the
+        device) and the gradients (4 bytes a parameter).
         """
         counts = [(targets != IGNORED).sum().item() for _, targets in batches]
         num_tokens = self.sum_over_ranks(sum(counts))
