@@ -193,6 +193,17 @@ def test_a_dump_is_read_as_place_and_collective():
     assert sleeping.collective == "" and sleeping.text == "at train.py:14"
 
 
+@pytest.mark.parametrize("call, waits", [("work.wait()", "wait"), ("sums.add_(one)", "")])
+def test_a_work_that_is_waited_for_is_a_collective(tmp_path, call, waits):
+    """Its wait is in C++: Python's uppermost frame is the line that calls it."""
+    script = tmp_path / "train.py"
+    script.write_text(f"for work in works:\n    {call}\n")
+    dump = f'Current thread 0x1 (most recent call first):\n  File "{script}", line 2 in finish\n'
+    places = [stacks.understood(dump, rank) for rank in range(2)]
+    assert [place.collective for place in places] == [waits, waits]
+    assert ("None of them waits" in stacks.report(places, 20)[-1]) == (not waits)
+
+
 BUSY = """
 import io, os, pickle, sys, time
 os.environ["COURSE_RUN"] = sys.argv[1]  # here: a launch ends whatever was started with it and has no run

@@ -79,6 +79,9 @@ def understood(dump: str, rank: int, step: int | None = None) -> Place | None:
     inside = [name for file, _, name in frames[:first] if INSIDE.search(file)]
     inside = [name for name in inside if name not in HELPERS] or inside
     file, line, function = frames[first]
+    # a Work of torch.distributed waits in C++, where no frame shows it
+    if first == 0 and ".wait(" in linecache.getline(file, int(line)):
+        inside = ["wait"]
     return Place(rank, file, int(line), function, inside[-1] if inside else "", step)
 
 
