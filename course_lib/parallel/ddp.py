@@ -42,14 +42,15 @@ def sync_gradients(
 ) -> list[Tensor]:
     """For each parameter the mean of its gradient over the R ranks: new tensors, in order.
 
-    `params` and `grads` are of one length and order on every rank; grads[i] has the shape and dtype
-    of params[i], which the mean keeps, or is None on a rank that did not use the parameter: it
-    counts as zeros. A gradient may be transposed in memory, on some ranks only, and part of a
-    graph. The arguments stay as they are, and no mean shares their memory or is part of a graph.
+    `params` and `grads` have the same length and order on every rank. grads[i] has the shape and
+    dtype of params[i], and so has its mean. On a rank that did not use the parameter it is None and
+    counts as zeros. A gradient may be part of a graph. It may be transposed in memory on some ranks
+    and not on others. The arguments stay as they are. No mean shares their memory or is part of a
+    graph.
     All ranks issue the same all-reduces and no other collective. Together these reduce as many
     bytes as the gradients have; a rank sends 2 (R - 1) / R times as many. `place(group)` gives the
-    pair (rank, R). Where no process group has been initialized R is 1, no collective is issued,
-    and the means are copies.
+    pair (rank, R). If no process group has been initialized, R is 1, no collective is issued, and
+    the means are copies.
     """
     _, world_size = place(group)
     means = []
@@ -85,9 +86,9 @@ class Replica(nn.Module):
     def no_sync(self) -> Iterator[None]:
         """Backward passes inside only add to `p.grad`: `self.syncing` is False there.
 
-        For all micro-batches of an update but the last, whose backward pass then sends the sum of
-        all of them, once. What is left behind is `self.syncing` as it was before, after an error or
-        an interrupt too, and where one context stands in another. No collective is issued here, no
+        Use it for all micro-batches of an update but the last, whose backward pass then sends the
+        sum of all of them, once. On leaving, `self.syncing` is again what it was before: after an
+        error or an interrupt too, and inside another such context. No collective is issued here, no
         gradient touched.
         """
         before, self.syncing = self.syncing, False
@@ -100,9 +101,9 @@ class Replica(nn.Module):
 class DataParallel(Replica):
     """`module` on every rank, with gradients that are averaged while backward runs.
 
-    Call it as the module; after the last `backward()` of an update call `finish()`, then the
-    optimizer. Collectives: a broadcast per parameter and buffer when it is made; per update one
-    all-reduce per bucket, which together reduce the bytes of the gradients; a rank sends
+    Call it as the module. After the last `backward()` of an update call `finish()`, then the
+    optimizer. Collectives: when it is made, one broadcast per parameter and buffer; in each update,
+    one all-reduce per bucket. These together reduce the bytes of the gradients; a rank sends
     2 (R - 1) / R times as many. Args: `module`; `bucket_bytes`, see `fill_buckets`; `group`.
     """
 
@@ -127,9 +128,9 @@ class DataParallel(Replica):
         """By bucket, for those started: the flat gradients and the all-reduce to wait for."""
 
     def start_bucket(self) -> None:
-        """Start the all-reduce of the next bucket and note it in `self.started`; does not wait.
+        """Start the all-reduce of the next bucket and add it to `self.started`; does not wait.
 
-        What travels is one new flat tensor of the gradients in the bucket's order, zeros for a
+        What travels is one new flat tensor: the gradients in the bucket's order, with zeros for a
         parameter that has none. Without a group nothing travels, and the work is None.
         """
         bucket = self.buckets[len(self.started)]
@@ -144,10 +145,10 @@ class DataParallel(Replica):
     def fill_buckets(self, bucket_bytes: int) -> list[list[Tensor]]:
         """The parameters of `self.module` that take a gradient, last first, in buckets.
 
-        Backward runs from the end of the model to its beginning, so that is the order in which
-        gradients are ready. A bucket takes parameters as long as their bytes together are at most
-        `bucket_bytes`, and as long as dtype and device stay the same; it holds at least one
-        parameter, however large. ValueError for bucket_bytes below 1.
+        Backward runs from the end of the model to its beginning, so gradients get ready in this
+        order. A bucket takes parameters as long as their bytes together are at most `bucket_bytes`.
+        Another dtype or device also begins a new bucket. A parameter larger than `bucket_bytes` has
+        a bucket to itself. ValueError for `bucket_bytes` below 1.
         """
         if bucket_bytes < 1:
             raise ValueError(f"bucket_bytes must be at least 1, got {bucket_bytes}")
@@ -166,8 +167,8 @@ class DataParallel(Replica):
         """Make the copies equal, and have every gradient reported.
 
         All ranks get the parameters and buffers of rank 0 (`broadcast_state`). From then on each
-        backward pass calls `self.gradient_ready(p)` as soon as the gradient of p is final, for
-        every p in the buckets (`p.register_post_accumulate_grad_hook`).
+        backward pass calls `self.gradient_ready(p)` for every p in the buckets, as soon as its
+        gradient is final (`p.register_post_accumulate_grad_hook`).
         """
         broadcast_state(self.module, self.group)
         for p in self.bucket_of:
@@ -176,12 +177,13 @@ class DataParallel(Replica):
     def gradient_ready(self, p: Tensor) -> None:
         """Called in the backward pass, once `p.grad` is final; starts every bucket that may start.
 
-        Buckets start strictly in their order, since every rank must issue the same collectives in
-        the same order, whatever it used: the next is number `len(self.started)`, and it starts
-        (`start_bucket`) when nothing of it is in `self.missing`; so may the ones behind it. Nothing
-        is waited for: backward goes on. While `self.syncing` is False it does nothing and refuses
-        nothing. Else ValueError when p's bucket, `self.bucket_of[p]`, has started: a second
-        backward pass before `finish()`.
+        Buckets start strictly in order, because every rank must issue the same collectives in the
+        same order, whichever parameters it used. The next bucket is number `len(self.started)`.
+        Once its set in `self.missing` is empty, `start_bucket` starts it; then the one behind it
+        may start in the same call. Nothing is waited for: backward goes on.
+        While `self.syncing` is False, it does nothing and refuses nothing. Otherwise ValueError if
+        p's bucket, `self.bucket_of[p]`, has started: this is a second backward pass before
+        `finish()`.
         """
         if not self.syncing:
             return
@@ -196,12 +198,13 @@ class DataParallel(Replica):
             self.start_bucket()
 
     def finish(self) -> None:
-        """After backward: every `p.grad` becomes the mean over the ranks; ready for the next update.
+        """After backward: every `p.grad` becomes the mean over the ranks.
 
-        Buckets that have not started, because this rank did not use one of their parameters, start
-        now. Then each in `self.started` is waited for (`work.wait()`, where there is one), divided
-        by R, and copied back, into parameters without a gradient too: one that no rank used gets
-        zeros. The mean may lie in the old `p.grad` or in a new tensor. Ends with `start_over`.
+        A bucket that has not started, because this rank did not use one of its parameters, starts
+        now. Then each bucket in `self.started` is waited for (`work.wait()`, unless the work is
+        None), divided by R, and copied back. Parameters without a gradient get it too; one that no
+        rank used gets zeros. The mean may lie in the old `p.grad` or in a new tensor. Ends with
+        `start_over`.
         """
         while len(self.started) < len(self.buckets):
             self.start_bucket()

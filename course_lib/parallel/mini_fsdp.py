@@ -114,31 +114,31 @@ class FlatModule(nn.Module):
 
 
 class ShardedModule(FlatModule):
-    """`module`, of whose trained weights each rank keeps one shard: `self.shard`, (S,).
+    """`module` with its trained weights cut: each rank keeps one shard, `self.shard`, (S,).
 
-    Call it as the module. The optimizer gets `shard`, a Parameter: its gradient is the shard of the mean
-    over the ranks. Wrap inner modules first: a wrapper takes what they have left. All ranks must
-    bring the same weights, and call the same wrapped modules in the same order.
+    Call it as the module. The optimizer gets `shard`, a Parameter; its gradient is this rank's part
+    of the mean over the ranks. Wrap inner modules first: a wrapper takes what they have left. All
+    ranks must bring the same weights, and call the same wrapped modules in the same order.
 
     One step, on every rank, of a module of N weights:
     1. forward: `gather` all N, compute, forget them;
     2. backward, when the first operation asks for a weight: `whole` gathers again;
     3. when the gradient of all N is there: forget the weights, `scatter` the gradient.
 
-    Collectives: an all-gather in forward and one in backward, of N numbers in `self.dtype`, and a
-    reduce-scatter of N float32 numbers. Sends (R - 1) / R of the bytes of each. With
-    `self.reshard_after_forward` False the gathered weights stay from forward to backward: N numbers
-    more are held, one all-gather fewer is issued.
+    Collectives: an all-gather in forward and one in backward, each of N numbers in `self.dtype`,
+    and a reduce-scatter of N float32 numbers. A rank sends (R - 1) / R of the bytes of each. If
+    `self.reshard_after_forward` is False, the gathered weights stay from forward to backward: one
+    all-gather fewer, N more numbers held.
     """
 
     def forward(self, *args):
         """What `self.module(*self.cast(args))` returns, computed inside `self.using(gathered)`.
 
-        `gathered = Unshard.apply(self.shard, self)` is `gather` with `scatter` as its backward pass.
-        Before the module runs, `self.full` becomes `gathered.detach()`. Afterwards it is None
-        again, unless it is to stay for a backward pass: `self.reshard_after_forward` is False and
-        `torch.is_grad_enabled()`. No other reference to gathered weights may be left. A module that
-        raises ends the step: what `self.full` is then does not matter.
+        `gathered = Unshard.apply(self.shard, self)` calls `gather`; its backward pass is `scatter`.
+        Before the module runs, `self.full` becomes `gathered.detach()`. Afterwards it becomes None
+        again, with one exception: it stays for the backward pass if `self.reshard_after_forward` is
+        False and `torch.is_grad_enabled()`. Leave no other reference to the gathered weights. If
+        the module raises, the step is over, and `self.full` may be anything.
         """
         gathered = Unshard.apply(self.shard, self)
         self.full = gathered.detach()
@@ -151,25 +151,25 @@ class ShardedModule(FlatModule):
     def gather(self) -> Tensor:
         """All ranks' shards, flat, (R * S,) in `self.dtype`, outside any graph.
 
-        One `all_gather(..., self.group)`, of numbers that are in that dtype already.
+        One `all_gather(..., self.group)`, of numbers that already have this dtype.
         """
         return all_gather(self.shard.detach().to(self.dtype), self.group)
 
     def whole(self) -> Tensor:
-        """`self.full`, for the backward pass; gathered anew where it is None.
+        """`self.full`, for the backward pass; if it is None, it is gathered again.
 
-        It stays in `self.full`, so that one all-gather serves every weight of the module.
+        The result stays in `self.full`, so that one all-gather serves every weight of the module.
         """
         if self.full is None:
             self.full = self.gather()
         return self.full
 
     def scatter(self, grad: Tensor) -> Tensor:
-        """This rank's shard, (S,) in the shard's dtype, of the mean of `grad` over the ranks.
+        """This rank's shard of the mean of `grad` over the ranks: (S,), in the shard's dtype.
 
         `grad`: (R * S,) in `self.dtype`, the gradient of the gathered weights. `self.full` is None
         afterwards: backward is through with this module. One `reduce_scatter(..., self.group)`, in
-        float32: a sum of many ranks in 16 bits can lose digits with every addition.
+        float32: in 16 bits a sum of many ranks can lose digits with every addition.
         """
         self.full = None
         _, world_size = place(self.group)

@@ -50,10 +50,10 @@ def zero_memory(
 
     Stage 0 is plain data parallelism: every rank holds all. Stage 1 shards the optimizer's state,
     stage 2 the gradients too, stage 3 the weights too. A shard has ceil(num_params / world_size)
-    numbers; each takes `param_bytes`, `grad_bytes` or `optimizer_bytes` (12: float32 master copy
-    and Adam's two moments), three sizes that don't depend on one another. Exact ints, however
-    large. No stage changes activations, or the blocks that stage 3 has gathered for the moment;
-    neither counts. ValueError as `check_stage(stage, world_size)`.
+    numbers. Each number takes `param_bytes`, `grad_bytes` or `optimizer_bytes` (12: float32 master
+    copy and Adam's two moments). Don't derive one of these sizes from another. Results are exact
+    ints, however large. Activations and the blocks that stage 3 has gathered for the moment don't
+    count. ValueError as `check_stage(stage, world_size)`.
 
     Source: Rajbhandari et al. 2020, section 5 and figure 1.
     """
@@ -106,17 +106,17 @@ def zero1_step(
     eps: float = 1e-8,
     group: dist.ProcessGroup | None = None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Update number `step` (from 1) of N weights of which each rank updates S = ceil(N / R).
+    """Update number `step` (from 1) of N weights, of which each rank updates S = ceil(N / R).
 
     `grad` (N,): this rank's own gradient of all weights, not averaged, in the dtype of the model.
-    `master`, `m`, `v` (S,) float32: this rank's shard of the weights and of AdamW's moments; the last
-    shards are padded with zeros. The arguments stay as they are.
-    Returns (weights, master, m, v): all N new weights, the same on every rank, in grad's dtype, and the
-    three new shards. The update is `adamw_step` with the mean of the gradients over the R ranks, a
-    sum that is divided in float32.
+    `master`, `m`, `v` (S,) float32: this rank's shard of the weights and of AdamW's two moments.
+    The last shards are padded with zeros. The arguments stay as they are.
+    Returns (weights, master, m, v). `weights` are all N new weights in grad's dtype, the same on
+    every rank. The others are the three new shards. The update is `adamw_step` with the mean of the
+    gradients over the R ranks: the summed gradients, divided in float32.
     Collectives: one `reduce_scatter` of the gradients and one `all_gather` of the weights, both in
-    grad's dtype; together they send what one all-reduce of the gradients sends, 2 (R - 1) / R times
-    its bytes. A `group` of None is the default group; where there is none, the world has one rank.
+    grad's dtype. Together they send 2 (R - 1) / R times the bytes of the gradients. A `group` of
+    None is the default group; where there is none, the world has one rank.
     """
     _, world_size = place(group)
     mine = reduce_scatter(pad_to_multiple(grad, world_size), group)

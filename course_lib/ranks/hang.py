@@ -22,13 +22,14 @@ Call = tuple[str, int, bool]
 def find_the_hang(calls_by_rank: Sequence[Sequence[Call]]) -> tuple[int, list[int]] | None:
     """The collective at which the ranks part, and the ranks to look at.
 
-    `calls_by_rank[rank]`: the collectives of that rank in the order in which it issued them, each
-    (name, bytes, done), where `done` says whether the call has come back. Two calls are the same
-    when name and bytes are.
-    The place is the first one, counted from 0, at which some call is not done and not every rank
-    has issued the same call. The ranks, in rising order: those that have issued nothing there, for
-    the others wait for them; when all have issued something, those outside the largest group with
-    the same call, or all ranks when no group is largest.
+    `calls_by_rank[rank]`: the collectives of that rank, in the order in which it issued them. Each
+    is (name, bytes, done); `done` says whether the call has come back. Two calls are the same when
+    name and bytes are.
+    The place, counted from 0, is the first one where some call is not done and not every rank has
+    issued the same call.
+    The ranks come in rising order. If some ranks have issued nothing at the place, it is these: the
+    others wait for them. Otherwise it is those outside the largest group with the same call, or all
+    ranks if no group is largest.
     Returns (place, ranks), or None when there is no such place.
     """
     for place in range(max(map(len, calls_by_rank), default=0)):

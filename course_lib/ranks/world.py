@@ -38,13 +38,14 @@ Result = TypeVar("Result")
 def read_world(environment: Mapping[str, str], num_gpus: int) -> dict[str, int | str]:
     """Which process this is among how many, and what it computes on.
 
-    `environment`: names and texts, as in `os.environ`. torchrun sets RANK, LOCAL_RANK, WORLD_SIZE
-    and LOCAL_WORLD_SIZE, the number of ranks on this machine; without RANK nothing has launched
-    this process, and it is rank 0 of 1, even where others of these names are left over. The
-    mapping stays as it is. `num_gpus`: how many GPUs it sees.
-    Returns {"rank", "local_rank", "world_size", "device"}: three ints, and "cpu" where no GPU is
-    seen, else "cuda:N", N the local rank. ValueError when this machine has GPUs, but fewer than
-    ranks; on all of its ranks alike, so that none goes on and waits for the others.
+    `environment`: names and texts, as in `os.environ`; it stays as it is. torchrun sets RANK,
+    LOCAL_RANK, WORLD_SIZE and LOCAL_WORLD_SIZE (the number of ranks on this machine). Without RANK
+    nothing has launched this process: it is rank 0 of 1, even if others of these names are left
+    over. `num_gpus`: how many GPUs the process sees.
+    Returns {"rank", "local_rank", "world_size", "device"}. The first three are ints. The device is
+    "cpu" where no GPU is seen, else "cuda:N" with N the local rank.
+    ValueError if this machine has GPUs, but fewer than ranks. All ranks of the machine raise it, so
+    that none goes on and waits for the others.
     """
     if "RANK" not in environment:
         environment = {}

@@ -88,21 +88,22 @@ class FSDPTrainer(DistributedTrainer):
         )
 
     def _get_sharding_strategy(self) -> tuple[DeviceMesh, bool]:
-        """(mesh, reshard_after_forward) of `fully_shard` that `config.sharding` stands for.
+        """(mesh, reshard_after_forward) for `fully_shard`, as `config.sharding` asks.
 
-        The mesh spans all R = world_size ranks in order, on devices of type `self.device.type`. On
-        its axis "shard" a copy of the model is cut into parts; on its axis "replicate" the same part
-        is held again, and its gradient all-reduced. `reshard_after_forward`: whether a block's
-        gathered weights are freed after its forward pass and gathered again for its backward pass.
+        The mesh spans all R = `self.world.world_size` ranks in order, on devices of type
+        `self.device.type`. Along its axis "shard", ranks hold different parts of one copy of the
+        model. Along its axis "replicate", they hold the same part, and its gradient is all-reduced.
+        If `reshard_after_forward` is True, a block's gathered weights are freed after its forward
+        pass and gathered again for its backward pass.
 
         FULL_SHARD: R parts, one axis; freed. (ZeRO stage 3)
         SHARD_GRAD_OP: R parts, one axis; kept until backward has used them. (ZeRO stage 2)
-        HYBRID_SHARD: S = config.ranks_per_copy(R) parts, R / S copies: axes "replicate" and "shard",
-        in this order, so that neighbours, on one machine, share a copy; freed.
+        HYBRID_SHARD: S = config.ranks_per_copy(R) parts, R / S copies; freed. The two axes are
+        "replicate", then "shard", so that neighbours, on one machine, share a copy.
         NO_SHARD: one part, R copies, the same two axes; kept, there is nothing to free. (as DDP)
-        Any other name raises KeyError or ValueError: a default would train as something else.
+        Any other name raises KeyError or ValueError.
 
-        Collectives: none of tensors; two axes make groups of ranks, which all ranks must do.
+        Collectives: no tensor travels. All ranks must call it, since two axes make groups of ranks.
         """
         ranks, size = self.world.world_size, self.config.ranks_per_copy(self.world.world_size)
         one_copy = (ranks,), ("shard",)
@@ -118,12 +119,11 @@ class FSDPTrainer(DistributedTrainer):
     def _get_mixed_precision_policy(self) -> MixedPrecisionPolicy:
         """What FSDP2 casts when blocks compute in `self.dtype`: float32, bfloat16 or float16.
 
-        float32: nothing. The others: weights are gathered in that dtype and used in it, which
+        With float32 nothing is cast. Otherwise weights are gathered and used in that dtype, which
         halves the bytes of an all-gather; shards and optimizer state stay float32. Gradients are
-        reduced in float32 in any case: a sum of R numbers in bfloat16 keeps 8 bits, and may lose an
-        addend 256 times smaller than the sum. The inputs of modules are not cast: a block also gets
-        the tables of rotary angles, which GPT keeps in float32, since bfloat16 moves an angle by up
-        to 1/256. Nor are their outputs.
+        always reduced in float32: in bfloat16, a sum keeps 8 bits and may lose an addend 256 times
+        smaller. Inputs of modules are not cast, because a block also gets the tables of rotary
+        angles, which GPT keeps in float32. Outputs are not cast.
         """
         low = None if self.dtype == torch.float32 else self.dtype
         return MixedPrecisionPolicy(
@@ -131,13 +131,13 @@ class FSDPTrainer(DistributedTrainer):
         )
 
     def _get_fsdp_policy(self) -> list[nn.Module]:
-        """The modules that become units of FSDP, in the order in which `fully_shard` takes them.
+        """A list of the modules that become units of FSDP, in the order for `fully_shard`.
 
-        A unit's weights are gathered in one collective, used, and freed together, so the memory
-        above the shards is that of the largest units, not of the model. Every TransformerBlock of
-        `plain_model` is one, in order; then `plain_model` itself, which takes what is left:
-        embedding, last norm and head. It comes last because a call takes every parameter that no
-        earlier call has taken. Returns a list.
+        A unit's weights are gathered in one collective, used, and freed together. So the memory
+        above the shards is that of the largest units, not of the model. The units are every
+        TransformerBlock of `plain_model`, in order, and then `plain_model` itself. It comes last
+        because a call takes every parameter that no earlier call has taken: here embedding, last
+        norm and head.
         """
         blocks = [m for m in self.plain_model.modules() if isinstance(m, TransformerBlock)]
         return [*blocks, self.plain_model]
@@ -145,18 +145,21 @@ class FSDPTrainer(DistributedTrainer):
     def save_checkpoint(self) -> Path:
         """Write everything that a resume on any number of ranks needs; the path. All ranks call it.
 
-        A dict goes to `self.write_checkpoint`, from every rank, with the parts that
-        DistributedTrainer saves: "step", "tokens_seen", "model", "optimizer", "scaler", "loader",
-        "ranks" and "config". Two have another form: "model" and "optimizer" are the two results of
-        torch's `get_state_dict` for `plain_model` and the optimizer, in which optimizer state goes
-        by the name of the parameter. With `config.checkpoint` "sharded" they hold this rank's
-        shards (DTensors), of small tensors too, and no tensor is gathered. With "full" they hold
-        whole tensors in host memory, on rank 0 alone, and nothing on the others. "scaler" and
-        "loader" are the state dicts of `self.scaler` and `self.loader`; "ranks" is the list of
-        `random_states()` of all ranks, by `world.gather`; "config", the settings as a plain dict.
+        Every rank calls `self.write_checkpoint` with a dict of the parts that DistributedTrainer
+        saves:
+        - "step", "tokens_seen": `self.step`, `self.tokens_seen`;
+        - "model", "optimizer": the two results of torch's `get_state_dict` for `plain_model` and
+          the optimizer, where optimizer state goes by the name of the parameter;
+        - "scaler", "loader": the state dicts of `self.scaler` and `self.loader`;
+        - "ranks": the list of `random_states()` of all ranks, by `world.gather`;
+        - "config": the settings as a plain dict.
 
-        Collectives: "full" gathers 12 bytes a parameter, tensor by tensor; and one of the random
-        states, some 10 KB a rank.
+        With `config.checkpoint` "sharded", "model" and "optimizer" hold this rank's shards as
+        DTensors, also for small tensors, and no tensor is gathered. With "full", they hold whole
+        tensors in host memory on rank 0, and nothing on the others.
+
+        Collectives: "full" gathers 12 bytes a parameter, tensor by tensor. Both modes gather the
+        random states, some 10 KB a rank.
         """
         full = self.config.checkpoint == "full"
         options = StateDictOptions(full_state_dict=full, cpu_offload=full)
@@ -177,14 +180,15 @@ class FSDPTrainer(DistributedTrainer):
     def load_checkpoint(self, path: str | Path | None = None) -> int:
         """Continue from what `self.read_checkpoint(path)` finds; the step, 0 for none.
 
-        It finds None or a `SavedState`, of any number of ranks and any strategy. Its `plain` holds
-        all parts of a checkpoint but the tensors. Its `fill({"model": ..., "optimizer": ...})`
-        overwrites the tensors in these two, the results of `get_state_dict` here, with this rank's
-        parts of what was saved, and returns both, ready for `set_state_dict`.
+        It finds None or a `SavedState`, saved with any number of ranks and any strategy. Its
+        `plain` has all parts of a checkpoint but the tensors. Its
+        `fill({"model": ..., "optimizer": ...})` takes the two results of `get_state_dict` here,
+        overwrites their tensors with this rank's parts of what was saved, and returns both, ready
+        for `set_state_dict`.
 
-        All that `save_checkpoint` writes is restored but "config", which stays this run's; random
-        states only where the number of ranks is the same. ValueError for a loader that does not fit;
-        nothing has been changed then.
+        All that `save_checkpoint` writes is restored, but "config" stays this run's, and random
+        states are restored only if the number of ranks is the same. ValueError for a loader that
+        does not fit; nothing has been changed then.
         """
         saved = self.read_checkpoint(path)
         if saved is None:
