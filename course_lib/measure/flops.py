@@ -37,11 +37,11 @@ def num_params_counted(config: GPTConfig) -> int:
 def flops_per_token(config: GPTConfig, seq_len: int, convention: str = "matmul") -> int:
     """FLOPs of one forward and backward pass, per token, when sequences have `seq_len` tokens.
 
-    6 per parameter (2 forward, 4 backward), plus 12 * num_layers * d_model * seq_len for the
-    products of queries with keys and of weights with values, future tokens included.
+    6 per parameter that counts (2 forward, 4 backward), plus 12 * num_layers * d_model * seq_len
+    for the products of queries with keys and of weights with values, future tokens included.
     `convention` says which parameters count. "matmul": those of the matrices that every token is
-    multiplied with, so neither norm gains nor the embedding as a look-up table; the head counts,
-    tied or not. "all": every parameter, `num_params(config)`. ValueError for another word.
+    multiplied with. The head counts, tied or not; norm gains and the embedding as a look-up table
+    do not. "all": every parameter, `num_params(config)`. ValueError for another word.
     """
     D, L = config.d_model, config.num_layers
     block = 2 * D * (D + config.d_kv) + 3 * D * config.d_hidden

@@ -86,12 +86,12 @@ def find_format(name: str) -> Format:
 def weight_bytes(shapes: Iterable[Sequence[int]], name: str) -> int:
     """Bytes of the tensors of these shapes when stored in the format `name`, scales included.
 
-    A shape has one dimension or more; the last is the length of a row. With f = find_format(name):
-    a number takes f.bits. Where f.block is not 0, each row is cut into blocks of f.block numbers,
-    the last of which may be partial; each block has a scale of f.block_bits, the partial one too,
-    and stores no number that is not there. Each tensor, one without numbers too, has f.tensor_bits of
-    its own, once. The bits of a tensor are packed without gaps and rounded up to whole bytes, tensor
-    by tensor.
+    A shape has one dimension or more; the last is the length of a row. With f = find_format(name),
+    a number takes f.bits. Where f.block is not 0, each row is cut into blocks of f.block numbers.
+    Each block has a scale of f.block_bits. The last block of a row may be partial: it has a whole
+    scale, but stores no number that is not there. Each tensor has f.tensor_bits of its own, once,
+    even one without numbers. Each tensor's bits are packed without gaps, then rounded up to whole
+    bytes.
     Nothing else is counted: no gradient, no optimizer, no second copy. Returns an int.
     """
     f, total = find_format(name), 0

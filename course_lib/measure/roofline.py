@@ -66,7 +66,7 @@ def matmul_roof(
         "flops"       of the product; a multiply-add is 2
         "bytes"       read and written: each number of both inputs and of the output once
         "intensity"   FLOPs per byte of this product
-        "ridge"       FLOPs per byte from which on arithmetic limits on this machine, not memory
+        "ridge"       the intensity from which on arithmetic is this machine's limit, not memory
         "attainable"  FLOPs per second that this product can reach on this machine
     """
     flops = 2 * M * K * N

@@ -95,11 +95,11 @@ def stopwatch(
     """Time `function()` by a clock on the wall: (median, fastest, slowest) of the runs, seconds.
 
     Call `function()` `warmup` times first; those calls do not count. Then time `repeats` runs, each
-    by itself. `clock()` gives seconds. A call may return before its work is done: `wait()` returns
-    when all of it is, so no work may be left when a run begins, and all of a run's must be done
+    by itself. `clock()` gives seconds. A call may return before its work is done; `wait()` returns
+    when all work is done. No work may be left when a run begins, and all work of a run must be done
     when it ends. What `function` returns is dropped. What it raises comes through, in every call,
     an interrupt too: no time is given then.
-    The median of an even number of runs is the mean of the two in the middle.
+    For an even number of runs, the median is the mean of the two in the middle.
     ValueError, before any call, for repeats < 1 or warmup < 0.
     """
     if repeats < 1 or warmup < 0:

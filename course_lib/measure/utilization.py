@@ -20,15 +20,16 @@ def mfu(
     convention: str = "matmul",
     world_size: int = 1,
 ) -> float:
-    """Share of the peak that training uses: 0.4 is 40 percent. Above 1 it is not
-    cut off: the rate, the peak or the count of the FLOPs is wrong then.
+    """Share of the peak that training uses: 0.4 is 40 percent.
 
-    `tokens_per_s` are those of all `world_size` devices together, `peak_flops_per_s` is that of
-    one. A token costs 6 FLOPs per parameter, forward and backward, and 12 * num_layers * d_model *
-    seq_len for attention. That is what the model needs: what activation checkpointing computes a
-    second time does not count. Parameters that count, by `convention`: "matmul", those of the
-    matrices that every token is multiplied with (4 D D and 3 D F in each block; D V in the head,
-    tied or not); "all", every parameter. ValueError for another word.
+    `tokens_per_s` is the rate of all `world_size` devices together, `peak_flops_per_s` the peak of
+    one. A token costs 6 FLOPs per parameter that counts, forward and backward, plus
+    12 * num_layers * d_model * seq_len for attention. What activation checkpointing computes a
+    second time does not count. A share above 1 is not cut off: the rate, the peak or the count of
+    FLOPs is wrong then.
+    `convention` says which parameters count. "matmul": those of the matrices that every token is
+    multiplied with (4 D D and 3 D F in each block; D V in the head, tied or not). "all": every
+    parameter. ValueError for another word.
     """
     per_token = flops_per_token(config, seq_len, convention)
     return tokens_per_s * per_token / (world_size * peak_flops_per_s)

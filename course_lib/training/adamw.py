@@ -23,13 +23,14 @@ def adamw_step(
     weight_decay: float,
     eps: float = 1e-8,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Update number `step` of one tensor: the new (param, m, v). The arguments stay as they are.
+    """Update number `step` of one tensor: the new (param, m, v).
 
-    `param`, `grad`, `m`, `v`: of one shape and one float dtype. The results have both as well, and
-    are computed in that dtype or a wider one; the caller keeps autograd from recording. `m`
-    and `v` are running means of gradient and squared gradient, without correction, 0 before the
-    first update; `betas` is what one update keeps of them. `step` counts from 1, or ValueError. The
-    decay is of the old `param`, by lr * weight_decay of it; `eps` is added to the corrected root.
+    `param`, `grad`, `m`, `v` and the results all have one shape and one float dtype. The arithmetic
+    is in that dtype or a wider one. The caller keeps autograd from recording. The arguments stay as
+    they are. `m` and `v` are the running means of the gradient and of its square, 0 before the
+    first update and without correction. `betas` are the shares of the old `m` and `v` that an
+    update keeps. `step` counts from 1, or ValueError. The decay takes lr * weight_decay of the old
+    `param`. `eps` is added to the root of the corrected v.
     """
     if step < 1:
         raise ValueError(f"step counts updates from 1, got {step}")

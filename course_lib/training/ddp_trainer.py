@@ -102,10 +102,10 @@ class DistributedTrainer:
     def _setup_optimizer(self) -> torch.optim.AdamW:
         """AdamW over `self.plain_model`, in two groups; rate, betas and decay as in `self.config`.
 
-        First the tensors of two and more dimensions, which decay by `weight_decay`; second the
-        others, gains and biases, whose decay is 0. Each parameter that takes a gradient is in one
-        group, once, and no other is. A group without parameters stays, empty. A tied embedding and
-        head are one parameter.
+        The first has the tensors of two and more dimensions and the decay `weight_decay`. The
+        second has all others, gains and biases, and the decay 0. Each parameter that takes a
+        gradient is in one group, once. The rest are in none. A tied embedding and head are one
+        parameter. A group without parameters stays, empty.
         """
         params = [p for p in self.plain_model.parameters() if p.requires_grad]
         groups = [
@@ -129,12 +129,12 @@ class DistributedTrainer:
     def get_lr(self, step: int) -> float:
         """The learning rate of update `step`, counted from 0, as `self.config` asks for it.
 
-        Update i of the first `warmup_steps` takes lr * (i + 1) / warmup_steps. From there half a
-        cosine leads from lr, in update warmup_steps, to `min_lr`, at max_steps. From `max_steps` on
-        it is min_lr, even where the warmup is as long as the run or longer. An update is one step
-        of the optimizer, however many micro-batches it takes. Settings may be whole numbers, and so
-        may the rate then. Nothing but `step` and the settings counts, so a resumed run goes on with
-        the same rates.
+        Update i of the first `warmup_steps` takes lr * (i + 1) / warmup_steps. Then half a cosine
+        leads from lr, at update `warmup_steps`, to `min_lr`, at `max_steps`. From `max_steps` on
+        the rate is `min_lr`, even where the warmup is as long as the run or longer. An update is
+        one step of the optimizer, however many micro-batches it takes. Only `step` and the settings
+        count, so a resumed run goes on with the same rates. If the settings are whole numbers, the
+        rate may be too.
         """
         c = self.config
         if step >= c.max_steps:
@@ -147,17 +147,18 @@ class DistributedTrainer:
     def train_step(self, batches: list[tuple[Tensor, Tensor]]) -> dict[str, Tensor | float]:
         """One update from this rank's micro-batches: pairs (idx, targets), each (B, T) int64.
 
-        The gradient is that of the mean loss over all targets that count (not IGNORED), of all
-        micro-batches on all ranks, however unequal they are; no parameter has one before the call.
-        It is clipped to the global norm `config.grad_clip`, 0 for no limit. The rate is
-        `get_lr(step)`, in every group. Afterwards no gradient is left, `step` is 1 higher,
-        `tokens_seen` higher by the targets that counted. ValueError on every rank when no target
-        counts on any of them; nothing has changed then. Returns "loss" (nats per token, before the
-        update), "grad_norm" (before clipping) and "lr": floats, or tensors of no dimension, whose
-        numbers are there once the device has computed them. Micro-batches lie in host memory, so
-        nothing here has to wait for a GPU. Memory: activations of one micro-batch at a time. Ranks
-        sum, once an update each, the count (8 bytes, on the host), the loss (8 bytes, on the
-        device) and the gradients (4 bytes a parameter).
+        The loss is the mean over all targets that count (not IGNORED), in all micro-batches of all
+        ranks together, however unequal they are. Its gradient is clipped to the global norm
+        `config.grad_clip`, 0 for no limit. Every group takes the rate `get_lr(step)`. No parameter
+        has a gradient before the call. Afterwards no gradient is left, `step` is 1 higher, and
+        `tokens_seen` is higher by the targets that counted. ValueError on every rank when no target
+        counts on any of them; nothing has changed then.
+
+        Returns "loss" (nats per token, before the update), "grad_norm" (before clipping) and "lr".
+        Each is a float, or a tensor of no dimension that the device may still be computing.
+        Micro-batches lie in host memory, so nothing here has to wait for a GPU. Memory: activations
+        of one micro-batch at a time. Ranks sum, once an update each, the count (8 bytes, on the
+        host), the loss (8 bytes, on the device) and the gradients (4 bytes a parameter).
         """
         counts = [(targets != IGNORED).sum().item() for _, targets in batches]
         num_tokens = self.sum_over_ranks(sum(counts))
@@ -304,12 +305,17 @@ class DistributedTrainer:
             return [self.loader.next_batch() for _ in range(self.accumulation)]
 
     def save_checkpoint(self) -> Path:
-        """Write everything that an exact resume needs; the path. All ranks must call it.
+        """Write everything that an exact resume needs; returns the path. All ranks must call it.
 
-        A dict of tensors and plain values goes to `self.write_checkpoint`: "step" and "tokens_seen";
-        the state dicts "model" (of `plain_model`), "optimizer", "scaler" and "loader"; "ranks", the
-        list of every rank's random states, from `world.gather`, which gives other ranks an empty one;
-        "config", the settings as a dict. Every rank calls `write_checkpoint`, and rank 0 writes.
+        Every rank gives a dict of tensors and plain values to `self.write_checkpoint`. Rank 0
+        writes it:
+
+            "step", "tokens_seen"    as they are
+            "model"                  the state dict of `plain_model`
+            "optimizer", "scaler", "loader"    their state dicts
+            "ranks"                  the list of every rank's random states, from `world.gather`,
+                                     which gives an empty list to the other ranks
+            "config"                 the settings as a dict
         """
         return self.write_checkpoint(
             {
@@ -341,13 +347,13 @@ class DistributedTrainer:
         return self.world.regroup(SAVING)
 
     def load_checkpoint(self, path: str | Path | None = None) -> int:
-        """Continue from what `self.read_checkpoint(path)` finds; the step, 0 for none.
+        """Continue from what `self.read_checkpoint(path)` finds; returns the step, 0 for none.
 
-        All that `save_checkpoint` writes is restored but "config", which stays this run's; random
-        states only where the number of ranks is the same. Names of wrapped models are unwrapped.
-        The optimizer's groups, rates included, are the file's. ValueError for weights or a loader
-        that do not fit; nothing has been changed then. `read_checkpoint` has refused the file of
-        another optimizer by then.
+        Restores all that `save_checkpoint` writes, with two exceptions: "config" stays this run's,
+        and random states are restored only where the number of ranks is the same. Names of wrapped
+        models are unwrapped. The optimizer's groups, rates included, are the file's. ValueError for
+        weights or a loader that do not fit; nothing has been changed then. `read_checkpoint` has
+        already refused the file of another optimizer.
         """
         state = self.read_checkpoint(path)
         if state is None:

@@ -25,8 +25,8 @@ class LossScaler:
         scaler.update()
         optimizer.zero_grad()
 
-    Args: `scale`, the first factor; after `growth_interval` good updates in a row it is multiplied
-    by `growth`, after a bad one by `backoff`, both powers of two, so that scaling rounds nothing.
+    `scale` is the first factor. After `growth_interval` good updates in a row it is multiplied by
+    `growth`, after a bad one by `backoff`. Both are powers of two, so that scaling rounds nothing.
     ValueError for factors that could not find a scale.
     """
 
@@ -47,19 +47,19 @@ class LossScaler:
         self.growth_interval, self.good_steps, self.finite = growth_interval, 0, True
 
     def scale(self, loss: Tensor) -> Tensor:
-        """`loss` times the scale: every gradient behind it is as many times larger."""
+        """`loss` times the scale, so every gradient behind it is larger by the same factor."""
         return loss * self.value
 
     def step(self, optimizer: Optimizer, max_norm: float = math.inf) -> float | None:
         """`optimizer.step()` with gradients of true size; none when one of them is not finite.
 
-        The gradients are `p.grad` of every parameter in `optimizer.param_groups`; None among them
-        are passed over. Divides each by `self.value`, in place. `self.finite` becomes whether all
-        their numbers are finite then: neither infinity nor NaN. If so, clips them together to
-        `max_norm` (`nn.utils.clip_grad_norm_`), steps, and returns their norm before clipping, a
-        float. If not, leaves the weights as they are and returns None. The scale stays as it is.
-        A gradient in float16 is divided in float16, where it may vanish: weights in float32, as
-        autocast has them, get gradients in float32.
+        The gradients are `p.grad` of every parameter in `optimizer.param_groups`, where it is not
+        None. Each is divided by `self.value`, in place. Then `self.finite` becomes True if no
+        gradient has an infinity or a NaN, else False. If True, clips all together to `max_norm`
+        (`nn.utils.clip_grad_norm_`), steps, and returns their norm before clipping, a float. If
+        False, leaves the weights as they are and returns None. The scale stays as it is. A gradient
+        in float16 is divided in float16, where it may vanish. Weights in float32, as autocast has
+        them, get gradients in float32.
         """
         params = [p for group in optimizer.param_groups for p in group["params"]]
         grads = [p.grad for p in params if p.grad is not None]
@@ -74,12 +74,11 @@ class LossScaler:
     def update(self) -> None:
         """Adapt the scale to what the last `step` found; once per update.
 
-        Uses `self.finite`, the settings `self.growth`, `self.backoff`, `self.growth_interval`, and
-        the count `self.good_steps`, 0 at first. A bad update multiplies `self.value` by `backoff`
-        and begins the count again. A good one is counted; the one that makes the count
-        `growth_interval` multiplies `self.value` by `growth`, to at most LARGEST, also where it was
-        above that before, and begins the count again. `self.value` stays a Python float, as a
-        checkpoint keeps it.
+        A bad update, with `self.finite` False, multiplies `self.value` by `self.backoff` and sets
+        the count `self.good_steps` back to 0. A good one adds 1 to the count, which is 0 at first.
+        When the count reaches `self.growth_interval`, `self.value` is multiplied by `self.growth`,
+        to at most LARGEST, and the count goes back to 0. A value above LARGEST comes down to it
+        then. `self.value` stays a Python float, as a checkpoint keeps it.
         """
         if not self.finite:
             self.value, self.good_steps = self.value * self.backoff, 0
@@ -91,11 +90,11 @@ class LossScaler:
     def rehearse(
         self, updates: Sequence[Sequence[Tensor | None]], max_norm: float = math.inf
     ) -> list[dict]:
-        """Go through the updates that have these true gradients, with one weight of 0 for each.
+        """Go through updates with these true gradients; each gradient has a weight, 0 at first.
 
-        Scales the gradients as a backward pass would, then `step` with plain SGD of rate 1, then
-        `update`. Returns for each update "norm", what `step` returned; "weights", the tensors after
-        it; "scale", `self.value` after `update`.
+        Scales the gradients as a backward pass would, then calls `step` with plain SGD of rate 1,
+        then `update`. Returns a dict for each update: "norm", what `step` returned; "weights", the
+        tensors after it; "scale", `self.value` after `update`.
         """
         params = [
             nn.Parameter(torch.zeros(1) if g is None else torch.zeros_like(g)) for g in updates[0]

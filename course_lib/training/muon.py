@@ -33,14 +33,15 @@ def muon_step(
 ) -> tuple[Tensor, Tensor]:
     """One update of one matrix: the new (param, m). The arguments stay as they are.
 
-    `param`, `grad`, `m`: (A, B), of one float dtype, which the results have too; ValueError for any
-    other number of dimensions. `m` is the running mean of gradients, 0 before the first update, of
-    which an update keeps `beta`. The direction is the mean that a second such gradient would make of
-    the new `m` (Nesterov). It is divided by its Frobenius norm, or by `eps` where that is larger.
-    Then each of the `rounds` turns it, X, into a X + b G X + c G G X, with G = X X^T and (a, b, c) =
-    `coefficients`. The step is 0.2 * sqrt(max(A, B)) * lr times what comes out. The decay is of the
-    old `param`, by lr * weight_decay of it. Where A is above B, the rounds work on the transpose,
-    and what comes out is turned back: so G is never larger than min(A, B) x min(A, B).
+    `param`, `grad`, `m` and the results are (A, B), all of one float dtype. ValueError for any
+    other number of dimensions. `m` is the running mean of the gradients, 0 before the first update.
+    An update keeps `beta` of it. The direction (Nesterov) is what the new `m` would become if the
+    same gradient came once more. X is the direction divided by its Frobenius norm, or by `eps`
+    where that is larger. Each of the `rounds` replaces X by a X + b G X + c G G X, with G = X X^T
+    and (a, b, c) = `coefficients`. Where A is above B, the rounds work on the transpose, and their
+    result is turned back, so G is never larger than min(A, B) x min(A, B). The step is
+    0.2 * sqrt(max(A, B)) * lr times that result. The decay takes lr * weight_decay of the old
+    `param`.
     """
     if param.dim() != 2:
         raise ValueError(
