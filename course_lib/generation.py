@@ -22,10 +22,10 @@ class KVCache:
     """What one attention layer keeps of the tokens it has read: turned keys, and values.
 
     `k_BGMK` and `v_BGMK`, (batch_size, G, room, K), are reserved once, in the dtype of the model.
-    Their first `length` tokens are kept ones; what the others hold is not defined.
+    Their first `length` places hold the kept tokens. The other places may hold anything.
 
-    Args: `config`, the model's; `batch_size`, sequences that are read side by side; `room`, tokens
-    of each, by default `config.max_seq_len`.
+    Args: `config` of the model; `batch_size`, the number of sequences read side by side; `room`,
+    the number of places for each sequence, by default `config.max_seq_len`.
     """
 
     def __init__(
@@ -46,17 +46,17 @@ class KVCache:
     def attend(
         self, q_BHTK: Tensor, k_BGTK: Tensor, v_BGTK: Tensor, cos_MK: Tensor, sin_MK: Tensor
     ) -> Tensor:
-        """Read T new tokens, which follow the `length` kept ones; (B, H, T, K) in the dtype of q.
+        """Attention of T new tokens, which follow the kept ones: (B, H, T, K) in the dtype of q.
 
-        q (B, H, T, K), k and v (B, G, T, K) are not turned yet, in the dtype of the cache; B is its
-        batch_size and T at least 1. cos and sin have a row for each position, from 0. The first new
-        token is at position `length`. Keeps the new tokens' turned keys and their values in
-        `k_BGMK` and `v_BGMK`, and adds T to `length`. Each new token reads itself and all tokens
-        before it, kept or new; query head h reads head h // (H / G).
+        q is (B, H, T, K), k and v are (B, G, T, K), not turned yet, in the dtype of the cache. B is
+        the cache's batch_size, T at least 1. cos and sin have a row for each position, from 0. The
+        first new token is at position `length`. Keeps the turned keys and the values of the new
+        tokens in `k_BGMK` and `v_BGMK`, and adds T to `length`. Each new token reads itself and all
+        tokens before it, kept or new. Query head h reads head h // (H / G) of k and v.
 
-        What is kept already is not computed anew and stays where it is in memory, and the work grows
-        with the kept tokens, not with the room. ValueError, and nothing changed, when T more do not
-        fit.
+        Kept tokens are not computed anew and stay where they are in memory. The work grows with
+        the kept tokens, not with the room. If T more do not fit, raises ValueError and changes
+        nothing.
         """
         start, end = self.length, self.length + q_BHTK.shape[2]
         if end > self.k_BGMK.shape[2]:

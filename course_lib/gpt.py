@@ -118,7 +118,7 @@ class RMSNorm(nn.Module):
         self.weight = nn.Parameter(torch.ones(dim))
 
     def forward(self, x: Tensor) -> Tensor:
-        """(..., dim) of any float dtype to the same shape and dtype; the mean in float32 or wider."""
+        """x (..., dim), any float dtype, to its shape and dtype; the mean in float32 or wider."""
         x_f32 = x.float()  # squares of fp16 overflow beyond 255.9, bf16 keeps 3 digits
         inverse_rms = torch.rsqrt(x_f32.pow(2).mean(-1, keepdim=True) + self.eps)
         return (x_f32 * inverse_rms * self.weight.float()).to(x.dtype)
@@ -127,10 +127,10 @@ class RMSNorm(nn.Module):
 def rope_tables(seq_len: int, head_dim: int, theta: float = 10_000.0) -> tuple[Tensor, Tensor]:
     """cos_TK and sin_TK: position t turns pair i by t * theta^(-2i/K) radians (Su et al. 2021).
 
-    seq_len is T, head_dim is K; positions are 0 to T - 1, pairs 0 to K/2 - 1. Returns the cosines,
-    then the sines, each (T, K). The angles are computed in float32 or wider, and both tables are
-    float32, whatever torch's default dtype is. Tables that were returned never change.
-    Columns i and i + K/2 belong to pair i, as the half-split `rotate_half` expects.
+    T is seq_len, K is head_dim. Positions run from 0 to T - 1, pairs from 0 to K/2 - 1. Returns the
+    cosines, then the sines, each (T, K). Columns i and i + K/2 belong to pair i, as `rotate_half`
+    expects. The angles are computed in float32 or wider. Both tables are float32, whatever torch's
+    default dtype is, and no later call changes them.
     Raises ValueError for an odd head_dim.
     """
     if head_dim % 2:
@@ -144,8 +144,8 @@ def rope_tables(seq_len: int, head_dim: int, theta: float = 10_000.0) -> tuple[T
 def rotate_half(x: Tensor) -> Tensor:
     """(..., K) to (..., K): swap the halves of the last dimension, negate the new first half.
 
-    x holds finite numbers and stays as it is; the result is a new tensor of its dtype, with its
-    gradient, which no later call changes.
+    x holds finite numbers and stays as it is. The result is a new tensor in the dtype of x, and
+    no later call changes it. The gradient flows back to x.
     Pair i is (x[i], x[i + K/2]), the layout of GPT-NeoX and of Llama in Hugging Face Transformers.
     """
     first, second = x.chunk(2, dim=-1)
@@ -157,9 +157,9 @@ def apply_rotary_pos_emb(
 ) -> tuple[Tensor, Tensor]:
     """Turn each pair of q and k by the angle of its position (Su et al. 2021, eq. 34).
 
-    q and k are (B, H, T, K), and k may have fewer heads than q; cos and sin are (T, K), as
-    `rope_tables` makes them, and broadcast over B and H. Returns a tuple, the turned q and k in
-    their own shapes and dtypes, with their gradients; what came in stays as it is.
+    q and k are (B, H, T, K); k may have fewer heads than q. cos and sin are (T, K), from
+    `rope_tables`, the same for all B and H. Returns a tuple, the turned q and the turned k, each in
+    its own shape and dtype. Gradients flow back to q and k. The arguments stay as they are.
     """
     q_turned = q_BHTK * cos_TK + rotate_half(q_BHTK) * sin_TK
     k_turned = k_BHTK * cos_TK + rotate_half(k_BHTK) * sin_TK
@@ -178,8 +178,10 @@ class MLP(nn.Module):
         self.down_proj.writes_residual = True  # read by GPT._init_weights
 
     def forward(self, x_BTD: Tensor) -> Tensor:
-        """(B, T, D) to (B, T, D), in the dtype of x. A gate far below 0 gives 0 and has the gradient
-        0, also where gate times up overflows. The weights get gradients if x needs none, too.
+        """x (B, T, D) to (B, T, D), in the dtype of x.
+
+        A unit whose gate (before SiLU) is far below 0 gives 0 and adds 0 to every gradient, even if
+        gate times up overflows. The weights get gradients even if x needs none.
         """
         return self.down_proj(F.silu(self.gate_proj(x_BTD)) * self.up_proj(x_BTD))
 
@@ -187,8 +189,8 @@ class MLP(nn.Module):
 def causal_attention(q_BHTK: Tensor, k_BHTK: Tensor, v_BHTK: Tensor) -> Tensor:
     """Scaled dot-product attention in which token t reads tokens 0..t (Vaswani et al. 2017, eq. 1).
 
-    q, k, v: (B, H, T, K), one dtype. Returns (B, H, T, K) in that dtype, with the softmax taken in
-    float32 or wider; q, k and v stay as they are.
+    q, k and v are (B, H, T, K), of one dtype, and stay as they are. Returns (B, H, T, K) in that
+    dtype. The softmax is taken in float32 or wider.
     Holds the whole (B, H, T, T) score matrix; lesson 16 does without it.
     """
     T, K = q_BHTK.shape[-2:]
@@ -201,12 +203,11 @@ def causal_attention(q_BHTK: Tensor, k_BHTK: Tensor, v_BHTK: Tensor) -> Tensor:
 
 
 def grouped_attention(q_BHTK: Tensor, k_BGTK: Tensor, v_BGTK: Tensor) -> Tensor:
-    """Causal attention in which H / G neighbouring query heads read one head of keys and values
-    (Ainslie et al. 2023).
+    """Causal attention in which H / G neighbouring query heads share one head of k and v.
 
-    q (B, H, T, K), k and v (B, G, T, K), one dtype; H is a multiple of G. Query head h reads head
-    h // (H / G). Returns (B, H, T, K) in that dtype, as `causal_attention` does for G = H, with its
-    softmax; q, k and v stay as they are.
+    q is (B, H, T, K), k and v are (B, G, T, K), all of one dtype; they stay as they are. H is a
+    multiple of G. Query head h reads head h // (H / G) of k and v (Ainslie et al. 2023). Returns
+    (B, H, T, K) in that dtype. For G = H this is `causal_attention`; the softmax is taken as there.
     """
     sharers = q_BHTK.shape[1] // k_BGTK.shape[1]
     k_BHTK, v_BHTK = (x.repeat_interleave(sharers, dim=1) for x in (k_BGTK, v_BGTK))
@@ -252,11 +253,11 @@ class CausalSelfAttention(nn.Module):
         self.o_proj.writes_residual = True  # read by GPT._init_weights
 
     def forward(self, x_BTD: Tensor, cos_TK: Tensor, sin_TK: Tensor) -> Tensor:
-        """Project to q, k, v; split into heads; turn q and k; `self.attend`; join; project by o_proj.
+        """Project to q, k, v; split into heads; turn q, k; `self.attend`; join; project by o_proj.
 
-        x (B, T, D) to (B, T, D), in its dtype; cos and sin are (T, K). Head h is the numbers from
-        h * K to (h + 1) * K of a projection. k and v have d_kv / K heads, which may be fewer than q's.
-        `self.attend` gets all three in the dtype of x, heads in front of tokens, (B, heads, T, K).
+        x (B, T, D) to (B, T, D), in the dtype of x. cos and sin are (T, K). Head h of a projection
+        is its numbers [h * K : (h + 1) * K]. k and v have d_kv / K heads, maybe fewer than q.
+        `self.attend` gets all heads at once: q, k and v, each (B, heads, T, K), in the dtype of x.
         """
         B, T, D = x_BTD.shape
         q, k, v = (
@@ -279,7 +280,7 @@ class TransformerBlock(nn.Module):
         self.mlp = MLP(config.d_model, config.d_hidden)
 
     def forward(self, x_BTD: Tensor, cos_TK: Tensor, sin_TK: Tensor) -> Tensor:
-        """The stream (B, T, D) with what both branches add to it, in its dtype; cos and sin are (T, K).
+        """x (B, T, D) plus what both branches add to it, in the dtype of x; cos and sin are (T, K).
 
         Nothing else happens to the stream: no norm, no cast, no limit. x stays as it is.
         """
@@ -316,10 +317,10 @@ class GPT(nn.Module):
     def _init_weights(self, module: nn.Module) -> None:
         """Called by `apply` on every submodule: draw its weights in place.
 
-        Linear and Embedding: normal, mean 0, std 0.02. A Linear that writes into the residual
-        stream (`writes_residual`): std 0.02 / sqrt(2 * num_layers), since 2 * num_layers of them
-        add up (Radford et al. 2019, section 2.3). Biases, where there are any: 0. Gains stay 1.
-        The draws are torch's, so `torch.manual_seed` repeats them; `requires_grad` stays as it is.
+        Linear and Embedding: normal, mean 0, std 0.02. The std is 0.02 / sqrt(2 * num_layers) for a
+        Linear with `writes_residual`: 2 * num_layers of these add up in the residual stream
+        (Radford et al. 2019, section 2.3). Biases, if there are any, are 0. Gains stay 1.
+        The draws are torch's, so `torch.manual_seed` repeats them. `requires_grad` stays as it is.
         """
         std = 0.02
         if getattr(module, "writes_residual", False):
@@ -330,14 +331,14 @@ class GPT(nn.Module):
             nn.init.zeros_(module.bias)
 
     def forward(self, idx: Tensor, targets: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
-        """idx (B, T) int64 to (logits (B, T, V), loss).
+        """idx (B, T) int64 to (logits (B, T, V), loss); the loss is None without targets.
 
-        The loss is the mean cross-entropy in nats over the positions that count, taken in float32;
-        None without targets. `targets` is (B, T) int64; -100 marks a position that does not count,
-        and at least one does. Each block gets T rows of the tables, from `self.cos_TK[0]` on or
-        later ones: only the distance of two positions has an effect.
-        Both may be slices of one window of tokens, so not contiguous.
+        `targets` is (B, T) int64. A target of -100 does not count; at least one target counts. The
+        loss is the mean cross-entropy in nats over those that count, taken in float32. idx and
+        targets may be slices of one window of tokens, so not contiguous.
         Raises ValueError when T exceeds `max_seq_len`.
+        Each block gets T rows of `self.cos_TK` and `self.sin_TK`, usually the first T. Later rows
+        do as well, since only the distance of two positions has an effect.
         """
         T = idx.shape[1]
         if T > self.config.max_seq_len:

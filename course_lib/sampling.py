@@ -19,13 +19,13 @@ def next_token_probs(
     top_p: float | None = None,
 ) -> Tensor:
     """(B, V) logits of any float dtype to (B, V) probabilities in float32; each row sums to 1.
-    The logits stay as they are.
 
-    In this order, and in float32 or wider: the logits are divided by `temperature`; all but the
-    `top_k` likeliest tokens are closed; all but the fewest likeliest tokens whose probabilities sum
-    to `top_p` or more are closed. A closed token has the probability 0, and what is open keeps its
-    proportions. At `temperature` 0 the likeliest token has the probability 1. None switches a
-    setting off; a `top_k` beyond V keeps all. At least one token always stays open.
+    The logits stay as they are. Three steps, in this order and in float32 or wider:
+    1. Divide by `temperature`. At 0, do not divide: the likeliest token has the probability 1.
+    2. Close all but the `top_k` likeliest tokens. A `top_k` beyond V closes none.
+    3. Close all but the fewest likeliest tokens whose probabilities sum to `top_p` or more.
+    Closed tokens have the probability 0. Open tokens keep their proportions and sum to 1, also
+    after step 2. At least one token always stays open. None switches a setting off.
     """
     V = logits_BV.shape[-1]
     if temperature == 0:

@@ -34,9 +34,9 @@ def window_starts(first: int, count: int, *, num_starts: int, seed: int) -> np.n
 def rows_of_rank(starts: np.ndarray, *, rank: int, world_size: int) -> np.ndarray:
     """This rank's part of a global batch: (B * world_size,) to (B,).
 
-    Rank r gets the r-th block of B, in order: the parts of all ranks, joined by rank, are `starts`.
-    B may be 0. ValueError when rank is not in 0..world_size - 1 (so for every rank if world_size is
-    0 or less), or when the windows cannot be shared out evenly.
+    Rank r gets the r-th block of B starts, counted from 0: joined by rank, the parts are `starts`.
+    B may be 0. Raises ValueError if the starts cannot be shared out evenly, or if rank is not in
+    0..world_size - 1. With a world_size of 0 or less, every rank raises it.
     """
     if not 0 <= rank < world_size:
         raise ValueError(f"rank must be in 0..{world_size - 1}, got {rank}")
@@ -50,12 +50,12 @@ def rows_of_rank(starts: np.ndarray, *, rank: int, world_size: int) -> np.ndarra
 
 
 def get_batch(tokens: np.ndarray, starts: np.ndarray, seq_len: int) -> tuple[Tensor, Tensor]:
-    """Windows of (N,) uint16 tokens: (idx, targets), two tensors of shape (B, seq_len), int64.
+    """Windows of (N,) uint16 tokens: (idx, targets), two int64 tensors of shape (B, seq_len).
 
     idx[b, t] is tokens[starts[b] + t]; targets[b, t] is the token after it. `starts` is (B,)
-    int64 in 0..N - seq_len - 1: a window takes seq_len + 1 tokens. `tokens` is one piece of memory,
-    maybe a file of many gigabytes: only the windows are copied. The two tensors share no
-    memory with each other or with those of other calls, and what came in stays as it is.
+    int64 in 0..N - seq_len - 1: a window takes seq_len + 1 tokens. `tokens` is contiguous, maybe
+    a mapped file of many gigabytes: only the windows are copied. Each tensor has memory of its
+    own, which no other tensor and no other call uses. The arguments stay as they are.
     """
     # a view of all windows, each one token after the one before; sliding_window_view(tokens,
     # seq_len + 1) is the same, and its checks cost some microseconds per call

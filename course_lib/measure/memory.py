@@ -24,12 +24,12 @@ def training_state_bytes(
     moments: int = 2,
     moment_bytes: int = 4,
 ) -> int:
-    """Bytes of weights, gradients and optimizer state of `num_params` parameters: an int of Python.
+    """Bytes of weights, gradients and optimizer state of `num_params` parameters, as a Python int.
 
     Each parameter has one weight of `param_bytes`, one gradient of `grad_bytes`, and `moments`
-    moments of `moment_bytes` each: Adam keeps 2, SGD with momentum 1, plain SGD 0.
-    `master_copy` adds one float32 copy of the weight, 4 bytes, which the optimizer updates.
-    Activations do not count. The defaults are mixed-precision Adam.
+    moments of `moment_bytes` each. Adam keeps 2 moments, SGD with momentum 1, plain SGD 0.
+    `master_copy` adds one float32 copy of the weight (4 bytes), which the optimizer updates.
+    Activations do not count. The defaults are those of mixed-precision Adam.
     """
     master_bytes = 4 if master_copy else 0
     return num_params * (param_bytes + grad_bytes + master_bytes + moments * moment_bytes)
