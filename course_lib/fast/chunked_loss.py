@@ -35,14 +35,15 @@ class ChunkedHead(nn.Module):
     ) -> tuple[Tensor, Tensor, Tensor]:
         """The mean cross-entropy of the logits x @ weight.T, and its gradients: loss, dx, dweight.
 
-        x (N, D) and weight (V, D) of one float dtype and finite, targets (N,) int64. Called where
-        autograd is off.
-        loss is () float32: the mean, in nats, over the targets that are not IGNORED; nan when all
-        are, and both gradients 0 then. dx (N, D) and dweight (V, D) have the dtype of x; the row of
-        dx is 0 where the target is IGNORED. Logits become float32 before the softmax; products are
-        taken in the dtype of x, those of the logits too, and dweight is summed over the chunks in
-        float32. Of the logits and of their gradient no tensor has more than `self.chunk` rows, and
-        none of a chunk outlives the next chunk. The last chunk may be shorter.
+        x (N, D) and weight (V, D): one float dtype, finite. targets (N,): int64. Autograd is off.
+        loss: () float32, the mean in nats over the targets that are not IGNORED. dx (N, D) and
+        dweight (V, D): dtype of x. A row of dx is 0 where the target is IGNORED. When all targets
+        are IGNORED, loss is nan and both gradients are 0.
+
+        All products, the logits too, are taken in the dtype of x. Logits become float32 before the
+        softmax, and dweight is summed over the chunks in float32. No tensor of logits or of their
+        gradient has more than `self.chunk` rows. Those of a chunk are gone by the end of the next
+        chunk. The last chunk may be shorter.
         """
         count = (targets_N != IGNORED).sum()
         loss = torch.zeros((), dtype=torch.float32, device=x_ND.device)

@@ -23,13 +23,13 @@ EMPTY = float("-inf")  # a score that does not count, and the maximum of none
 def add_tile(
     peak: Tensor, total: Tensor, mixed: Tensor, scores: Tensor, values: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """A softmax that has seen some scores, with one more tile of them: the new (peak, total, mixed).
+    """One more tile of scores for a softmax that has seen some: the new (peak, total, mixed).
 
     peak (..., I): the largest score so far, -inf before the first. total (..., I): the sum of
     exp(score - peak). mixed (..., I, K): the sum of exp(score - peak) * value, not divided. The
-    tile: scores (..., I, J) of the values (..., J, K), all of one dtype, which the results keep.
-    Values are finite. What was summed against the old peak is scaled to the new one. A score of
-    -inf does not count; a row that has met only such ones is at (-inf, 0, 0), and nothing becomes
+    tile: scores (..., I, J) and their values (..., J, K). All five have one dtype, and so have the
+    results. Values are finite. Sums made with the old peak are scaled to the new one. A score of
+    -inf does not count. A row that has met no other score is at (-inf, 0, 0), and nothing becomes
     nan. The inputs stay as they are.
 
     Source: Milakov and Gimelshein 2018, algorithm 3, lines 4 and 5.
@@ -54,14 +54,14 @@ def flash_forward(
 ) -> tuple[Tensor, Tensor]:
     """Attention by tiles of `tile` queries and `tile` keys: (out, logsumexp).
 
-    q, k, v: (B, H, T, K), one dtype. Scores are q . k / sqrt(K). `causal`: token t reads tokens
-    0..t. `num_keys` (B,) int64: keys from that number on are padding, which nobody reads. out
-    (B, H, T, K) in the dtype of q; logsumexp (B, H, T), ln of the sum of exp(score) of each row.
-    All products and sums are float32, or float64 of float64, and so is logsumexp; out alone is
-    rounded, once. A row that reads no key gives 0 and -inf. The last tile is shorter where `tile`
-    does not divide T. Of tiles above the diagonal nothing is computed, no score either, so that even
-    an infinity in v reaches no tile of queries before its own; all other numbers are finite, padding
-    too. Scores exist for a few tiles at a time, never for a row of tiles.
+    q, k, v: (B, H, T, K), one dtype. Scores are q . k / sqrt(K). If `causal`, token t reads tokens
+    0..t only. `num_keys` (B,) int64: keys from that number on are padding, which nobody reads.
+    out: (B, H, T, K), dtype of q. logsumexp: (B, H, T), ln of the sum of exp(score) of each row.
+    Products, sums and logsumexp are float32, or float64 if q is; only out is rounded, and once.
+    A row that reads no key has out 0 and logsumexp -inf. The last tile is shorter where `tile` does
+    not divide T. If `causal`, nothing is computed for tiles above the diagonal, not even scores. So
+    even an infinity in v reaches no tile of queries before its own. All other inputs are finite,
+    padding too. Scores exist for a few tiles at a time, never for a row of tiles.
 
     Source: Dao et al. 2022, algorithm 1, with the loops as in Dao 2023, algorithm 1.
     """
@@ -93,17 +93,18 @@ def flash_backward(
     causal: bool = True,
     num_keys: Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Gradients of q, k and v, in their shape and dtype, from `grad`, that of `flash_forward`'s out.
+    """Gradients of q, k and v, in their shape and dtype; `grad` is the gradient of out.
 
     `out` and `lse` are what `flash_forward` returned, with the same options. The weights of a tile
-    come back as exp(score - lse), so none of them was kept. All products and sums are float32, or
-    float64 of float64; the gradients are rounded once. A row that reads no key has out 0 and lse
-    -inf, and passes no gradient on; `grad` is finite there too. Of tiles above the diagonal nothing
-    is computed, no score either: an infinity in v reaches dq of no tile of queries before its own.
-    Scores, weights and their gradients exist for a few tiles at a time, never for a row of tiles.
+    are computed again, as exp(score - lse): none of them was kept. Products and sums are float32,
+    or float64 if q is; each gradient is rounded once. A row that reads no key has out 0 and lse
+    -inf. It passes no gradient on; its `grad` is finite too. If `causal`, nothing is computed for
+    tiles above the diagonal, not even scores. So an infinity in v reaches dq of no tile of queries
+    before its own. Scores, weights and their gradients exist for a few tiles at a time, never for a
+    row of tiles.
 
-    Source: Dao et al. 2022, section 3.1 and appendix B.4; the row sums of grad * out stand for
-    those of weight * (gradient of the weight).
+    Source: Dao et al. 2022, section 3.1 and appendix B.4: the row sums of grad * out replace those
+    of weight * (gradient of the weight).
     """
     accurate, T, scale = sums_dtype(q_BHTK), q_BHTK.shape[2], q_BHTK.shape[-1] ** -0.5
     dq, dk, dv = (torch.zeros_like(x, dtype=accurate) for x in (q_BHTK, k_BHTK, v_BHTK))

@@ -24,12 +24,12 @@ LONGEST = 65_536
 
 @tl.jit
 def rmsnorm_kernel(x_ptr, weight_ptr, out_ptr, x_stride, out_stride, D, eps, BLOCK: tl.constexpr):
-    """One row of RMSNorm, that of number `tl.program_id(0)`: out = x / sqrt(mean(x^2) + eps) * weight.
+    """Row number `tl.program_id(0)` of RMSNorm: out = x / sqrt(mean(x^2) + eps) * weight.
 
-    x_ptr, out_ptr: the first number of rows of D numbers each; from one row to the next it is
-    `x_stride` and `out_stride` numbers. weight_ptr: D numbers. Float dtypes of any kind; all
-    arithmetic is in float32, and one rounding to the dtype of out ends it. BLOCK: a power of two, D
-    or more; lanes from D on belong to no row and must not be touched. Each number of x and of
+    x_ptr, out_ptr: the first number of row 0. A row has D numbers; the next row starts `x_stride`
+    numbers later in x, `out_stride` in out. weight_ptr: D numbers. Dtypes: any floats. Arithmetic
+    is in float32; the result is rounded once, to the dtype of out. BLOCK: a power of two, at least
+    D. Lanes from D on belong to no row: the memory there must not be touched. Each number of x and
     weight is loaded once, each of out stored once.
     """
     row = tl.program_id(0)

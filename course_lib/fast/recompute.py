@@ -28,12 +28,12 @@ PRODUCTS = frozenset({torch.ops.aten.mm.default, torch.ops.aten.bmm.default})
 def recompute_plan(
     kept: Sequence[int], inputs: Sequence[int], flops: Sequence[int], budget: int
 ) -> list[int]:
-    """The parts to recompute so that all fit into `budget` bytes at the least cost: sorted positions.
+    """Positions, sorted, of the parts to recompute so that all fit into `budget` at the least cost.
 
-    Part i keeps kept[i] bytes, or, when it is recomputed, its input of inputs[i] bytes, which are
-    no more; recomputing it costs flops[i]. The three lists are of one length, up to 24; all numbers
-    are whole. The bytes of all parts together are at most `budget`, and no other choice that fits
-    costs fewer FLOPs; of choices that cost the same, any. [] when nothing needs to be recomputed.
+    Part i keeps kept[i] bytes. If recomputed, it keeps only its input, inputs[i] bytes (at most
+    kept[i]), and costs flops[i]. The three lists have one length, up to 24. All numbers are
+    whole. All parts together keep at most `budget` bytes, and no other choice that fits costs
+    fewer FLOPs. Of choices with the same cost, any will do. [] when nothing needs to be recomputed.
     ValueError when it does not fit even with every part recomputed.
     """
     excess = sum(kept) - budget

@@ -25,13 +25,15 @@ def rung_gains(
     without: Mapping[str, float | None],
     climbed: Mapping[str, float | None],
 ) -> dict:
-    """What each rung is worth, from seconds of a step. A gain is time before over time after.
+    """What each rung is worth, from seconds of a step: a gain is time before over time after.
 
-    `base` is a step on the ground. `climbed` has the rungs in their order: each one's value is a
-    step with this rung and all rungs before it; the last one measured is the top, or the ground
-    where none is. `alone` has a step with that rung and no other, `without` one with every rung but
-    that, in any order. Times are finite. None, and nothing else, says that a rung was not measured;
-    it then stands in all three: the rung is no step of the ladder, and its gains are None.
+    `base` is a step on the ground. The other three have, for each rung, a step with:
+        `climbed`   this rung and all before it, in the order of the rungs
+        `alone`     this rung and no other, keys in any order
+        `without`   every rung but this one, keys in any order
+    No time is infinite. None, and no other value, marks a rung that was not measured, in all three.
+    Such a rung is no step of the ladder, and its four values below are None. The top is the last
+    rung measured, or the ground where none was.
 
     Returns a dict. By rung, in the order of `climbed`:
         "alone"     the gain of the rung over the ground
@@ -41,7 +43,7 @@ def rung_gains(
     and, each one number,
         "total"     the gain of the top over the ground
         "product"   of all gains alone
-    ValueError when the three have not the same names, or a time, also one of 0, is not above 0.
+    ValueError when the three have different names, or when a time is 0, negative or nan.
     """
     if not alone.keys() == without.keys() == climbed.keys():
         raise ValueError(f"other rungs: {list(alone)}, {list(without)}, {list(climbed)}")

@@ -16,20 +16,21 @@ from course_lib.gpt import GPTConfig
 def activation_bytes(
     config: GPTConfig, batch: int, seq_len: int, *, dtype_bytes: int = 4
 ) -> dict[str, int]:
-    """Bytes that the parts of a GPT keep for the backward pass: {"norms", "attention", "mlp", "head"}.
+    """Bytes that parts of a GPT keep for the backward pass: {"norms", "attention", "mlp", "head"}.
 
     Whole numbers over all layers, for `batch` sequences of `seq_len` tokens. `dtype_bytes` is the
-    size of weights and activations: 4 in float32, 2 in a 16-bit model. Parameters do not count,
-    and a tensor that two operations keep counts once: with the part that reads it as its input.
+    size of weights and activations: 4 in float32, 2 in a 16-bit model. Parameters do not count.
+    A tensor that two operations keep counts once, in the part whose input it is. Activation
+    checkpointing is off, whatever `config` says of it.
 
-    "norms": all RMSNorms; each keeps its input and the input times the inverse rms, both in float32,
-    and the inverse rms itself, one float32 number a token; in 16 bits a float32 copy of the gain too.
-    "attention": its input, q and k after their rotation, v, the input of o_proj; and between them,
-    if config.fast_attention, the log-sum-exp of each row of scores in float32, else the softmax in
-    float32, in 16 bits its 16-bit copy too, and the causal mask, 1 byte an entry, in each layer one
-    for all heads and rows of the batch. "mlp": all that its three products and its gate need.
-    "head": its input, and the log-softmax of the logits in float32, whatever the dtype.
-    All is as without activation checkpointing, whatever `config` says of it.
+    "norms": for each RMSNorm, its input and the input times the inverse rms, both in float32, and
+        the inverse rms, one float32 number a token. In 16 bits also a float32 copy of the gain.
+    "attention": its input, q and k after their rotation, v, and the input of o_proj.
+        With config.fast_attention also the log-sum-exp of each row of scores, in float32.
+        Without it the softmax in float32, in 16 bits also its 16-bit copy; and the causal mask,
+        1 byte an entry, one mask a layer for all heads and rows of the batch.
+    "mlp": all that its three products and its gate need.
+    "head": its input, and the log-softmax of the logits, always in float32.
     """
     D, F, L, V = config.d_model, config.d_hidden, config.num_layers, config.vocab_size
     kv = config.d_kv if config.fast_attention else D  # the explicit path copies shared heads

@@ -31,7 +31,7 @@ class Operation:
 class Operations(TorchDispatchMode):
     """Lists what runs inside `with Operations() as operations:`, in order, in `operations.seen`.
 
-    Changes no result. May be used again, and inside of another one: then each sees everything.
+    Changes no result. May be used again, and inside another one: then each of them sees everything.
     """
 
     def __init__(self):
@@ -40,23 +40,26 @@ class Operations(TorchDispatchMode):
 
     @property
     def num_bytes(self) -> int:
-        """Read and written by all of them."""
+        """Bytes that all of them read and wrote."""
         return sum(operation.read + operation.written for operation in self.seen)
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        """Run `func(*args, **kwargs)` once, return what it returns, and note it in `self.seen`, as an
-        `Operation(name, read, written)`: its name, `func._opname`, and two numbers of bytes.
+        """Run `func(*args, **kwargs)` once, return what it returns, and note it in `self.seen`.
 
-        Noted is an operation that has run and has written numbers: into new memory, or into a
-        tensor that it was given. So views and other names for old memory are not (view, transpose,
-        detach, split), nor memory that is reserved and not written (empty, empty_like, new_empty,
-        empty_strided, new_empty_strided), nor what raised, although it may have written a part.
-        `read` is the bytes of all tensors that it is given, `written` of those it has written; on
-        each side the same tensor object counts once. A tensor may stand in a list or among the
-        keywords. Where the old content is overwritten (copy_, out=) it counts as read all the same:
-        nothing in the call tells. No tensor is empty, and none changes its size.
+        The note is `Operation(name, read, written)`: `func._opname` and two numbers of bytes.
+        An operation is noted if it wrote numbers, into new memory or into a tensor it was given.
+        Not noted are:
+          - views and other names for old memory (view, transpose, detach, split);
+          - memory that is reserved and not written (empty, empty_like, new_empty, empty_strided,
+            new_empty_strided);
+          - an operation that raised, even if it wrote a part.
+        `read`: the bytes of all tensors that it was given. `written`: of all tensors that it wrote.
+        In each of the two, the same tensor object counts once. Tensors may stand in lists or among
+        the keywords. A tensor that is overwritten (copy_, out=) counts as read too: the call does
+        not show whether its old content is needed. No tensor is empty, and none changes its size.
 
-        At hand: `tensors(value)`, `written_arguments(func, args, kwargs)`, `home(x)`, `in_memory(xs)`.
+        At hand: `tensors(value)`, `written_arguments(func, args, kwargs)`, `home(x)`,
+        `in_memory(xs)`.
         """
         kwargs = kwargs or {}
         out = func(*args, **kwargs)

@@ -60,13 +60,13 @@ def in_chunks(x: Tensor, world_size: int) -> tuple[Tensor, ...]:
 def ring_reduce_scatter(x: Tensor, group: dist.ProcessGroup | None = None) -> Tensor:
     """Chunk r of the sum of all ranks' `x`, for rank r: a new tensor, (n, ...) of (R * n, ...).
 
-    `x` has the same shape and dtype on every rank, R chunks of n rows along dim 0 (`in_chunks`),
-    and may be transposed in memory; it stays as it is. R - 1 steps of the ring (`pass_on`), each of
+    `x` has the same shape and dtype on every rank: R chunks of n rows along dim 0 (`in_chunks`). It
+    may be transposed in memory, and stays as it is. R - 1 steps of the ring (`pass_on`), each of
     one chunk: a rank adds its own part of that chunk to the sum that arrives and passes it on. The
-    sum of chunk c starts on rank c + 1 and arrives, complete, on rank c. Sends (R - 1) / R times
-    the bytes of `x`, all to rank r + 1, by no other collective; holds two chunks, three at most,
-    beside `x`, and keeps only the result. ValueError when R does not divide the rows. Ranks are
-    those in `group`; None is the default group.
+    sum of chunk c starts on rank c + 1 and arrives, complete, on rank c. A rank sends (R - 1) / R
+    times the bytes of `x`, all to rank r + 1, by no other collective. Beside `x` it holds two
+    chunks, at most three, and keeps only the result. ValueError when R does not divide the rows.
+    Ranks are those in `group`; None is the default group.
     """
     rank, world_size = place(group)
     chunks = in_chunks(x, world_size)
@@ -80,11 +80,11 @@ def ring_reduce_scatter(x: Tensor, group: dist.ProcessGroup | None = None) -> Te
 def ring_all_gather(shard: Tensor, group: dist.ProcessGroup | None = None) -> Tensor:
     """All ranks' `shard`s in the order of the ranks, on every rank: (R * n, ...) of (n, ...).
 
-    `shard` has the same shape and dtype on every rank and may be transposed in memory; it stays as
-    it is, and the result is new and of that dtype, on one rank too. R - 1 steps of the ring
-    (`pass_on`), each of one shard: first a rank's own, then always the one that has just arrived.
-    Sends (R - 1) / R times the bytes of the result, all to rank r + 1, by no other collective.
-    ValueError for a single number, which has no dim 0.
+    `shard` has the same shape and dtype on every rank. It may be transposed in memory, and stays as
+    it is. The result is a new tensor of that dtype, on one rank too. R - 1 steps of the ring
+    (`pass_on`), each of one shard: a rank sends its own first, then always the one that has just
+    arrived. It sends (R - 1) / R times the bytes of the result, all to rank r + 1, by no other
+    collective. ValueError for a single number, which has no dim 0.
     """
     if shard.dim() == 0:
         raise ValueError("expected a shard with a dim 0 to gather along, got a single number")
@@ -141,11 +141,11 @@ def collective_cost(
     """What a ring collective costs each of `world_size` ranks: "messages", "bytes", "seconds".
 
     `name`: "reduce_scatter", "all_gather" or "all_reduce". `num_bytes`: those of the whole tensor,
-    which goes into a reduce-scatter, comes out of an all-gather, and does both in an all-reduce; it is
-    cut into `world_size` equal chunks. "messages" (int) and "bytes" (float) are what one rank sends.
-    "seconds" is the time if sending and receiving overlap and a message of b bytes takes
-    latency_s + b / bytes_per_s. One rank alone sends nothing. ValueError for another name or a
-    world_size below 1.
+    which is cut into `world_size` equal chunks. The tensor is the input of a reduce-scatter, the
+    output of an all-gather, and both in an all-reduce. "messages" (int) and "bytes" (float) are
+    what one rank sends. "seconds" is the time if sending and receiving overlap and a message of b
+    bytes takes latency_s + b / bytes_per_s. One rank alone sends nothing. ValueError for another
+    name or a world_size below 1.
 
     Source: Patarasuk and Yuan 2009, section 4; Hockney 1994 for the time of one message.
     """
