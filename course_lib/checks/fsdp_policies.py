@@ -122,7 +122,7 @@ def collective_dtypes(subject: Subject, draw: Draw) -> None:
                 got=_name(table),
                 fits="a policy that casts what goes into a module, as by default.",
                 hides="late positions then lie on wrong angles.",
-                look="the last sentence of the docstring.",
+                look="what the docstring says of the inputs of modules.",
             )
         runs.same_gradient(by_rank, draw, tried, close=8 * EPS[name])
 
