@@ -38,7 +38,8 @@ MATHJAX_TOOLS = (
     "a11y/assistive-mml.js",
 )  # fmt: skip  what formulas.py runs
 COLOR = re.compile(r"\x1b\[[0-9;]*m")
-NO_KERNEL = "Kernel died before replying"  # what jupyter_client says of it
+NO_KERNEL = ("Kernel died before replying", "Kernel didn't respond in")  # jupyter_client's words
+LINES_KEPT = 500  # of a builder that fails: the cause stands above two tracebacks and their notes
 INDEX = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>{title}</title>
 <meta http-equiv="refresh" content="0; url={page}"><link rel="canonical" href="{page}"></head>
@@ -116,8 +117,8 @@ def finish(folder: Path, mathjax: Path) -> None:
 def run_jupyter_book(root: Path, *, strict: bool, options: Sequence[str] = ()) -> int:
     """Runs jupyter-book in a process of its own, with a course home inside `_build`.
 
-    A kernel whose port another program took first does not start: what has run is kept, and the
-    rest is tried again, twice at most.
+    A kernel whose port another program took first does not start, nor does one within a minute on
+    a machine that is too busy: what has run is kept, and the rest is tried again, twice at most.
     """
     start = "from jupyter_book.cli.main import main; main()"
     command = [sys.executable, "-c", start, "build", str(root), *options]
@@ -134,12 +135,17 @@ def run_jupyter_book(root: Path, *, strict: bool, options: Sequence[str] = ()) -
     }
     for _ in range(3):
         status, said = run_builder(command, root, {**os.environ, **extra})
-        if not (status and any(NO_KERNEL in line for line in said)):
+        if not (status and no_kernel("\n".join(said))):
             break
         print("  a kernel did not start; going on from there", flush=True)
     if status and not any(plain_line(line, root) for line in said):  # nothing has been told
-        print("\n".join(said), file=sys.stderr)
+        print("\n".join(said[-60:]), file=sys.stderr)
     return status
+
+
+def no_kernel(said: str) -> bool:
+    """Whether a text says that a kernel did not start."""
+    return any(words in said for words in NO_KERNEL)
 
 
 def run_builder(command: list[str], root: Path, env: dict[str, str]) -> tuple[int, list[str]]:
@@ -153,7 +159,7 @@ def run_builder(command: list[str], root: Path, env: dict[str, str]) -> tuple[in
         encoding="utf-8",
         errors="replace",
     )
-    said: collections.deque[str] = collections.deque(maxlen=25)
+    said: collections.deque[str] = collections.deque(maxlen=LINES_KEPT)
     assert builder.stdout is not None
     for line in builder.stdout:
         said.append(COLOR.sub("", line).strip())

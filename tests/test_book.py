@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -50,6 +52,30 @@ def test_failing_cell_fails_the_build_and_is_named(
     told = capfd.readouterr()
     assert "ZeroDivisionError" in told.err and "00_page" in told.err
     assert {path for path in root.rglob("*") if "_build" not in path.parts} == before
+
+
+def test_a_kernel_that_died_as_it_started_is_started_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """nbclient's own complaint, which comes after the cause, does not hide it."""
+    spec, died = tmp_path / "jupyter" / "kernels" / "python3", tmp_path / "died"
+    spec.mkdir(parents=True)
+    start = (
+        "import pathlib, runpy, sys\n"
+        f"died = pathlib.Path({str(died)!r})\n"
+        "if not died.exists():\n"
+        "    died.touch()\n"
+        "    sys.exit(1)\n"
+        "runpy.run_module('ipykernel_launcher', run_name='__main__')\n"
+    )
+    argv = [sys.executable, "-c", start, "-f", "{connection_file}"]
+    told = {"argv": argv, "display_name": "Python 3", "language": "python"}
+    (spec / "kernel.json").write_text(json.dumps(told), encoding="utf-8")
+    monkeypatch.setenv("JUPYTER_PATH", str(tmp_path / "jupyter"))
+    status = book.build(small_course(tmp_path / "course", "print(1)"))
+    said = capfd.readouterr()
+    assert status == 0, said.err
+    assert died.exists() and "going on from there" in said.out
 
 
 def test_folder_without_a_course_is_named(tmp_path: Path) -> None:
@@ -104,8 +130,9 @@ def test_terminal_is_told_what_matters(line: str, told: str) -> None:
 @pytest.mark.parametrize(
     ("runs", "status", "told", "complained"),
     [
-        ([(1, [f"RuntimeError: {book.NO_KERNEL} to kernel_info"]), (0, [])], 0, "going on", ""),
-        ([(1, [f"RuntimeError: {book.NO_KERNEL}"])] * 3, 1, "going on", book.NO_KERNEL),
+        ([(1, [f"RuntimeError: {book.NO_KERNEL[0]} to kernel_info"]), (0, [])], 0, "going on", ""),
+        ([(1, [f"RuntimeError: {book.NO_KERNEL[0]}"])] * 3, 1, "going on", book.NO_KERNEL[0]),
+        ([(1, [f"RuntimeError: {book.NO_KERNEL[1]} 60 seconds"]), (0, [])], 0, "going on", ""),
         ([(1, ["MemoryError: no room"])], 1, "", "MemoryError: no room"),
         ([(1, ["/c/book/01.md:3: WARNING: no such target"])], 1, "", ""),
     ],
