@@ -452,7 +452,7 @@ SUITES = (
             large_numbers,
             turned_back,
         ),
-        proved="lengths kept, q . k a function of the gap alone, every number equal to\n"
+        proved="lengths kept, position in q . k only through the gap, every number equal to\n"
         "complex multiplication, in float32 and, up to rounding, in 16 bits.",
         remember="q and k are turned, v never.",
         next_step='"Both 40 later" in the figure above: both positions move and q . k does not.',
