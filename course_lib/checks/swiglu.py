@@ -405,9 +405,9 @@ SUITES = (
             gradient_of_closed_gates,
             residual_mark,
         ),
-        proved="down(silu(gate(x)) * up(x)) for random weights, each token by itself,\n"
+        proved="down(silu(gate(x)) * up(x)) for the random weights tried, each token by itself,\n"
         "with the gradients of x and of all three matrices.",
         remember="three matrices of D x F; F = 8/3 D has the parameters of a two-matrix 4 D MLP.",
-        next_step='"Closed gate" in the figure above, then swap the signs of gate and up.',
+        next_step='press "Closed gate" in the figure above. For which x does the product stay near 0?',
     ),
 )
