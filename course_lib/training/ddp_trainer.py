@@ -156,7 +156,7 @@ class DistributedTrainer:
 
         Returns "loss" (nats per token, before the update), "grad_norm" (before clipping) and "lr".
         Each is a float, or a tensor of no dimension that the device may still be computing.
-        Micro-batches lie in host memory, so nothing here has to wait for a GPU. Memory: activations
+        Micro-batches lie in host memory, so counting targets waits for no GPU. Memory: activations
         of one micro-batch at a time. Ranks sum, once an update each, the count (8 bytes, on the
         host), the loss (8 bytes, on the device) and the gradients (4 bytes a parameter).
         """
