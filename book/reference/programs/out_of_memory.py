@@ -34,7 +34,7 @@ def update(model: GPT, window: torch.Tensor, parts: int) -> str:
             loss = model(rows, rows)[1] / parts
             loss.backward()
         return "fits"
-    except RuntimeError as error:  # on a GPU: torch.cuda.OutOfMemoryError, a RuntimeError too
+    except RuntimeError as error:  # on a GPU: torch.OutOfMemoryError, a RuntimeError too
         wanted = str(error).partition("you tried to allocate ")[2].partition(" bytes")[0]
         return f"does not fit: one tensor more, of {int(wanted or 0) / 1e6:.0f} MB"
     finally:

@@ -33,7 +33,10 @@ class Place:
     line: int
     function: str
     collective: str = ""
-    """The operation of torch.distributed it waits in; empty when it does something else."""
+    """The operation of torch.distributed it is in; empty when its frames show none.
+
+    NCCL's come back once they are queued, so with it a rank that waits is mostly seen elsewhere.
+    """
     step: int | None = None
 
     @property
@@ -120,7 +123,10 @@ def report(places: Sequence[Place], quiet_s: float) -> list[str]:
     lines = [f"{head}Where the ranks are:"]
     lines += [f"  {ranks_text([p.rank for p in group])} {group[0].text}" for group in groups]
     if not any(place.collective for place in places):
-        lines.append("None of them waits in a collective, so they may only be slow.")
+        lines += [
+            "No rank is seen to wait in a collective, so they may only be slow.",
+            "On GPUs a wait for other ranks shows only at the next line that needs a result.",
+        ]
     elif odd:
         lines.append(f"The others wait for {ranks_text([p.rank for p in odd])}.")
     elif len(groups) > 1:
