@@ -250,6 +250,35 @@ def test_the_odd_rank_is_named():
     assert stacks.report([], 20) == []
 
 
+@pytest.mark.parametrize("call", ["loss.item()", "norm = norm.cpu()", "ids.tolist()"])
+def test_a_rank_that_waits_for_its_gpu_is_not_accused(tmp_path, call):
+    """NCCL's collectives return once they are queued: a rank stands where it reads a result."""
+    script = tmp_path / "train.py"
+    script.write_text(f"dist.all_reduce(loss)\n{call}\n")
+    dump = f'Current thread 0x1 (most recent call first):\n  File "{script}", line 2 in step\n'
+    reads = [stacks.understood(dump, rank) for rank in range(3)]
+    assert stacks.report(reads, 20)[-1] == (
+        "They wait for their GPUs, which may be slow, or wait for other ranks themselves."
+    )
+    asleep = Place(3, "t.py", 12, "f")
+    assert stacks.report([*reads, asleep], 20)[-1] == "The others wait for rank 3."
+    barrier = Place(3, "t.py", 12, "f", "barrier")
+    assert stacks.odd_ones([*reads, barrier]) == [barrier]
+
+
+def test_a_rank_in_synchronize_waits_for_its_gpu(tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text("torch.cuda.synchronize()\n")
+    dump = (
+        "Current thread 0x1 (most recent call first):\n"
+        '  File "/env/lib/python3.11/site-packages/torch/cuda/__init__.py", line 9 in synchronize\n'
+        f'  File "{script}", line 1 in step\n'
+    )
+    place = stacks.understood(dump, 0)
+    assert place.collective == stacks.GPU
+    assert place.text == "in a wait for its GPU, train.py:1: torch.cuda.synchronize()"
+
+
 def test_ranks_that_compute_are_not_accused():
     """A first step may take a minute, and no rank holds up another in it."""
     for steps in ((None, None), (3, 4)):

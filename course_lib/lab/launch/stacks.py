@@ -21,6 +21,8 @@ ANSWER_S = 0.5
 FRAME = re.compile(r'^  File "(.+)", line (\d+) in (.+)$')
 PACKAGES = re.compile(r"[/\\](?:site|dist)-packages[/\\]|[/\\]lib[/\\]python3|<frozen ")
 INSIDE = re.compile(r"torch[/\\]distributed[/\\](?:distributed_c10d|_functional_collectives)\.py$")
+READS = re.compile(r"\.(?:item|cpu|tolist|numpy)\(")
+GPU = "a wait for its GPU"
 HELPERS = {"wrapper", "_wrapper", "_store_based_barrier", "wait", "_wait", "<module>"}
 
 
@@ -82,9 +84,12 @@ def understood(dump: str, rank: int, step: int | None = None) -> Place | None:
     inside = [name for file, _, name in frames[:first] if INSIDE.search(file)]
     inside = [name for name in inside if name not in HELPERS] or inside
     file, line, function = frames[first]
-    # a Work of torch.distributed waits in C++, where no frame shows it
-    if first == 0 and ".wait(" in linecache.getline(file, int(line)):
+    source = linecache.getline(file, int(line))
+    # a Work of torch.distributed waits in C++, where no frame shows it; so does a read of a result
+    if first == 0 and ".wait(" in source:
         inside = ["wait"]
+    elif (first == 0 and READS.search(source)) or "synchronize" in {f[2] for f in frames[:first]}:
+        inside = [GPU]
     return Place(rank, file, int(line), function, inside[-1] if inside else "", step)
 
 
@@ -122,7 +127,11 @@ def report(places: Sequence[Place], quiet_s: float) -> list[str]:
     head = f"no sign of life for {quiet_s:.0f} s. " if quiet_s >= 1 else ""
     lines = [f"{head}Where the ranks are:"]
     lines += [f"  {ranks_text([p.rank for p in group])} {group[0].text}" for group in groups]
-    if not any(place.collective for place in places):
+    if all(place.collective == GPU for place in places) and not odd:
+        lines.append(
+            "They wait for their GPUs, which may be slow, or wait for other ranks themselves."
+        )
+    elif not any(place.collective for place in places):
         lines += [
             "No rank is seen to wait in a collective, so they may only be slow.",
             "On GPUs a wait for other ranks shows only at the next line that needs a result.",
