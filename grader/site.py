@@ -42,15 +42,18 @@ def skip_prose(app: Sphinx, config: Config) -> None:
 
 
 def tell_hours(app: Sphinx, config: Config) -> None:
-    """Gives the pages `{{ hours_1 }}`, the hours of the contents' first part, and so on, and their sum."""
+    """Gives the pages `{{ hours_0 }}`, the hours of the contents' first part, and so on to the half,
+    and `{{ hours }}`, their sum in whole hours."""
     hours = count_hours(Path(app.srcdir))
-    told = {f"hours_{n}": str(value) for n, value in enumerate(hours, start=1)}
-    told["hours"] = str(sum(hours))
+    told = {
+        f"hours_{n}": f"{int(value) or ''}{'½' * (value % 1 > 0)}" for n, value in enumerate(hours)
+    }
+    told["hours"] = str(int(sum(hours) + 0.5))
     config.myst_substitutions = {**config.myst_substitutions, **told}
 
 
-def count_hours(root: Path) -> list[int]:
-    """Whole hours that each part of lessons takes, in the order of the contents.
+def count_hours(root: Path) -> list[float]:
+    """Hours, to the half, that each part of lessons takes, in the order of the contents.
 
     They are the sum of `LessonSource.minutes`, so they count reading too.
     """
@@ -60,9 +63,8 @@ def count_hours(root: Path) -> list[int]:
     hours = []
     for part in parts:
         inside = [found[name] for name in toc_files(part["chapters"]) if name in found]
-        hours.append(round(sum(lesson.minutes for lesson in inside) / 60))
-    first = bool(parts) and parts[0]["caption"] == "Start"
-    return [value for value in hours[first:] if value]
+        hours.append(round(sum(lesson.minutes for lesson in inside) / 30) / 2)
+    return [value for value in hours if value]
 
 
 def load_figures(app: Sphinx, config: Config) -> None:

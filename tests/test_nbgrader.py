@@ -123,7 +123,7 @@ def test_a_wrong_answer_scores_zero_and_the_feedback_names_it(course, api):
 
 
 def test_the_ordinary_commands(tmp_path):
-    """What the README tells instructors to type, as processes, in a folder of their own.
+    """What the instructors' page says to type, as processes, in a folder of their own.
 
     Without `templates/`: settings and sources are enough to grade.
     """

@@ -31,16 +31,13 @@ ELSEWHERE = {
     "make train-demo": "tests/test_demo.py, for seconds instead of minutes",
     "course grade submissions": "tests/test_judge_batch.py, tests/test_judge_class.py",
     "course report": "tests/test_judge_report.py",
-    "nbgrader generate_assignment 01_rmsnorm --create": "tests/test_nbgrader.py",
-    "nbgrader autograde 01_rmsnorm": "tests/test_nbgrader.py",
-    "nbgrader generate_feedback 01_rmsnorm": "tests/test_nbgrader.py",
 }
 EXPECTED = {
     "course check rmsnorm": (1, "[STUB]"),
     "course hint rmsnorm": (0, "hint 1 of 3"),
     "course ledger": (0, "exercises passed"),
     "course end-session": (0, "RMS normalization 0"),
-    "course launch -m course_lib.training.ddp_trainer --ranks 2 --max_steps 5": (
+    "course launch -m course_lib.training.ddp_trainer --ranks 2 --max_steps 5 --out runs/two": (
         0,
         "2 ranks done in",
     ),
@@ -51,7 +48,7 @@ EXPECTED = {
     "course journal new rope": (0, "02-rope.md"),
     "course reset 01_rmsnorm": (0, "01_rmsnorm"),
     "course update": (0, ""),
-    "python -m course_lib.training.ddp_trainer --model_size tiny --max_steps 50": (
+    "python -m course_lib.training.ddp_trainer --model_size tiny --max_steps 50 --out runs/one": (
         0,
         "step 50: loss",
     ),
