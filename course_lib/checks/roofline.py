@@ -364,6 +364,6 @@ SUITES = (
         ),
         proved="FLOPs and bytes are those that were counted one by one, and the lower roof wins.",
         remember="one row against a matrix: about 2 FLOPs for each number read, however large it is.",
-        next_step="how many rows does a bfloat16 product need to reach a ridge of 200?",
+        next_step="how many bfloat16 rows must meet a 4096 x 4096 matrix to reach a ridge of 200?",
     ),
 )
