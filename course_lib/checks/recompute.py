@@ -369,7 +369,7 @@ SUITES = (
             on_a_real_model,
         ),
         proved="within the budget at the least FLOPs, against all subsets and on a real model.",
-        remember="recomputing everything costs one more forward pass: 4/3 of the FLOPs of a step.",
+        remember="recomputing all blocks costs one more forward pass of them: 4/3 of their FLOPs.",
         next_step="which half of a block does your plan prefer, with explicit and fused attention?",
         loads=(DYNAMO,),
     ),
