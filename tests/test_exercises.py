@@ -126,7 +126,7 @@ def test_two_numbers_that_differ_never_look_the_same():
         got = 1 + draw.size(3) * 1e-6
         raise Wrong("NEAR", "not equal", expected=number(1.0), got=f"{number(got)} at index 0")
 
-    suite = Suite("bytes", (check,), proved="p", remember="r", next_step="n")
+    suite = Suite("bytes", (check,), tested="p", remember="r", next_step="n")
     rows = dict(suite.run(None).rows)
     assert (rows["Expected"], rows["Got"]) == ("1", "1.000003 at index 0")
     assert number(1.0000001) == "1", "in the next message as before"
@@ -159,7 +159,7 @@ def test_checks_compute_in_one_thread():
     seen, before = [], torch.get_num_threads()
     torch.set_num_threads(2)
     try:
-        Suite("bytes", (check,), proved="p", remember="r", next_step="n").run(None)
+        Suite("bytes", (check,), tested="p", remember="r", next_step="n").run(None)
         assert (seen, torch.get_num_threads()) == ([1], 2)
     finally:
         torch.set_num_threads(before)

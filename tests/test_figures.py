@@ -115,7 +115,7 @@ def test_a_failing_check_says_how_to_open_its_figure():
     def check(subject, draw):
         raise Wrong("OTHER", "wrong", preset="rmsnorm:shifted")
 
-    verdict = Suite("bytes", (check,), proved="p", remember="r", next_step="n").run(None)
+    verdict = Suite("bytes", (check,), tested="p", remember="r", next_step="n").run(None)
     assert 'figure("rmsnorm", "shifted")' in dict(verdict.rows)["Next"]
 
 

@@ -68,7 +68,7 @@ def summed(subject, draw, probe=None) -> None:
         raise Wrong("HELD", "more than the result is kept", got=f"{ranks[0].held_bytes} bytes")
 
 
-SUITE = Suite("bytes", (summed,), proved="p", remember="r", next_step="n", ranks=3, limit_s=12.0)
+SUITE = Suite("bytes", (summed,), tested="p", remember="r", next_step="n", ranks=3, limit_s=12.0)
 
 
 @pytest.fixture(scope="module")
@@ -125,7 +125,7 @@ def twice(subject, draw) -> None:
 def test_what_is_driven_alone_needs_no_ranks(tier, name, judge, monkeypatch):
     """`subject.probe`: every tier grades it, as the notebook does."""
     code, body = DRIVEN[name]
-    suite = Suite("bytes", (twice,), proved="p", remember="r", next_step="n", limit_s=3.0)
+    suite = Suite("bytes", (twice,), tested="p", remember="r", next_step="n", limit_s=3.0)
     monkeypatch.setattr(checks, "suite", lambda name: suite)
     monkeypatch.setattr(subject, "RANKS_S", 2.0)
     source = HEAD + f"def training_state_bytes(x):\n    {body}"

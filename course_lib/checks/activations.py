@@ -530,7 +530,7 @@ SUITES = (
             as_autograd_counts,
             other_sizes,
         ),
-        proved="equal, to the byte, to what autograd saves in these parts of a real model.",
+        tested="equal, to the byte, to what autograd saves in these parts of a real model.",
         remember="with fused attention and F = 8/3 D a block keeps about 21 N D numbers, the loss N V.",
         next_step="at which V does the head keep more than one block? than all blocks?",
     ),

@@ -230,7 +230,7 @@ SUITES = (
     Suite(
         "shard-batch",
         (own_part, shared_out, any_sizes, empty_batch, any_numbers, refuses_uneven, refuses_ranks),
-        proved="the ranks' parts, joined by rank, are the batch that one rank would draw.",
+        tested="the ranks' parts, joined by rank, are the batch that one rank would draw.",
         remember="all ranks draw the same starts and keep their own part: no message is sent.",
         next_step="BatchLoader with world_size 2, both ranks in one process, side by side.",
     ),

@@ -364,7 +364,7 @@ SUITES = (
             windows_alone,
             separate_calls,
         ),
-        proved="equal to a plain loop, targets one later, up to the last token of the row.",
+        tested="equal to a plain loop, targets one later, up to the last token of the row.",
         remember="T predictions take T + 1 tokens.",
         next_step='"Rolled" in the figure above, where the extra token is missing.',
         ranks=1,

@@ -445,7 +445,7 @@ SUITES = (
             each_call_alone,
             one_chunk_of_logits,
         ),
-        proved="equal to torch's loss and gradients, with no more than a chunk of logits in a tensor.",
+        tested="equal to torch's loss and gradients, with no more than a chunk of logits in a tensor.",
         remember="the gradient of a logit is softmax - one-hot: known as soon as the loss is.",
         next_step="run it with chunk 1 and chunk N: what does each cost in time?",
     ),

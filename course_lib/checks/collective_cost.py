@@ -317,7 +317,7 @@ SUITES = (
     Suite(
         "collective-cost",
         (form, one_ring, both_rings, seconds, one_rank, many_ranks, refusals),
-        proved="messages, bytes and seconds are those of a ring, counted step by step.",
+        tested="messages, bytes and seconds are those of a ring, counted step by step.",
         remember="an all-reduce sends 2 (R - 1) / R times the tensor: never more than twice.",
         next_step="500 MB on 8 ranks at 25 GB/s: at which latency do the messages cost as much?",
     ),

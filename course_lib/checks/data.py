@@ -374,7 +374,7 @@ SUITES = (
             empty_documents,
             refuses_wide,
         ),
-        proved="each document and its end, in 2 bytes an id; nothing wraps, nothing is lost,\n"
+        tested="each document and its end, in 2 bytes an id; nothing wraps, nothing is lost,\n"
         "and no documents are an empty row.",
         remember="uint16 holds 65,536 ids; int16 turns every id from 32,768 on negative.",
         next_step="the same with your own folder of text: Corpus.folder(...).",

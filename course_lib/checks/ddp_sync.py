@@ -471,7 +471,7 @@ SUITES = (
             odd_gradients,
             separate_calls,
         ),
-        proved="1 to 4 ranks, and groups of them, end with one gradient, whatever\n"
+        tested="1 to 4 ranks, and groups of them, end with one gradient, whatever\n"
         "each of them used, and reduce each byte of it once.",
         remember="a collective that one rank leaves out meets that rank's next one.",
         next_step="divide before the all-reduce: which dtype would care?",

@@ -451,7 +451,7 @@ SUITES = (
             memory_and_calls,
         ),
         ranks=1,
-        proved="the gradients are those of the whole matrix, and no weight was kept for them.",
+        tested="the gradients are those of the whole matrix, and no weight was kept for them.",
         remember="one number a row, the logsumexp, brings all of its weights back.",
         next_step="torch.autograd.gradcheck on your two passes, in float64.",
     ),

@@ -515,7 +515,7 @@ SUITES = (
             scores_of_16_bits,
             memory_and_calls,
         ),
-        proved="tiles give the whole matrix's attention, with a short last tile, mask or padding;\n"
+        tested="tiles give the whole matrix's attention, with a short last tile, mask or padding;\n"
         "few tiles of scores are held at a time, none above the diagonal is computed.",
         ranks=1,
         remember="of its past scores a row remembers two numbers, peak and total.",

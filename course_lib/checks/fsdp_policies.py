@@ -316,7 +316,7 @@ SUITES = (
     Suite(
         "mixed-precision-policy",
         (a_policy, the_trainers_dtype, collective_dtypes),
-        proved="weights travel and work in the low dtype, what is added up stays in float32:\n"
+        tested="weights travel and work in the low dtype, what is added up stays in float32:\n"
         "2 bytes a parameter in a gather, 4 in a reduction.",
         remember="no autocast: the gathered copy is the low one, the shard is float32.",
         next_step="the bytes of all collectives for FULL_SHARD in bf16, beside DDP's in fp32.",
@@ -327,7 +327,7 @@ SUITES = (
     Suite(
         "fsdp-policy",
         (modules, units, order_of_blocks, gathers),
-        proved="each block is gathered, used and freed by itself; the root takes the rest.",
+        tested="each block is gathered, used and freed by itself; the root takes the rest.",
         remember="the memory above the shards is that of the largest units, not of the model.",
         next_step="two blocks a unit: half the collectives, and what at the peak?",
         ranks=2,

@@ -276,7 +276,7 @@ SUITES = (
     Suite(
         "sharding-strategy",
         (runs_at_all, each_strategy, one_rank, odd_world, unknown_name, trains),
-        proved="four names stand for a mesh and a flag, and train as they say on real ranks.",
+        tested="four names stand for a mesh and a flag, and train as they say on real ranks.",
         remember="the mesh says who shares a copy, the flag whether a block is gathered twice.",
         next_step="on paper: the collectives of HYBRID_SHARD on 8 machines of 8 GPUs.",
         ranks=4,

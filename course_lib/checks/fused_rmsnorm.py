@@ -494,7 +494,7 @@ SUITES = (
             row_lengths,
             any_size,
         ),
-        proved="many D and strides, 16 bits and 32; a program loads and stores each number once.",
+        tested="many D and strides, 16 bits and 32; a program loads and stores each number once.",
         remember="a fused kernel over rows moves 2 numbers an element: one in, one out.",
         ranks=1,
         next_step="count a softmax kernel of your own: how many loads an element?",

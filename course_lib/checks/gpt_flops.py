@@ -334,7 +334,7 @@ SUITES = (
     Suite(
         "count-flops",
         (whole_number, follows_length, tied_head, all_params, edges, refuses, large_model),
-        proved="equal to the formula for small shapes, and to torch's own count for 134m.",
+        tested="equal to the formula for small shapes, and to torch's own count for 134m.",
         remember="6 FLOPs per matmul parameter and token, plus 12 L D T for attention.",
         next_step="at which T does attention cost as much as the parameters?",
     ),

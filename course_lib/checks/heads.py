@@ -423,7 +423,7 @@ SUITES = (
             gradient,
             residual_mark,
         ),
-        proved="heads are cut, turned, attended and joined as in an independent implementation, with\n"
+        tested="heads are cut, turned, attended and joined as in an independent implementation, with\n"
         "shared keys and values too, in float32 and bfloat16, with gradients.",
         remember="view(B, T, H, K) before the transpose, and a transpose before the way back.",
         next_step="GPTConfig(num_heads=1): one head of D numbers; what is left of split and join?",

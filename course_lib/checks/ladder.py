@@ -400,7 +400,7 @@ SUITES = (
             units,
             refusals,
         ),
-        proved="a rung has three gains; those at their places multiply to the total, also\n"
+        tested="a rung has three gains; those at their places multiply to the total, also\n"
         "behind rungs that are not there.",
         remember="gains alone do not multiply; seconds saved at their places add.",
         next_step="swap two rungs of the page's toy: which of the three gains stay?",

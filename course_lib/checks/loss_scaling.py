@@ -469,7 +469,7 @@ SUITES = (
             unusual_updates,
             as_made,
         ),
-        proved="your scaler divides before it clips, leaves out what is not finite, finds its scale.",
+        tested="your scaler divides before it clips, leaves out what is not finite, finds its scale.",
         remember="divide, look, clip, step, adapt: in this order. 65,504 is where float16 ends.",
         ranks=1,
         next_step='"Scale too large" in the figure above: read what falls off on the right.',

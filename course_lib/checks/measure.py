@@ -456,7 +456,7 @@ SUITES = (
             errors,
             by_default,
         ),
-        proved="warm calls alone count, each with all of its work and nothing else's;\n"
+        tested="warm calls alone count, each with all of its work and nothing else's;\n"
         "the middle one stands for them.",
         remember="a call that has returned is not work that is done.",
         ranks=1,

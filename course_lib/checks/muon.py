@@ -416,7 +416,7 @@ SUITES = (
             muon_edges.short_side,
             as_torch,
         ),
-        proved="all but tiny singular values come out of the rounds between 0.68 and 1.21;\n"
+        tested="all but tiny singular values come out of the rounds between 0.68 and 1.21;\n"
         "the run stays beside torch.optim.Muon.",
         remember="five rounds, one m for each weight, and 0.2 * sqrt(longer side) * lr.",
         next_step="python -m course_lib.training.ddp_trainer --model_size tiny --optimizer muon --mine",

@@ -432,7 +432,7 @@ SUITES = (
             kinds_of_results,
             kinds_of_memory,
         ),
-        proved="what writes numbers is counted, forward and backward, with the bytes of both sides.",
+        tested="what writes numbers is counted, forward and backward, with the bytes of both sides.",
         remember="views move no numbers; what writes numbers reads its inputs and writes its results.",
         ranks=1,
         next_step="count the block of lesson 06 with `fast_attention=False`.",

@@ -557,7 +557,7 @@ SUITES = (
             adamw_edges.any_shape,
             from_one,
         ),
-        proved="a run of your updates ends at the weights of torch.optim.AdamW.",
+        tested="a run of your updates ends at the weights of torch.optim.AdamW.",
         remember="a weight's first step is as long as lr, for any gradient far above eps.",
         next_step='"No correction" in the figure above: update 12 is worse than update 1.',
         ranks=1,

@@ -368,7 +368,7 @@ SUITES = (
             too_little,
             on_a_real_model,
         ),
-        proved="within the budget at the least FLOPs, against all subsets and on a real model.",
+        tested="within the budget at the least FLOPs, against all subsets and on a real model.",
         remember="recomputing all blocks costs one more forward pass of them: 4/3 of their FLOPs.",
         next_step="which half of a block does your plan prefer, with explicit and fused attention?",
         loads=(DYNAMO,),

@@ -362,7 +362,7 @@ SUITES = (
             sizes_of_a_model,
             every_digit,
         ),
-        proved="FLOPs and bytes are those that were counted one by one, and the lower roof wins.",
+        tested="FLOPs and bytes are those that were counted one by one, and the lower roof wins.",
         remember="one row against a matrix: about 2 FLOPs for each number read, however large it is.",
         next_step="how many bfloat16 rows must meet a 4096 x 4096 matrix to reach a ridge of 200?",
     ),

@@ -321,7 +321,7 @@ SUITES = (
             late_positions,
             odd_width,
         ),
-        proved="each number is the cosine or sine of its angle, for one position and for\n"
+        tested="each number is the cosine or sine of its angle, for one position and for\n"
         "thousands, one pair and many, any theta; an odd width is refused.",
         remember="pair i turns by theta^(-2i/K) radians per position; columns i, i + K/2.",
         next_step="rope_tables(300, 2)[0][-1], which angles in bfloat16 would miss.",

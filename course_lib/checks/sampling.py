@@ -325,7 +325,7 @@ SUITES = (
     Suite(
         "sample",
         (runs, temperature, at_zero, top_k, top_p, together, rows_alone, any_dtype, no_floor),
-        proved="temperature, top-k and top-p do what they say, in this order, row by row.",
+        tested="temperature, top-k and top-p do what they say, in this order, row by row.",
         remember="the token that brings the sum to p is kept, so one always stays open.",
         next_step="top_p=0.9: how many tokens stay open at temperature=2, and how many at 0.5?",
     ),

@@ -469,7 +469,7 @@ SUITES = (
             sizes,
             nothing_else,
         ),
-        proved="the rate climbs to lr, falls along half a cosine to min_lr and stays there;\n"
+        tested="the rate climbs to lr, falls along half a cosine to min_lr and stays there;\n"
         "the same step has the same rate, whatever was asked before.",
         remember="the first update has a rate, and steps are updates, not micro-batches.",
         next_step="plot 3 * max_steps of it: the last two thirds should be flat.",

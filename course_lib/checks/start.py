@@ -231,7 +231,7 @@ SUITES = (
             each_size_alone,
             zeros,
         ),
-        proved="weights, gradients, master copy and moments, counted exactly,\n"
+        tested="weights, gradients, master copy and moments, counted exactly,\n"
         "for Adam and SGD, in mixed precision and in float32.",
         remember="16 bytes a parameter with Adam in mixed precision, before any activation.",
         next_step="training_state_bytes with your own model's parameter count.",

@@ -58,7 +58,7 @@ class Suite:
 
     exercise: str
     checks: tuple[Check, ...]
-    proved: str
+    tested: str
     """What passing shows, one sentence."""
     remember: str
     """One number or fact worth keeping."""
@@ -115,7 +115,7 @@ class Suite:
         except Exception as error:  # ours, not the learner's
             verdict = _broken_verdict(base, error)
         else:
-            rows = (("Proven", self.proved), ("Remember", self.remember), ("Try", self.next_step))
+            rows = (("Tested", self.tested), ("Remember", self.remember), ("Try", self.next_step))
             return replace(base, status="passed", reached=reached, rows=rows)
         return replace(
             verdict, reached=reached, rows=(*verdict.rows, ("Next", _next_steps(verdict)))

@@ -405,7 +405,7 @@ SUITES = (
             gradient_of_closed_gates,
             residual_mark,
         ),
-        proved="down(silu(gate(x)) * up(x)) for the random weights tried, each token by itself,\n"
+        tested="down(silu(gate(x)) * up(x)) for the random weights tried, each token by itself,\n"
         "with the gradients of x and of all three matrices.",
         remember="three matrices of D x F; F = 8/3 D has the parameters of a two-matrix 4 D MLP.",
         next_step='press "Closed gate" in the figure above. For which x does the product stay near 0?',

@@ -334,7 +334,7 @@ SUITES = (
     Suite(
         "zero-memory",
         (stage_zero, stages, rounded_up, sizes, each_size_alone, seven_billion, exact, refuses),
-        proved="bytes of weights, gradients and optimizer on each rank, for every stage,\n"
+        tested="bytes of weights, gradients and optimizer on each rank, for every stage,\n"
         "for world sizes that divide the parameters and for those that do not.",
         remember="16 bytes a parameter become 4 + 12/R, 2 + 14/R, 16/R at stages 1, 2, 3.",
         next_step="the smallest stage at which your model fits on 2 cards, and on 8.",
