@@ -144,8 +144,8 @@ def parser() -> argparse.ArgumentParser:
     report.add_argument(
         "--csv",
         type=Path,
-        default=Path("grades.csv"),
-        help="file to write for Canvas, Moodle or a spreadsheet",
+        help="file to write for Canvas, Moodle or a spreadsheet (default grades.csv; "
+        "class.csv in nbgrader's folder, whose export is grades.csv)",
     )
     report.add_argument(
         "--feedback", type=Path, metavar="FOLDER", help="write a page for each student there"

@@ -1,7 +1,7 @@
 """A judge that decides by what is written in the answer, for tests of what stands around judges.
 
 It passes what is written, and obeys words in it: DIE-ONCE, DIE-ALWAYS, LATE-ONCE, LATE-ALWAYS, RANKS,
-RAISE, SLEEP, WRONG, PERSON.
+RAISE, BROKEN, SLEEP, WRONG, PERSON.
 """
 
 import os
@@ -34,6 +34,8 @@ class Fake:
             return Decision("UNGRADABLE", "NO-RANKS", "not here", person="needs 4 ranks")
         if "RAISE" in source:
             raise RuntimeError("the judge is broken")
+        if "BROKEN" in source:
+            return Decision("ERROR", "CHECK-BROKE", "it broke", person="the check itself failed")
         if "SLEEP" in source:
             time.sleep(0.03)
         if "NotImplementedError" in source:

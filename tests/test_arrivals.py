@@ -99,7 +99,8 @@ def scores(folder: Path) -> dict[str, float]:
     file = folder / "grades.jsonl"
     if not file.exists() or not file.stat().st_size:
         return {}
-    return {one.student: one.score for one in read_results(file) if one.status == "graded"}
+    found = (one for one in read_results(file) if one.status == "graded" and not one.gone)
+    return {one.student: one.score for one in found}
 
 
 def wait_until(condition) -> None:
@@ -149,10 +150,47 @@ def test_ctrl_c_while_a_notebook_is_graded_keeps_what_is_done(tmp_path):
     wait_until(lambda: 3 <= len(scores(tmp_path)))
     os.killpg(watching.pid, signal.SIGINT)
     _, err = watching.communicate(timeout=PATIENCE)
-    assert watching.returncode == 0 and "Traceback" not in err
+    assert watching.returncode == 1 and "Traceback" not in err, "some are not graded"
     assert "the same command goes on from grades.jsonl" in err
     lines = (tmp_path / "grades.jsonl").read_bytes().splitlines()
     assert [json.loads(line) for line in lines], "no line is cut"
+
+
+def test_watching_gives_the_rows_and_the_end_of_a_plain_run(tmp_path):
+    """Folders without a notebook, files of other names, what is undecided, what came and went."""
+    hand_in(tmp_path, "ada", notebook())
+    hand_in(tmp_path, "ben", notebook("PERSON"))
+    hand_in(tmp_path, "dot", notebook("WRONG"))
+    for name in ("cy/rope.py", "dot/02_rope.ipynb.txt", "dot/.hidden.ipynb"):
+        path = tmp_path / "class" / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(notebook("other"))
+    for name in ("empty", "late"):
+        (tmp_path / "class" / name).mkdir()
+    pipes = dict(stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    watching = start(tmp_path, "--watch", "--workers", "1", **pipes)
+    try:
+        file = tmp_path / "grades.jsonl"
+        wait_until(lambda: len(scores(tmp_path)) == 3 and "class/late" in file.read_text())
+        hand_in(tmp_path, "late", notebook("late"))
+        (tmp_path / "class/dot/.hidden.ipynb").unlink()
+        wait_until(lambda: scores(tmp_path).get("late") == 5)
+        wait_until(lambda: '"gone": "filled"' in file.read_text())
+    finally:
+        os.killpg(watching.pid, signal.SIGINT)
+        out, err = watching.communicate(timeout=PATIENCE)
+    lines = len(file.read_bytes().splitlines())
+    plain = start(tmp_path, "--workers", "1", **pipes)
+    said = plain.communicate(timeout=PATIENCE)[0]
+    assert watching.returncode == plain.returncode == 2, err
+    ends = said.index("7 notebooks, 2 ungradable")
+    assert out.endswith(said[ends:]) and "class/ben/02_rope.ipynb: rotate-half: odd output" in out
+    assert "class/cy: it is a folder, with rope.py in it" in said[ends:]
+    assert "left out as no notebooks: 1 .py" in err
+    assert err.count("no longer in the folder") == 1 and "class/dot/.hidden.ipynb" in err
+    new = set(said[:ends].splitlines()) - set(out.splitlines())
+    assert new == set(), "the same rows"
+    assert len(file.read_bytes().splitlines()) == lines, "and nothing is left to do"
 
 
 def test_errors_of_watching(tmp_path):

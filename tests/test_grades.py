@@ -56,13 +56,43 @@ def read_csv(results=CLASS) -> pandas.DataFrame:
     ("c/ada/homework.ipynb", ["c/ada", "c/ben"], "ada"),
     ("c/ada/01_rmsnorm.ipynb", ["c/ada/01_rmsnorm.ipynb"], "ada"),
     ("c/ada_01_rmsnorm.ipynb", ["c"], "ada"),
-    ("c/01_rmsnorm/ada_1_2_01_rmsnorm-1.ipynb", ["c"], "ada_1_2"),
+    ("c/01_rmsnorm/ada_1_2_01_rmsnorm-1.ipynb", ["c"], "ada"),
+    ("c/adalovelace_4711_98765_01_rmsnorm.ipynb", ["c"], "adalovelace"),
+    ("c/adalovelace_LATE_4711_98765_01_rmsnorm-2.ipynb", ["c"], "adalovelace"),
+    ("c/a/adalovelace_4711_98765_homework.ipynb", ["c/a", "c/b"], "adalovelace"),
+    ("adalovelace_4711_98765_10_schedule.ipynb", [], "adalovelace"),
+    ("c/ada_4711_10_schedule.ipynb", ["c"], "ada_4711"),
+    ("c/ben/ada_4711_98765_10_schedule.ipynb", ["c"], "ben"),
     ("c/01_rmsnorm/ada.ipynb", ["c/01_rmsnorm", "c/02_rope"], "ada"),
     ("c/ada/01_rmsnorm.ipynb", [], "ada"),
     ("c/a.d.a", ["c"], "a.d.a"),
 ])  # fmt: skip
 def test_a_student_is_found_by_the_folder(notebook, folders, name):
     assert student.find_student(notebook, [Path(one) for one in folders]) == name
+
+
+def test_names_of_canvas_keep_the_number_by_which_canvas_imports(tmp_path):
+    names = ["adalovelace_4711_98765_01_rmsnorm.ipynb",
+             "adalovelace_LATE_4711_98766_01_rmsnorm-2.ipynb",
+             "smithjo_12_98767_01_rmsnorm.ipynb", "smithjo_13_98768_homework.ipynb",
+             "x_2026_10_01_rmsnorm.ipynb", "y_2026_11_01_rmsnorm.ipynb"]  # fmt: skip
+    with Store(tmp_path / "grades.jsonl", folders=[Path("c")]) as kept:
+        for name in names:
+            kept.add(name, graded(f"c/{name}", row("PASS")))
+        kept.add("ben", graded("c/ben/01_rmsnorm.ipynb", row("PASS")))
+    found = collect_results(read_results(tmp_path / "grades.jsonl"))
+    table = csv.DictReader(io.StringIO(format_students(found.students).decode("utf-8-sig")))
+    assert [(one["Student"], one["ID"], one["SIS Login ID"]) for one in table] == [
+        ("adalovelace", "4711", ""),
+        ("ben", "", "ben"),
+        ("smithjo_12", "12", ""),
+        ("smithjo_13", "13", ""),
+        ("x", "", "x"),  # two names never share a number, so this is a date
+        ("y", "", "y"),
+    ]
+    page = words(render_page(found, "x"))
+    assert "smithjo_13 2 2" in page and "adalovelace 01_rmsnorm c/adalovelace_4711" in page
+    assert len(write_pages(found.students, tmp_path / "pages")) == 6
 
 
 def test_pandas_reads_a_row_for_each_student_and_the_points_of_each_lesson():
@@ -233,3 +263,19 @@ def test_the_command_writes_all_three(tmp_path, monkeypatch, capsys):
     )
     assert len(list((tmp_path / "feedback").iterdir())) == 5
     assert main(["report", "--csv", "else/where.csv"]) == 2
+
+
+@pytest.mark.parametrize("mark", ["gradebook.db", "nbgrader_config.py"])
+def test_the_report_leaves_nbgraders_export_alone(mark, tmp_path, monkeypatch, capsys):
+    """The export has points by hand, and the same name."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / mark).touch()
+    (tmp_path / "grades.csv").write_text("points by hand")
+    with Store(tmp_path / "grades.jsonl", folders=[Path("c")]) as store:
+        store.add("0", CLASS[0])
+    assert main(["report"]) == 0
+    assert (tmp_path / "grades.csv").read_text() == "points by hand"
+    assert "class.csv: 1 students" in capsys.readouterr().out
+    assert (tmp_path / "class.csv").read_bytes().startswith(b"\xef\xbb\xbfStudent,ID,")
+    assert main(["report", "--csv", "grades.csv"]) == 0, "whoever names it means it"
+    assert "Student" in (tmp_path / "grades.csv").read_text(encoding="utf-8")

@@ -99,14 +99,14 @@ def test_what_is_missing_or_unreadable_is_a_row():
     row = grade_submission(read_submission(json.dumps(nb).encode()), Fake(), 7).exercises[
         "rotate-half"
     ]
-    assert (row.verdict, row.points, row.max_points) == ("UNGRADABLE", 0, 1) and row.person
+    assert (row.verdict, row.points, row.max_points) == ("UNGRADABLE", None, 1) and row.person
 
 
 def test_a_class_by_the_command(tmp_path, capsys):
     write_class(tmp_path / "class", ["", "WRONG", "PERSON", ""])
     (tmp_path / "class/s001/.ipynb_checkpoints").mkdir()
     (tmp_path / "class/s001/.ipynb_checkpoints/02_rope.ipynb").write_text("old")
-    assert main(["grade", "class", "--json", "--workers", "2"]) == 0
+    assert main(["grade", "class", "--json", "--workers", "2"]) == 1, "one is undecided"
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [line["notebook"] for line in lines] == [f"class/s00{i}/02_rope.ipynb" for i in range(4)]
     assert [line["score"] for line in lines] == [5, 4, 4, 5]
@@ -153,7 +153,8 @@ def test_nobody_vanishes(tmp_path, capsys, monkeypatch):
     graded = {f"class/{name}" for name in [*names, "s000/02_rope.ipynb", "s001/02_rope.ipynb"]}
     assert {name for name, row in found.items() if row["status"] == "graded"} == graded
     reasons = {name: row["reason"] for name, row in found.items() if row["status"] != "graded"}
-    assert reasons.keys() == {f"class/{one}" for one in ("s6/x.ipynb", "s8", "s9", "s10", "s11")}
+    folders = ("s6/x.ipynb", "s8", "s9", "s10", "s11", "s12")
+    assert reasons.keys() == {f"class/{one}" for one in folders}
     assert "link" in reasons["class/s10"] and "b.csv" in reasons["class/s9"]
     assert "2 .csv" in said and "1 .py" in said and "1 without extension" in said
     assert found["class/s7/01_rmsnorm.ipynb"]["notes"] == (
@@ -165,12 +166,121 @@ def test_what_cannot_be_graded_here_has_no_points_and_is_no_cached_verdict(tmp_p
     write_class(tmp_path / "class", ["RANKS", "WRONG"])
     assert main(["grade", "class", "--workers", "1"]) == 1
     said = capsys.readouterr().out
-    assert "4+?/5" in said and "1 exercises that cannot be graded here" in said
+    assert "4+?/5" in said and "1 exercises without a decision" in said
     row = results()["class/s000/02_rope.ipynb"]["exercises"]["rotate-half"]
     assert (row["verdict"], row["points"], row["max_points"]) == ("UNGRADABLE", None, 1)
     before = asked(tmp_path)
     assert main(["grade", "class", "--workers", "1"]) == 1
     assert asked(tmp_path) == before + 3, "another machine, or another day, may decide it"
+
+
+def delete_answer(data: bytes) -> bytes:
+    """The notebook without its first answer."""
+    nb = json.loads(data)
+    nb["cells"] = [c for c in nb["cells"] if c.get("id") != "rotate-half"]
+    return json.dumps(nb).encode()
+
+
+@pytest.mark.parametrize("word, why", [
+    ("", "rotate-half: no cell"),
+    ("RANKS", "needs 4 ranks"),
+    ("RAISE", "the judge failed with RuntimeError"),
+    ("BROKEN", "the check itself failed"),
+    ("PERSON", "odd output"),
+])  # fmt: skip
+def test_status_summary_and_table_agree_on_what_has_no_points(tmp_path, capsys, word, why):
+    """Whoever's cell is empty in grades.csv is counted, named, and makes the exit status 1."""
+    write_class(tmp_path / "class", ["", word])
+    file = tmp_path / "class/s001/02_rope.ipynb"
+    if not word:
+        file.write_bytes(delete_answer(file.read_bytes()))
+    for again in range(2):
+        before = asked(tmp_path)
+        assert main(["grade", "class", "--workers", "1"]) == 1
+        said = capsys.readouterr().out
+        assert "1 exercises without a decision" in said and "4+?/5" in said
+        named = said.partition("without points until a person decides:\n")[2]
+        assert named.startswith("  class/s001/02_rope.ipynb: ") and why in named
+        assert not again or (asked(tmp_path) > before) == (word in ("RANKS", "RAISE"))
+    row = results()["class/s001/02_rope.ipynb"]
+    assert (row["exercises"]["rotate-half"]["points"], row["undecided"]) == (None, 1)
+    assert main(["report"]) == 0
+    lines = Path("grades.csv").read_text(encoding="utf-8-sig").splitlines()
+    assert [line.split(",")[5:] for line in lines[1:]] == [["5", "5"], ["", ""]]
+    capsys.readouterr()
+    assert main(["grade", "class", "--workers", "1", "--json"]) == 1
+    out, err = capsys.readouterr()
+    assert len(out.splitlines()) == 2 and "class/s001/02_rope.ipynb: rotate-half" in err
+
+
+def test_what_is_gone_from_the_folder_is_kept_and_counts_no_longer(tmp_path, capsys):
+    write_class(tmp_path / "class", ["", "WRONG", "PERSON", "WRONG 2"])
+    (tmp_path / "class/new").mkdir()
+    assert main(["grade", "class", "--workers", "1"]) == 2, "a student has handed nothing in"
+    before = (tmp_path / "grades.jsonl").read_bytes()
+
+    (tmp_path / "class/new/02_rope.ipynb").write_bytes(notebook("late"))
+    (tmp_path / "class/s001/02_rope.ipynb").rename(tmp_path / "class/s001/again.ipynb")
+    (tmp_path / "class/s002/02_rope.ipynb").rename(tmp_path / "kept")
+    (tmp_path / "class/s002").rmdir()
+    capsys.readouterr()
+    assert main(["grade", "class", "--workers", "1"]) == 0
+    said = capsys.readouterr()
+    assert "4 notebooks, 0 ungradable" in said.out
+    assert said.err == (
+        "course grade: no longer in the folder, so not counted, and kept in grades.jsonl: "
+        "class/s001/02_rope.ipynb, class/s002/02_rope.ipynb\n"
+    )
+    assert (tmp_path / "grades.jsonl").read_bytes().startswith(before), "nothing is taken away"
+    assert main(["grade", "class", "--workers", "1"]) == 0
+    assert "no longer" not in capsys.readouterr().err, "it is said once"
+
+    def report() -> tuple[dict, str]:
+        assert main(["report", "--feedback", "pages"]) == 0
+        lines = Path("grades.csv").read_text(encoding="utf-8-sig").splitlines()
+        points = {line.split(",")[0]: line.split(",")[5] for line in lines[1:]}
+        return points, Path("report.html").read_text()
+
+    points, page = report()
+    assert points == {"new": "5", "s000": "5", "s001": "4", "s003": "4"}
+    assert "4 notebooks of 4 students" in page and page.count("class/s002/02_rope.ipynb") == 1
+    assert "No longer in the folder" in page and "it is a folder" not in page
+    assert "More than one notebook" not in page, "one that is gone has no better one beside it"
+    assert "4 students, median 4.5" in page and not (tmp_path / "pages/s002.html").exists()
+    assert "Other files" not in (tmp_path / "pages/new.html").read_text()
+
+    (tmp_path / "class/s002").mkdir()
+    (tmp_path / "kept").rename(tmp_path / "class/s002/02_rope.ipynb")
+    count = asked(tmp_path)
+    assert main(["grade", "class", "--workers", "1"]) == 1, "it is back, and as undecided as before"
+    assert asked(tmp_path) == count and report()[0]["s002"] == ""
+
+
+def test_rows_stay_where_nobody_looked(tmp_path, monkeypatch, capsys):
+    """Another folder, another place to start from, a folder that cannot be read: nothing is gone."""
+    write_class(tmp_path / "class", [""])
+    write_class(tmp_path / "other/class", ["WRONG"])
+    write_class(tmp_path / "other/more", ["PERSON"])
+    out = ["--workers", "1", "--out", str(tmp_path / "grades.jsonl")]
+    main(["grade", "class", *out])
+    monkeypatch.chdir(tmp_path / "other")
+    main(["grade", "more", *out])
+    (tmp_path / "other/class/s000").rename(tmp_path / "other/class/s001")
+    main(["grade", "class", *out])
+    assert "no longer" not in capsys.readouterr().err
+    monkeypatch.chdir(tmp_path)
+    assert not [one for one in store.read_results(tmp_path / "grades.jsonl") if one.gone]
+    lstat = Path.lstat
+
+    def refuse_closed(path):  # as the kernel does, but to root
+        if path.parent.name == "s000":
+            raise PermissionError(13, "Permission denied", str(path))
+        return lstat(path)
+
+    (tmp_path / "class/s000/02_rope.ipynb").unlink()
+    monkeypatch.setattr(Path, "lstat", refuse_closed)
+    main(["grade", "class", *out])
+    assert "no longer" not in capsys.readouterr().err
 
 
 def test_errors_say_what_to_do(tmp_path, capsys, monkeypatch):

@@ -5,6 +5,8 @@ come. A file that is still being written differs from one look to the next, and 
 two looks see the same; one that changes later is told of again.
 """
 
+import os
+import stat
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -37,4 +39,5 @@ def _read_state(path: Path) -> tuple | None:
         found = path.lstat()
     except OSError:
         return None
-    return found.st_ino, found.st_size, found.st_mtime_ns
+    inside = sorted(os.walk(path)) if stat.S_ISDIR(found.st_mode) else []
+    return found.st_ino, found.st_size, found.st_mtime_ns, inside

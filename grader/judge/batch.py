@@ -20,19 +20,18 @@ from tqdm import tqdm
 from grader.judge import notebook
 from grader.judge.arrivals import find_arrivals
 from grader.judge.cluster import grade_on_cluster
+from grader.judge.folders import describe_left_out, find_notebooks
 from grader.judge.grade import UNGRADABLE, Result, result_from_json
 from grader.judge.job import TRIES, Job, make_failed_result
 from grader.judge.judge_process import STUCK_S, JudgeDied, JudgeProcess, Options
+from grader.judge.outcome import Outcome, describe_gone, format_result
 from grader.judge.prose import make_one_line
 from grader.judge.store import Store, cache_key
 
-COPIES = ".ipynb_checkpoints"  # Jupyter's own
-MOST = 10  # kinds of files that are told one by one
-
 
 def run(args: argparse.Namespace) -> int:
-    """The subcommand: 0 when everything was graded, 1 when an exercise could not be, 2 when a
-    notebook could not be."""
+    """The subcommand: 0 when everything was decided, 1 when an exercise was not or notebooks are
+    left, 2 when a notebook could not be graded."""
     left_out: Counter[str] = Counter()
     paths = [] if args.watch else find_notebooks(args.path, left_out)
     if not 0.1 <= args.budget <= STUCK_S / 10:
@@ -49,14 +48,34 @@ def run(args: argparse.Namespace) -> int:
         if args.watch:
             return _watch_folders(store, options, args)
         _grade_paths(paths, store, options, args)
-        results = store.read_marked(map(str, paths))
-        status = _print_results(results, store, as_json=args.json)
-    if left_out:
-        files = [f"{number} {make_one_line(kind)}" for kind, number in left_out.most_common(MOST)]
-        more = left_out.total() - sum(dict(left_out.most_common(MOST)).values())
-        files += [f"{more} of other kinds"] * bool(more)
-        print(f"course grade: left out as no notebooks: {', '.join(files)}", file=sys.stderr)
-    return status
+        _set_gone_aside(paths, store)
+        outcome = Outcome()
+        for result in store.read_marked(map(str, paths)):
+            outcome.add(result)
+            _print_result(result, args)
+        return _end_run(outcome, left_out, store, args)
+
+
+def _print_result(result: Result, args) -> None:
+    print(json.dumps(result.json()) if args.json else format_result(result), flush=args.watch)
+
+
+def _set_gone_aside(paths: list[Path], store: Store) -> None:
+    """Say once what was graded and is no longer in the folder, and count it no longer."""
+    if said := describe_gone(store.set_gone_aside(paths), store.path):
+        print(f"course grade: {said}", file=sys.stderr)
+
+
+def _end_run(outcome: Outcome, left_out: Counter[str], store: Store, args) -> int:
+    """Print what all came to and return the exit status; rows of JSON have stdout for themselves."""
+    out = sys.stderr if args.json else sys.stdout
+    if not args.json:
+        print(outcome.make_summary(store.path))
+    for line in outcome.list_open():
+        print(line, file=out)
+    if said := describe_left_out(left_out):
+        print(f"course grade: {said}", file=sys.stderr)
+    return outcome.status
 
 
 def _grade_paths(paths: list[Path], store: Store, options: Options, args) -> None:
@@ -80,33 +99,36 @@ def _pass_over(bar: tqdm) -> None:
 
 
 def _watch_folders(store: Store, options: Options, args) -> int:
-    """Grade what arrives until Ctrl-C, which is how it ends: with 0, and every result stored."""
+    """Grade what arrives until Ctrl-C, which is how it ends: as a run over the same folder does."""
     names = ", ".join(map(str, args.path))
     print(f"watching {names}; results in {store.path}; Ctrl-C ends it", file=sys.stderr)
+    left_out: Counter[str] = Counter()
+    unsaid: set[str] = set()
+    """Notebooks that are graded now, and whose rows are still to be printed."""
+
+    def find_present() -> list[Path]:
+        left_out.clear()
+        return find_notebooks(args.path, left_out, may_be_empty=True)
+
     try:
-        for paths in find_arrivals(lambda: _find_present(args.path)):
+        for paths in find_arrivals(find_present):
+            unsaid |= {*map(str, paths)}
             _grade_paths(paths, store, options, args)
             for result in store.read_marked(map(str, paths)):
-                line = json.dumps(result.json()) if args.json else _format_result(result)
-                print(line, flush=True)
+                _print_result(result, args)
+                unsaid.discard(result.notebook)
+            _set_gone_aside(find_present(), store)
     except KeyboardInterrupt:
         print(f"\nended; the same command goes on from {store.path}", file=sys.stderr)
-    return 0
-
-
-def _find_present(paths: Iterable[Path]) -> list[Path]:
-    """As `find_notebooks`, but a folder may still be empty, or without its notebook."""
-    found: dict[Path, None] = {}
-    for path in paths:
-        try:
-            named = (one for one in find_notebooks([path]) if one.suffix.lower() == ".ipynb")
-            found |= dict.fromkeys(
-                one for one in named if not one.name.startswith(".") and not one.is_dir()
-            )
-        except ValueError:
-            if not path.is_dir():
-                raise
-    return list(found)
+    present, outcome = find_present(), Outcome()
+    _set_gone_aside(present, store)
+    graded = [one for one in present if store.holds(str(one), _read_job(one, store, options)[0])]
+    outcome.waiting = len(present) - len(graded)
+    for result in store.read_marked(map(str, graded)):
+        outcome.add(result)
+        if result.notebook in unsaid:
+            _print_result(result, args)
+    return _end_run(outcome, left_out, store, args)
 
 
 def _grade_jobs(
@@ -118,82 +140,33 @@ def _grade_jobs(
     return grade_in_processes(jobs, store, options, workers=workers)
 
 
-def find_notebooks(paths: Iterable[Path], left_out: Counter[str] | None = None) -> list[Path]:
-    """What is to have a row: the notebooks in these files and folders, each once, in a stable order.
-
-    So that nobody vanishes, that is also what looks like a notebook and is none (a link, a folder
-    called x.ipynb), a folder that cannot be read, and one beside the others without any notebook.
-    All other files are counted in `left_out`, by kind. ValueError for what is not there.
-    """
-    left_out = Counter() if left_out is None else left_out
-    found: dict[Path, None] = {}
-    for path in paths:
-        if not os.path.lexists(path):
-            raise ValueError(f"{path} does not exist; give notebooks or folders of notebooks")
-        if path.is_dir() and not path.is_symlink():
-            inside = _search_folder(path, left_out)
-            if not inside:
-                raise ValueError(f"no notebook (*.ipynb) in {path}")
-            found |= dict.fromkeys(sorted(inside))
-        else:
-            found[path] = None
-    return list(found)
-
-
-def _search_folder(top: Path, left_out: Counter[str]) -> list[Path]:
-    found: list[Path] = []
-    holding: set[Path] = set()
-    """Folders right below `top` with a file in them."""
-
-    def keep_closed(problem: OSError) -> None:
-        found.append(Path(problem.filename))
-
-    for name, folders, files in os.walk(top, onerror=keep_closed):
-        folder = Path(name)
-        if COPIES in folders:
-            folders.remove(COPIES)
-            left_out[f"in {COPIES}"] += len(os.listdir(folder / COPIES))
-        found += [
-            folder / one for one in folders if _is_notebook(one) or (folder / one).is_symlink()
-        ]
-        found += [folder / one for one in files if _is_notebook(one)]
-        others = (Path(one).suffix for one in files if not _is_notebook(one))
-        left_out.update(kind or "without extension" for kind in others)
-        if files and folder != top:
-            holding.add(top / folder.relative_to(top).parts[0])
-    seen = {top / path.relative_to(top).parts[0] for path in found if path != top}
-    return found + sorted(holding - seen)
-
-
-def _is_notebook(name: str) -> bool:
-    """Whether a file is called like a notebook, be it `X.IPYNB` or a browser's `x.ipynb.txt`; what
-    macOS writes beside a file is not."""
-    return ".ipynb" in name.lower() and not name.startswith("._")
-
-
 def find_jobs(paths: Iterable[Path], store: Store, options: Options, *, done=lambda: None):
     """A job for each notebook that has no stored result; a file is read when its turn comes."""
     for path in paths:
         name = str(path)
-        try:
-            data = notebook.read_file(path)
-            if len(data) > notebook.MAX_BYTES:
-                notebook.parse_cells(data)  # says so
-        except notebook.NotebookError as problem:
-            result = Result(name, UNGRADABLE, reason=str(problem), seed=store.seed)
-            given = cache_key(str(problem).encode(), lesson=None, seed=store.seed, options=options)
-            if not store.has(name, given):
-                store.add(given, result)
+        key, data, problem = _read_job(path, store, options)
+        if problem:
+            if not store.has(name, key):
+                store.add(key, Result(name, UNGRADABLE, reason=problem, seed=store.seed))
             done()
-            continue
-        # The name takes part: it can decide which lesson the notebook is
-        given = cache_key(
-            path.stem.encode() + b"\0" + data, lesson=None, seed=store.seed, options=options
-        )
-        if store.has(name, given):
+        elif store.has(name, key):
             done()
         else:
-            yield Job(name, data, given)
+            yield Job(name, data, key)
+
+
+def _read_job(path: Path, store: Store, options: Options) -> tuple[str, bytes, str]:
+    """The key of a notebook's result, its bytes, and why it cannot be graded if that is known."""
+    data, problem = b"", ""
+    try:
+        data = notebook.read_file(path)
+        if len(data) > notebook.MAX_BYTES:
+            notebook.parse_cells(data)  # says so
+    except notebook.NotebookError as found:
+        problem = str(found)
+    # The name takes part: it can decide which lesson the notebook is
+    made = problem.encode() if problem else path.stem.encode() + b"\0" + data
+    return cache_key(made, lesson=None, seed=store.seed, options=options), data, problem
 
 
 def grade_in_processes(
@@ -295,38 +268,3 @@ class _JudgePool:
         for judge in list(self.jobs):
             self._end_judge(judge, patience_s=0.2 if kind else 5)  # Ctrl-C ends it now
         self.selector.close()
-
-
-def _print_results(results: Iterable[Result], store: Store, *, as_json: bool) -> int:
-    """Print the results and return the exit status."""
-    count, bad, people, late, undecided, tiers = 0, 0, 0, 0, 0, set()
-    for result in results:
-        count, bad = count + 1, bad + (result.status == UNGRADABLE)
-        people += any(row.person for row in result.exercises.values()) or bool(result.texts)
-        late += result.timed
-        undecided += result.undecided
-        tiers |= {result.tier} - {""}
-        print(json.dumps(result.json()) if as_json else _format_result(result))
-    if not as_json:
-        print(
-            f"{count} notebooks, {bad} ungradable, {people} with something for a person to read, "
-            f"{late} stopped by a clock twice, {undecided} exercises that cannot be graded here; "
-            f"sandbox tier {', '.join(sorted(tiers)) or 'not used'}; results in {store.path}"
-        )
-    return 2 if bad else 1 if undecided else 0
-
-
-def _format_result(result: Result) -> str:
-    name = make_one_line(result.notebook.encode(errors="backslashreplace").decode())
-    if result.status == UNGRADABLE:
-        return f"{name:<44} ungradable: {result.reason}"
-    lost = [
-        f"{i} {row.verdict} {row.code}"
-        for i, row in result.exercises.items()
-        if row.verdict != "PASS"
-    ]
-    flags = sorted({flag for row in result.exercises.values() for flag in row.flags})
-    got = ["?"] * bool(result.undecided)
-    got = [f"{result.score:g}", *got] if result.score or not got else got
-    score = f"{'+'.join(got)}/{result.max_score:g}"
-    return f"{name:<44} {score:>6}  {'; '.join([*lost, *flags])}".rstrip()

@@ -5,11 +5,19 @@ from dataclasses import dataclass
 VERDICTS = (
     "PASS", "WRONG", "ERROR", "TIMEOUT", "CRASHED", "LIMIT", "DENIED", "UNGRADABLE",
 )  # fmt: skip
-UNDECIDED = {"NO-RANKS", "JUDGE-FAILED"}
-"""Codes of what this machine cannot decide, whatever the answer: no points, not 0 points."""
+PASSING = {"NO-RANKS", "JUDGE-FAILED"}
+"""Codes of what another machine, or another day, may decide."""
 MESSAGE_CHARS = 1200
 CLOCK = "CLOCK"
 """The flag of a verdict in which a clock took part: another try could end otherwise."""
+
+
+def is_undecided(verdict: str, code: str) -> bool:
+    """Whether no machine has decided, so that a person does: there are no points, and not 0 points.
+
+    An answer's cell that is gone is among them, since its code may be elsewhere in the notebook.
+    """
+    return verdict == "UNGRADABLE" or code == "CHECK-BROKE"
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,8 @@ class ClassExport(ExportPlugin):
             ]
             known = [one for one in points if one is not None]
             if not self.student or student.id in map(str, self.student):
-                rows.append((student.id, [*points, sum(known) if known and not waits else None]))
+                rows.append(
+                    (student.id, "", [*points, sum(known) if known and not waits else None])
+                )
         write_whole(self.to or "grades.csv", format_csv(lessons, rows), sync=False)
         self.log.info("Exported %d students to %s", len(rows), self.to or "grades.csv")

@@ -19,7 +19,7 @@ from course_lib.lab.registry import Exercise, exercises
 from course_lib.runs.atomic import write_whole
 from grader.judge.flags import FLAGS, TOLD
 from grader.judge.grade import ExerciseResult, Result
-from grader.judge.grades import StudentGrades, is_decided, is_open, name_lesson
+from grader.judge.grades import StudentGrades, is_decided, name_lesson
 from grader.judge.pages import render_template
 
 LONGEST = 80  # characters of a file's name: far below what any file system allows
@@ -41,7 +41,7 @@ class ExerciseFeedback:
     @property
     def outcome(self) -> str:
         """One of "right", "wrong" and "open", when a person has still to look at it."""
-        if is_open(self.row):
+        if self.row.is_open:
             return "open"
         return "right" if self.row.verdict == "PASS" else "wrong"
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from course_lib.lab.registry import exercise
-from grader.judge.decision import CLOCK, UNDECIDED, Decision
+from grader.judge.decision import CLOCK, Decision, is_undecided
 from grader.judge.prints import find_prints, is_published
 from grader.judge.submission import Answer, Submission, Text
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:  # the process that only keeps results needs no torch
     from grader.judge.judge import Judge
 
 GRADED, UNGRADABLE = "graded", "ungradable"
+MISSING, FILLED = "missing", "filled"
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,7 @@ class ExerciseResult:
 
     verdict: str
     points: float | None
-    """None for what could not be decided, which is not the answer's fault."""
+    """None for what is not decided: a person, or another machine, says what it is worth."""
     max_points: float
     code: str
     message: str
@@ -32,6 +33,11 @@ class ExerciseResult:
     seconds: float = 0.0
     prints: tuple[int, ...] = ()
     """What stands for the answer when the answers of a class are compared; nothing, once they are."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it has no points yet; a results file of an earlier version says 0 of some."""
+        return self.points is None or is_undecided(self.verdict, self.code)
 
 
 @dataclass(frozen=True)
@@ -55,6 +61,10 @@ class Result:
     """The judge broke, not the answer: grade it again before believing the row."""
     student: str = ""
     """Whose notebook it is, by the folder it lies in."""
+    student_id: str = ""
+    """The student's number in Canvas, where the file's name tells it."""
+    gone: str = ""
+    """Why it counts no longer: MISSING from the folder, or a folder that is FILLED by now."""
 
     @property
     def timed(self) -> bool:
@@ -64,11 +74,11 @@ class Result:
     @property
     def undecided(self) -> int:
         """Exercises without points: they are to be graded on another machine, or by a person."""
-        return sum(row.points is None for row in self.exercises.values())
+        return sum(row.is_open for row in self.exercises.values())
 
     @property
     def score(self) -> float:
-        return sum(row.points or 0 for row in self.exercises.values())
+        return sum(row.points or 0 for row in self.exercises.values() if not row.is_open)
 
     @property
     def max_score(self) -> float:
@@ -76,7 +86,8 @@ class Result:
 
     def json(self) -> dict:
         """Plain values, the score included; `result_from_json` is its inverse."""
-        return dataclasses.asdict(self) | {"score": self.score, "max_score": self.max_score}
+        more = {"score": self.score, "max_score": self.max_score, "undecided": self.undecided}
+        return dataclasses.asdict(self) | more
 
 
 def result_from_json(values: dict) -> Result:
@@ -180,7 +191,8 @@ def _choose_decision(together: Decision, alone: Decision) -> Decision:
 
 def _make_exercise_result(name: str, decision: Decision, flags: tuple[str, ...]) -> ExerciseResult:
     points = exercise(name).points
-    got = None if decision.code in UNDECIDED else points * decision.passed
+    undecided = is_undecided(decision.verdict, decision.code)
+    got = None if undecided else points * decision.passed
     return ExerciseResult(
         verdict=decision.verdict,
         points=got,

@@ -7,10 +7,11 @@ lesson that is not decided has no points here, neither some nor none: a person g
 import csv
 import io
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from grader.judge.grade import UNGRADABLE, ExerciseResult, Result
+from grader.judge.grade import UNGRADABLE, Result
 from grader.judge.prose import make_one_line
 from grader.judge.student import find_lesson, find_student
 
@@ -22,15 +23,9 @@ TOTAL = "Final Points"
 FORMULA = re.compile(r"(^|[;\t\r\n])(?=\s*[=+\-@＝＋－＠])")
 
 
-def is_open(row: ExerciseResult) -> bool:
-    """Whether an exercise waits for a person, who alone can say what it is worth."""
-    return row.verdict == "UNGRADABLE" or row.code == "CHECK-BROKE"
-
-
 def is_decided(result: Result) -> bool:
     """Whether a notebook's points are known: it was graded, and none of its exercises is open."""
-    open_rows = any(map(is_open, result.exercises.values()))
-    return result.status != UNGRADABLE and not result.failed and not open_rows
+    return result.status != UNGRADABLE and not result.failed and not result.undecided
 
 
 @dataclass
@@ -38,6 +33,8 @@ class StudentGrades:
     """What one student handed in."""
 
     name: str
+    number: str = ""
+    """In Canvas, where the names of files tell it."""
     lessons: dict[str, Result] = field(default_factory=dict)
     """The notebook of each lesson that counts."""
     set_aside: list[Result] = field(default_factory=list)
@@ -80,11 +77,24 @@ def name_lesson(result: Result) -> str:
 
 
 def collect_students(results: Iterable[Result]) -> list[StudentGrades]:
-    """The students in the order of their names, each with all that is theirs."""
+    """The students in the order of their names, each with all that is theirs.
+
+    Two of one name are told apart by their numbers in Canvas, which the names then end with. What
+    several names share is no student's number.
+    """
+    results = list(results)
+    names, numbers = defaultdict(set), defaultdict(set)
+    for result in results:
+        names[result.student_id].add(name_student(result))
+    for number, sharing in names.items():
+        for name in sharing:
+            numbers[name].add(number if len(sharing) == 1 else "")
     found: dict[str, StudentGrades] = {}
     for result in results:
-        name = name_student(result)
-        found.setdefault(name, StudentGrades(name)).add(result)
+        name, number = name_student(result), result.student_id
+        number = number if len(names[number]) == 1 else ""
+        shown = f"{name}_{number}" if number and len(numbers[name]) > 1 else name
+        found.setdefault(shown, StudentGrades(shown, number)).add(result)
     return sorted(found.values(), key=lambda one: (one.name.casefold(), one.name))
 
 
@@ -96,23 +106,26 @@ def list_lessons(students: Iterable[StudentGrades]) -> list[str]:
 def format_students(students: Sequence[StudentGrades]) -> bytes:
     """The class as `format_csv` has it: an empty cell was not handed in, or is not decided."""
     lessons = list_lessons(students)
-    rows = [(one.name, [*map(one.points, lessons), one.total]) for one in students]
+    rows = [(one.name, one.number, [*map(one.points, lessons), one.total]) for one in students]
     return format_csv(lessons, rows)
 
 
-def format_csv(lessons: Sequence[str], rows: Iterable[tuple[str, list[float | None]]]) -> bytes:
-    """A file for Canvas, Moodle and spreadsheets, of a name and its points in a row; None is empty.
+def format_csv(lessons: Sequence[str], rows: Iterable[tuple[str, str, list]]) -> bytes:
+    """A file for Canvas, Moodle and spreadsheets, of a name, its number in Canvas or nothing, and its
+    points in a row; None is empty.
 
-    The last of the points are the total. UTF-8 with a byte order mark, without which Excel takes a
-    file for its own old encoding; Canvas, Moodle and pandas read past it. A name that a spreadsheet
-    would compute has an apostrophe before it.
+    The last of the points are the total. Who has a number has no login here: a name out of Canvas is
+    none, and might be somebody's. UTF-8 with a byte order mark, without which Excel takes a file for
+    its own old encoding; Canvas, Moodle and pandas read past it. A name that a spreadsheet would
+    compute has an apostrophe before it.
     """
     text = io.StringIO(newline="")
     table = csv.writer(text)
     table.writerow([*ABOUT, *lessons, TOTAL])
-    for name, points in rows:
+    for name, number, points in rows:
         shown = ["" if one is None else f"{one:g}" for one in points]
-        table.writerow([make_inert(name), "", "", make_inert(name), "", *shown])
+        login = "" if number else make_inert(name)
+        table.writerow([make_inert(name), number, "", login, "", *shown])
     return text.getvalue().encode("utf-8-sig", "replace")
 
 

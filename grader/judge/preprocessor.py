@@ -185,7 +185,7 @@ def _judge_notebook(nb: NotebookNode, about: dict, note: dict) -> dict[str, Exer
                 rows[exercise],
                 verdict="UNGRADABLE",
                 code="NO-ANSWER",
-                points=0,
+                points=None,
                 message=f"no answer found: {reason}",
                 person=reason,
             )

@@ -6,16 +6,18 @@ text come from submissions: the template escapes them all.
 """
 
 import argparse
+import os
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 from statistics import median
 
 from course_lib.lab.registry import Exercise, exercises
 from course_lib.runs.atomic import write_whole
 from grader.judge import feedback
 from grader.judge.flags import FLAGS, sort_key
-from grader.judge.grade import UNGRADABLE, ExerciseResult, Result
+from grader.judge.grade import MISSING, UNGRADABLE, ExerciseResult, Result
 from grader.judge.grades import (
     StudentGrades,
     collect_students,
@@ -122,6 +124,10 @@ class ClassResults:
     """Notebook and exercises by flag, the most serious flag first."""
     noted: list[Result] = field(default_factory=list)
     """Notebooks in which something was found changed."""
+    gone: list[Result] = field(default_factory=list)
+    """Notebooks that are in no graded folder any more, which count for nothing."""
+    labels: dict[str, str] = field(default_factory=dict)
+    """Students' names by notebook."""
     tiers: Counter = field(default_factory=Counter)
 
     @property
@@ -146,10 +152,13 @@ class ClassResults:
 
     def name(self, result: Result) -> str:
         """The student's name, as the table of points has it."""
-        return name_student(result)
+        return self.labels.get(result.notebook) or name_student(result)
 
     def add(self, result: Result) -> None:
         """Take one notebook in."""
+        if result.gone:
+            self.gone += [result] * (result.gone == MISSING)
+            return
         self.results.append(result)
         if result.tier:
             self.tiers[result.tier] += 1
@@ -176,6 +185,9 @@ class ClassResults:
         """Put the notebooks together by student and by lesson, and the flags in their order."""
         self.flags = {flag: self.flags[flag] for flag in sorted(self.flags, key=sort_key)}
         self.students = collect_students(self.results)
+        for student in self.students:
+            for one in (*student.lessons.values(), *student.set_aside, *student.unplaced):
+                self.labels[one.notebook] = student.name
         for lesson in list_lessons(self.students):
             part = self.lessons[lesson] = LessonPart(lesson)
             for student in self.students:
@@ -192,18 +204,26 @@ class ClassResults:
 
 
 def run(args: argparse.Namespace) -> int:
-    """The subcommand: reads `args.results`, writes `args.html`, `args.csv`, `args.feedback`."""
+    """The subcommand: reads `args.results`, writes `args.html`, the CSV, `args.feedback`."""
     found = collect_results(read_results(args.results))
-    if not found.count:
+    if not found.count and not found.gone:
         raise ValueError(f"{args.results} holds no results yet; run `course grade PATH...` first")
     write_whole(args.html, render_page(found, str(args.results)), sync=False)
-    write_whole(args.csv, format_students(found.students), sync=False)
+    table = args.csv or choose_csv()
+    write_whole(table, format_students(found.students), sync=False)
     print(f"{args.html}: {found.count} notebooks, {len(found.ungradable)} ungradable")
-    print(f"{args.csv}: {len(found.students)} students, {len(found.lessons)} lessons")
+    print(f"{table}: {len(found.students)} students, {len(found.lessons)} lessons")
     if args.feedback:
         pages = feedback.write_pages(found.students, args.feedback)
         print(f"{args.feedback}: {len(pages)} pages of feedback")
     return 0
+
+
+def choose_csv() -> Path:
+    """The file for Canvas when none is named: in nbgrader's folder `grades.csv` is the name of its
+    export, which has points by hand that no report knows."""
+    of_nbgrader = any(map(os.path.exists, ("nbgrader_config.py", "gradebook.db")))
+    return Path("class.csv" if of_nbgrader else "grades.csv")
 
 
 def collect_results(found: Iterable[Result]) -> ClassResults:

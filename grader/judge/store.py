@@ -4,7 +4,8 @@
 
 Lines are only ever added, by one process at a time, each in one write that reaches the disk before
 the next notebook is begun. So a kill at any moment loses at most the notebooks being graded; a line
-cut short is dropped at the next start. The last line of a notebook is the one that counts.
+cut short is dropped at the next start. The last line of a notebook is the one that counts. When its
+file is gone, that line says so, and the lines before it stay.
 """
 
 import fcntl
@@ -21,13 +22,15 @@ from pathlib import Path
 from typing import IO
 
 import course_lib
-from grader.judge.decision import CLOCK
-from grader.judge.grade import Result, result_from_json
+from grader.judge.decision import CLOCK, PASSING
+from grader.judge.grade import FILLED, MISSING, Result, result_from_json
 from grader.judge.judge_process import Options
 from grader.judge.sameness import Partners
-from grader.judge.student import find_student
+from grader.judge.student import identify_student
 
 VERSION = 1
+GONE = ""
+"""The key of a line that says that a notebook is gone."""
 HEADER = b'{"course_grades"'
 NOT_OURS = "is no results file of `course grade`; give another with --out"
 
@@ -54,6 +57,7 @@ def cache_key(data: bytes, *, lesson: str | None, seed: int, options: Options) -
 def read_results(path: Path) -> Iterator[Result]:
     """The last result of every notebook in a results file, by name; reads only, takes no lock.
 
+    Those that are gone are marked so, and compared with nobody.
     ValueError when there is no such file or it is another kind of file.
     """
     if not path.is_file():
@@ -65,13 +69,15 @@ def read_results(path: Path) -> Iterator[Result]:
                 break  # cut short by a kill, or being written
             record = _parse_record(line, path)
             if "result" in record:
-                places[record["result"]["notebook"]] = offset
+                places[record["result"]["notebook"]] = offset, record["key"] != GONE
             offset += len(line)
         if not offset:
             raise ValueError(f"{path} {NOT_OURS}")
-        partners = Partners(_read_result(file, offset) for offset in places.values())
+        partners = Partners(_read_result(file, at) for at, there in places.values() if there)
         for notebook in sorted(places):
-            yield partners.mark(_read_result(file, places[notebook]))
+            offset, there = places[notebook]
+            found = _read_result(file, offset)
+            yield partners.mark(found) if there else found
 
 
 class Store:
@@ -100,6 +106,8 @@ class Store:
     def _read_lines(self, seed: int | None) -> None:
         self._places: dict[str, tuple[str, int]] = {}
         """By notebook: the key of its last result and where its line begins."""
+        self._made_in: dict[str, str] = {}
+        """By notebook: the folder from which its name leads to it."""
         self._known: dict[str, int] = {}
         """Where a result with that key begins; those that another try could change are left out."""
         header, offset = None, 0
@@ -113,7 +121,7 @@ class Store:
             if header is None:
                 header = record
             else:
-                self._remember_result(record["key"], record["result"], offset)
+                self._remember_result(record, offset)
             offset += len(line)
         self._file.truncate(offset)
         if header is None:
@@ -123,10 +131,14 @@ class Store:
             raise ValueError(f"{self.path} {NOT_OURS}")
         self.seed = header["seed"] if seed is None else seed
 
-    def _remember_result(self, name: str, result: dict, offset: int) -> None:
+    def _remember_result(self, record: dict, offset: int) -> None:
+        name, result = record["key"], record["result"]
         self._places[result["notebook"]] = (name, offset)
+        self._made_in[result["notebook"]] = record.get("cwd", "")
+        if name == GONE:
+            return
         rows = result["exercises"].values()
-        open_rows = any(row["points"] is None or CLOCK in row["flags"] for row in rows)
+        open_rows = any(row["code"] in PASSING or CLOCK in row["flags"] for row in rows)
         if not result["failed"] and not open_rows:
             self._known[name] = offset
 
@@ -134,15 +146,43 @@ class Store:
         """Whether the notebook has a result under that key; the result of an equal one is copied."""
         if name not in self._known:
             return False
-        if self._places.get(notebook, ("", 0))[0] != name:
+        if not self.holds(notebook, name):
             self.add(name, replace(_read_result(self._file, self._known[name]), notebook=notebook))
         return True
 
+    def holds(self, notebook: str, name: str) -> bool:
+        """Whether the notebook's last result has that key."""
+        return notebook in self._places and self._places[notebook][0] == name
+
     def add(self, name: str, result: Result) -> None:
         """Store a result; it is on the disk when this returns."""
-        values = replace(result, student=find_student(result.notebook, self.folders)).json()
-        offset = self._append_line({"key": name, "result": values})
-        self._remember_result(name, values, offset)
+        student, number = identify_student(result.notebook, self.folders)
+        self._add_record(name, replace(result, student=student, student_id=number))
+
+    def _add_record(self, name: str, result: Result) -> None:
+        record = {"key": name, "cwd": os.getcwd(), "result": result.json()}
+        self._remember_result(record, self._append_line(record))
+
+    def set_gone_aside(self, found: Iterable[Path]) -> list[str]:
+        """Mark what was graded and is not in `found`, now that its folder was searched again.
+
+        Returns the files that are missing. A folder without a notebook, which has one by now, is
+        marked too, and not named. What cannot be looked at, and a folder in which nothing at all
+        is found, stays as it was; a file that comes back counts again.
+        """
+        there, above = {*map(str, found)}, {str(one) for path in found for one in path.parents}
+        searched = [folder for folder in self.folders if str(folder) in above]
+        missing = []
+        for notebook, (name, offset) in [*self._places.items()]:
+            path = Path(notebook)
+            if name == GONE or notebook in there or self._made_in[notebook] != os.getcwd():
+                continue
+            filled = notebook in above and path.is_dir()
+            if filled or (any(map(path.is_relative_to, searched)) and _is_missing(path)):
+                why = FILLED if filled else MISSING
+                self._add_record(GONE, replace(_read_result(self._file, offset), gone=why))
+                missing += [notebook] * (not filled)
+        return missing
 
     def get(self, notebook: str) -> Result:
         """The last result of that notebook; KeyError without one."""
@@ -150,7 +190,7 @@ class Store:
 
     def read_marked(self, notebooks: Iterable[str]) -> Iterator[Result]:
         """The last results of these notebooks, each compared with all that are stored."""
-        partners = Partners(map(self.get, self._places))
+        partners = Partners(map(self.get, (n for n, at in self._places.items() if at[0] != GONE)))
         for notebook in notebooks:
             yield partners.mark(self.get(notebook))
 
@@ -171,6 +211,16 @@ class Store:
 
     def __exit__(self, *_) -> None:
         self.close()
+
+
+def _is_missing(path: Path) -> bool:
+    try:
+        path.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:  # it may be there
+        return False
+    return False
 
 
 def _read_result(file: IO[bytes], offset: int) -> Result:
