@@ -4,6 +4,7 @@ In the page's order and as it stands there, in a copy of the folders that the pa
 of one block run in one shell, which is where `cd` leads. Only the students' homes are elsewhere.
 """
 
+import json
 import os
 import re
 import shutil
@@ -14,7 +15,10 @@ from pathlib import Path
 import pandas
 import pytest
 
+from course_lib.checks import suite
+from course_lib.lab.registry import exercises
 from grader.course import ROOT
+from grader.judge.prints import FEWEST, find_prints, read_solution
 from tests.confined import shared_client
 
 PAGE = (ROOT / "book/reference/instructors.md").read_text(encoding="utf-8")
@@ -145,3 +149,21 @@ def test_the_same_over_the_exchange_of_a_hub(teaching):
     after = pandas.read_csv(teaching.here / "grades.csv")
     assert after[["01_rmsnorm", "Final Points"]].values.tolist() == [[2, 2]]
     assert BLOCKS == [], "commands of the page that were not run"
+
+
+def test_the_page_counts_short_solutions():
+    """Those of which `SAME` can say nothing."""
+    known = exercises().values()
+    short = [card for card in known if len(find_prints(read_solution(card), card.stub)) < FEWEST]
+    assert f"{len(short)} of the {len(known)} published solutions" in PAGE
+
+
+def test_the_page_names_the_lessons_that_need_ranks():
+    needed = {card.lesson[:2] for card in exercises().values() if suite(card.id).ranks > 1}
+    assert needed == {"11", "12", *map(str, range(19, 25))} and "11, 12 and 19 to 24" in PAGE
+
+
+def test_the_page_has_the_speeds_of_the_record():
+    record = json.loads((ROOT / "benchmarks/results/grading.json").read_text(encoding="utf-8"))
+    speeds = [record["figures"][one]["judge_per_min"] for one in ("class", "compute_bound")]
+    assert f"graded {speeds[0]:.0f} notebooks a minute" in PAGE and f"and {speeds[1]:.0f}" in PAGE

@@ -24,7 +24,7 @@ from grader.judge.folders import describe_left_out, find_notebooks
 from grader.judge.grade import UNGRADABLE, Result, result_from_json
 from grader.judge.job import TRIES, Job, make_failed_result
 from grader.judge.judge_process import STUCK_S, JudgeDied, JudgeProcess, Options
-from grader.judge.outcome import Outcome, describe_gone, format_result
+from grader.judge.outcome import RunOutcome, describe_gone, format_result
 from grader.judge.prose import make_one_line
 from grader.judge.store import Store, cache_key
 
@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
             return _watch_folders(store, options, args)
         _grade_paths(paths, store, options, args)
         _set_gone_aside(paths, store)
-        outcome = Outcome()
+        outcome = RunOutcome()
         for result in store.read_marked(map(str, paths)):
             outcome.add(result)
             _print_result(result, args)
@@ -66,7 +66,7 @@ def _set_gone_aside(paths: list[Path], store: Store) -> None:
         print(f"course grade: {said}", file=sys.stderr)
 
 
-def _end_run(outcome: Outcome, left_out: Counter[str], store: Store, args) -> int:
+def _end_run(outcome: RunOutcome, left_out: Counter[str], store: Store, args) -> int:
     """Print what all came to and return the exit status; rows of JSON have stdout for themselves."""
     out = sys.stderr if args.json else sys.stdout
     if not args.json:
@@ -120,7 +120,7 @@ def _watch_folders(store: Store, options: Options, args) -> int:
             _set_gone_aside(find_present(), store)
     except KeyboardInterrupt:
         print(f"\nended; the same command goes on from {store.path}", file=sys.stderr)
-    present, outcome = find_present(), Outcome()
+    present, outcome = find_present(), RunOutcome()
     _set_gone_aside(present, store)
     graded = [one for one in present if store.holds(str(one), _read_job(one, store, options)[0])]
     outcome.waiting = len(present) - len(graded)

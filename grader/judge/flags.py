@@ -1,13 +1,13 @@
 """What each flag on an answer means. The most serious come first; none of them takes points."""
 
 FLAGS = {
-    "TOUCHED": "its code, or a cell that it uses, changes torch, another library, or what takes the "
-    "facts of the check",
+    "TOUCHED": "its code, or a cell that it uses, changes torch, another library, or the course's "
+    "code that measures for the check",
     "READY-MADE": "it passes and calls a function that is an answer by itself, torch's or the "
     "library's own",
     "SAME": "it is nearly the answer of the notebooks that are named, or the published solution",
-    "CLOCK": "a clock took part in the verdict, twice, the second time with the machine to itself; "
-    "it is tried again with every run",
+    "CLOCK": "it ran into a limit on time twice, the second time with the machine to itself; the next "
+    "run tries it again",
     "TAMPERED": "a check or its settings were changed, which had no effect",
     "ALONE": "it passed only with the course's earlier answers in place of the learner's",
     "DUP": "a cell was split or copied, and its parts were joined",

@@ -12,7 +12,7 @@ from grader.judge.prose import make_one_line
 
 
 @dataclass
-class Outcome:
+class RunOutcome:
     """The figures of a run."""
 
     count: int = 0
