@@ -573,6 +573,6 @@ SUITES = (
         "there, or else another call than most.",
         remember="a timeout is raised by ranks that wait. Calls say where ranks part, not who is wrong: "
         "beside one call too many, the others look late.",
-        next_step="the diaries of a run of your own, in this lesson's Measured.",
+        next_step="Diary around your own script's collectives, read_diaries, then find_the_hang.",
     ),
 )
