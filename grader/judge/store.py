@@ -69,7 +69,7 @@ def read_results(path: Path) -> Iterator[Result]:
                 break  # cut short by a kill, or being written
             record = _parse_record(line, path)
             if "result" in record:
-                places[record["result"]["notebook"]] = offset, record["key"] != GONE
+                places[record["result"]["notebook"]] = offset, record.get("key") != GONE
             offset += len(line)
         if not offset:
             raise ValueError(f"{path} {NOT_OURS}")
