@@ -433,7 +433,7 @@ SUITES = (
         tested="equal to a quarter turn of each pair, for any even K and any leading shape,\n"
         "in every dtype, with its gradient.",
         remember="a pair is (i, i + K/2): the half-split layout. Twice rotate_half is -x.",
-        next_step='rotate_half(rotate_half(x)), and "Layouts mixed" in the figure above.',
+        next_step='rotate_half(rotate_half(x)). "Layouts mixed" in the figure above: does q . k stay?',
         ranks=1,
     ),
     Suite(
