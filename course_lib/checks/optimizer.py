@@ -558,7 +558,7 @@ SUITES = (
             from_one,
         ),
         tested="a run of your updates ends at the weights of torch.optim.AdamW.",
-        remember="a weight's first step is as long as lr, for any gradient far above eps.",
+        remember="without decay, a first step is as long as lr, for any gradient far above eps.",
         next_step='"No correction" in the figure above: update 12 is worse than update 1.',
         ranks=1,
         loads=(DYNAMO,),
