@@ -405,7 +405,7 @@ SUITES = (
         "fsdp-save-checkpoint",
         (sharded_save, full_save, uneven_ranks),
         tested="every part is in the checkpoint with its value, on two ranks and on three;\n"
-        "sharded, nothing is gathered; full, rank 0 alone holds the whole.",
+        "sharded, no tensor is gathered; full, rank 0 alone holds the whole.",
         remember="no rank has to hold the model for the model to be saved.",
         next_step="`ls -la` in the folder of a checkpoint, and read manifest.json.",
         ranks=3,
