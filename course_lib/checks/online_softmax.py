@@ -485,6 +485,6 @@ SUITES = (
         tested="any cut of a row, in any order, gives the sums of the whole row, from scores\n"
         "of -450 to 450, with rows that read nothing.",
         remember="when the peak rises by d, everything summed so far is worth exp(-d) of itself.",
-        next_step="the tiles in the other order: which of your lines ever multiplies by less than 1?",
+        next_step="the tiles in the other order: after the first, does any line multiply by less than 1?",
     ),
 )
