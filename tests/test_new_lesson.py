@@ -109,6 +109,7 @@ print("proof", written.item.variant_at(0).accept.holds(str(found)))
 def test_the_answers_of_a_new_lesson_are_judged_rightly_and_its_items_are_proven(begun):
     run_course(begun, "build")
     done = run_python(begun, "-c", JUDGED)
+    assert done.returncode == 0, done.stderr
     *judged, proof = done.stdout.splitlines()
     assert proof == "proof True" and len(judged) >= 8, done.stderr
     for words in judged:
