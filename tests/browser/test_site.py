@@ -121,6 +121,7 @@ def test_the_front_page_leads_on_in_its_first_screen(chrome: harness.Browser, si
         hours = page.locator("article table.table td:last-child").all_inner_texts()
         assert hours[0] == "½" and len(hours) == 6
         assert all(re.fullmatch(r"[1-9]\d*½?", text) for text in hours[1:])
+        assert all(float(text.replace("½", ".5")) > 1 for text in hours[1:])
         page.locator("a.course-start").click()
         page.wait_for_url("**/00_start.html")
 
