@@ -157,6 +157,43 @@ def test_a_killed_run_goes_on_where_it_was(corpus, tokenizer, tmp_path, small_gr
     assert {name: (broken / name).stat().st_mtime_ns for name in done} == times
 
 
+SLOW = """
+import sys, time
+from pathlib import Path
+from course_lib.data import token_store
+from course_lib.data.corpus import Corpus
+from course_lib.data.token_file import TokenFileWriter
+from course_lib.data.tokenizer import Tokenizer
+
+write = TokenFileWriter.write
+
+def waiting(self, ids):
+    print("writing", file=sys.stderr, flush=True)
+    while not Path(sys.argv[3]).exists():
+        time.sleep(0.01)
+    return write(self, ids)
+
+TokenFileWriter.write = waiting
+token_store.pretokenize(Corpus.folder(sys.argv[1]), Tokenizer.course(), sys.argv[2], shard_tokens=150,
+                   progress=False)
+"""
+
+
+def test_of_two_processes_one_waits_for_the_other(corpus, tokenizer, tmp_path):
+    folder, go = tmp_path / "t", tmp_path / "go"
+    argv = [sys.executable, "-c", SLOW, str(corpus.root), str(folder), str(go)]
+    first = subprocess.Popen(argv, stderr=subprocess.PIPE, text=True)
+    assert first.stderr.readline() == "writing\n"
+    second = subprocess.Popen(argv, stderr=subprocess.PIPE, text=True)
+    said = second.stderr.readline()
+    go.touch()
+    errors = [process.communicate(timeout=120)[1] for process in (first, second)]
+    assert [first.returncode, second.returncode] == [0, 0], errors
+    assert "another process" in said and str(folder) in said
+    assert "writing" not in errors[1]  # it found the tokens finished
+    assert TokenStore.open(folder, tokenizer).preload().tolist() == expected(tokenizer)
+
+
 @pytest.mark.parametrize("lost", [0, 1, -1])
 def test_a_deleted_shard_is_filled_in(corpus, tokenizer, tmp_path, small_groups, lost):
     folder = tmp_path / "t"

@@ -27,8 +27,8 @@ def make_tokens(
     A folder of shards is used as it is: its sub-folders "train" and "valid", or all of it for
     training and none for validation. A folder of text, or without `data` the text that every
     machine has, is split by `valid_fraction` and tokenized into the folder `cache`, on first use.
-    One process at a time may do that, and for a large text it takes hours. ValueError when there is
-    no text.
+    For a large text that takes hours; a second process waits for the first, as `pretokenize` says.
+    ValueError when there is no text.
     """
     folder = Path(data) if data else None
     if folder and (folder / INDEX).is_file():

@@ -12,8 +12,11 @@ lock while it works), one thread writes them in order, so the bytes do not depen
 Each shard records the group at which the next one begins. A run that was killed goes on there.
 """
 
+import contextlib
 import errno
+import fcntl
 import json
+import sys
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -32,9 +35,9 @@ from course_lib.runs.atomic import SUFFIX, write_whole
 from course_lib.runs.machine import usable_cores
 
 SHARD_TOKENS = 100_000_000  # 200 MB a file
-LEFTOVERS = (".tmp", SUFFIX)  # of a process that was killed: files of tokens, the plan
+LEFTOVERS = (".tmp", ".lock", SUFFIX)  # of a process that was killed: files of tokens, the plan
 FORMAT = 1
-PLAN, INDEX = "plan.json", "index.json"
+PLAN, INDEX, LOCK = "plan.json", "index.json", "tokenizing.lock"
 
 
 def encode_documents(documents: Iterable[str], tokenizer: Tokenizer) -> np.ndarray:
@@ -69,7 +72,8 @@ def pretokenize(
     """Tokenize the documents into `folder`, or what is still missing there, and open it.
 
     Every shard but the last holds `shard_tokens` ids. Finished shards are kept when a run is
-    killed; one process at a time may work on a folder. `threads`: default, one for each core.
+    killed. While another process writes the folder, this one waits and says so, where the file
+    system knows locks; elsewhere start one at a time. `threads`: default, one for each core.
     Memory stays near a few MB a thread, whatever the size of the text. ValueError when the folder
     holds tokens of another text or vocabulary; OSError when the disk is full.
     """
@@ -81,19 +85,35 @@ def pretokenize(
         )
     folder = Path(folder).expanduser()
     folder.mkdir(parents=True, exist_ok=True)
-    _record_plan(folder, _plan(source, tokenizer, shard_tokens))
-    if not (folder / INDEX).exists():
-        bar = tqdm(
-            total=source.num_bytes,
-            unit="B",
-            unit_scale=True,
-            desc="tokenizing",
-            disable=not progress,
-        )
-        with bar:
-            counts = _write_shards(source, tokenizer, folder, shard_tokens, threads, bar)
-        _write_json(folder / INDEX, {"format": FORMAT, "counts": counts})
+    finished = (folder / INDEX).exists()  # it may be a folder that others can only read
+    with contextlib.nullcontext() if finished else _hold(folder):
+        _record_plan(folder, _plan(source, tokenizer, shard_tokens))
+        if not (folder / INDEX).exists():
+            bar = tqdm(
+                total=source.num_bytes,
+                unit="B",
+                unit_scale=True,
+                desc="tokenizing",
+                disable=not progress,
+            )
+            with bar:
+                counts = _write_shards(source, tokenizer, folder, shard_tokens, threads, bar)
+            _write_json(folder / INDEX, {"format": FORMAT, "counts": counts})
     return TokenStore.open(folder, tokenizer)
+
+
+@contextlib.contextmanager
+def _hold(folder: Path) -> Iterator[None]:
+    """The folder is this process's alone; the kernel frees it however the process ends."""
+    with (folder / LOCK).open("w") as held:
+        with contextlib.suppress(OSError):  # a file system without locks
+            try:
+                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                print(f"another process writes tokens into {folder}: waiting for it",
+                      file=sys.stderr, flush=True)  # fmt: skip
+                fcntl.flock(held, fcntl.LOCK_EX)
+        yield
 
 
 def _write_shards(source, tokenizer, folder, shard_tokens, threads, bar) -> list[int]:
