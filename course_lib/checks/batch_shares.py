@@ -31,6 +31,10 @@ def shared_out(subject: Subject, draw: Draw) -> None:
     world, share = draw.size(3, 4), draw.size(2, 5)
     starts = 10 * (1 + draw.randint(0, 90, (world * share,)).numpy())
     starts += np.arange(len(starts)) % 10  # drawn at random, and no two alike
+    starts[:share], starts[share:][:share] = (  # one part falls and one rises, so sorting shows
+        np.sort(starts[:share])[::-1],
+        np.sort(starts[share:][:share]),
+    )
     parts = [
         arrays.array(subject.call(starts, rank=r, world_size=world), shape=None)
         for r in range(world)
