@@ -19,12 +19,6 @@ def adamw_step_1(n):
     return moved(n.large, n.lr)
 
 
-def adamw_step_2(n):
-    one, zero = torch.ones(1, dtype=torch.float64), torch.zeros(1, dtype=torch.float64)
-    _, m, v = adamw_step(zero, 7 * one, zero, zero, 1, lr=1.0, betas=(n.b1, n.b2), weight_decay=0)
-    return (m / v.sqrt()).item()
-
-
 def adamw_step_3(n):
     if n.optimizer == "AdamW":
         return round(moved(3.0 * n.k, 0.1) / moved(3.0, 0.1), 6)
