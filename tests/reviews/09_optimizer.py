@@ -8,7 +8,6 @@ from torch import nn
 
 from course_lib.gpt import GPT, GPTConfig
 from course_lib.measure.memory import counted_state_bytes
-from course_lib.training.adamw import adamw_step
 from course_lib.training.ddp_trainer import DistributedTrainer
 from course_lib.training.muon import Muon, muon_step
 from tests.reviews import SMALL, moved, yes

@@ -1,20 +1,12 @@
 """Proofs of the review items of 10_schedule."""
 
-from types import SimpleNamespace
-
 import numpy as np
 
-from course_lib.training.ddp_trainer import DistributedTrainer
 from tests.reviews import moved
 
 
 def get_lr_1(n):
     return moved(n.g, n.lr)
-
-
-def get_lr_2(n):
-    config = SimpleNamespace(lr=n.lr, warmup_steps=n.W, max_steps=10 * n.W, min_lr=0.0)
-    return DistributedTrainer.get_lr(SimpleNamespace(config=config), n.s)
 
 
 def get_lr_3(n):
