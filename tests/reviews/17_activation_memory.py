@@ -9,7 +9,6 @@ from torch.utils.checkpoint import set_checkpoint_early_stop
 from torch.utils.flop_counter import FlopCounterMode
 
 from course_lib.fast.chunked_loss import ChunkedHead
-from course_lib.fast.recompute import recompute_plan
 from course_lib.measure.memory import saved_bytes
 
 ARGUED = {
@@ -57,11 +56,6 @@ def checkpoint_policy_1(n):
             run(x).sum().backward()
         spent.append(counter.get_total_flops())
     return n.f * spent[1] / spent[0]
-
-
-def checkpoint_policy_2(n):
-    plan = recompute_plan([n.a, n.b], [0, 0], [n.x, n.y], n.a + n.b - n.need)
-    return {(0,): "A", (1,): "B", (0, 1): "both"}[tuple(plan)]
 
 
 def chunked_loss_1(n):
