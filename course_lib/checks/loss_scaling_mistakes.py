@@ -9,7 +9,7 @@ from torch import Tensor
 from course_lib.checks.expect import Pattern
 from course_lib.training.loss_scaling import LARGEST
 
-KINDS = "gggg bggg bbgg ggbb gggg gg".replace(" ", "")
+KINDS = "gggg bggg bbgg ggbb gggg gggg".replace(" ", "")
 
 
 def pattern(code: str, value, finding: str, fits: str, look: str, **more) -> Pattern:
