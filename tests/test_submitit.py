@@ -5,6 +5,7 @@ import contextlib
 import os
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -23,6 +24,22 @@ def script(name: str) -> str:
     first = f"%%writefile {name}\n"
     (cell,) = (c.source for c in lesson.source.cells if c.source.startswith(first))
     return cell.removeprefix(first)
+
+
+def test_two_ranks_of_a_job_find_each_other_and_their_answers_come_back(tmp_path):
+    (tmp_path / "submit.py").write_text(script("submit.py"))
+    alone = {k: v for k, v in os.environ.items() if k not in ("RANK", "MASTER_PORT")}
+    done = subprocess.run(
+        [sys.executable, "submit.py", "local"],
+        cwd=tmp_path,
+        timeout=LIMIT_S,
+        capture_output=True,
+        text=True,
+        env=alone | {"OMP_NUM_THREADS": "1"},
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    told = [ast.literal_eval(line) for line in done.stdout.splitlines()]
+    assert told == [{"rank": r, "world_size": 2, "sum": 3.0} for r in range(2)]
 
 
 def test_the_slurm_script_starts_one_torchrun_a_machine():
