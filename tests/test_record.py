@@ -48,6 +48,25 @@ def test_lesson_06_shows_what_its_program_wrote():
     assert f"the first {bad['figures']['updates']} updates" in page and bad["figures"]["reached"]
 
 
+def test_lesson_04_says_what_its_head_reads():
+    page = (ROOT / "book/04_attention.md").read_text(encoding="utf-8")
+    path = ROOT / "benchmarks/results/heads.json"
+    assert path.stat().st_size < 20_000
+    found = json.loads(path.read_text(encoding="utf-8"))["figures"]
+    tokens, before, after = found["tokens"], found["before"], found["after"]
+    assert "".join(tokens).strip() == "if len(self.addresses)!=1:"
+    for t, (first, then) in enumerate(zip(before, after, strict=True)):
+        assert len(first) == len(then) == t + 1
+        assert abs(sum(then) - 1) < 0.05 and max(first) - min(first) < 0.05
+    read = [tokens[row.index(max(row))].strip() for row in after]
+    dot = tokens.index(".")
+    assert (
+        set(read[dot:]) == {"("} and read[dot - 1] == "len" and len(read) - tokens.index(")") == 4
+    )
+    assert round(found["on_open_bracket"] / found["as_far_back"]) == 7 and "seven times" in page
+    assert round(found["minutes"]) == 5 and found["heads"] == 16
+
+
 def test_lesson_15_shows_its_record():
     page = (ROOT / "book/15_compile.md").read_text(encoding="utf-8")
     path = ROOT / "benchmarks/results/compiled_norm.json"
