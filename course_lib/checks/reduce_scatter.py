@@ -74,7 +74,7 @@ def _ways(done: Sequence[Done], marks: list[int]) -> Iterator[tuple]:
     """(code, finding, fits, look, preset) of what the numbers of the first wrong rank say."""
     R, read = len(marks), [_read(d.value, marks) for d in done]
     rank = next(r for r, d in enumerate(done) if not _is_right(d, marks[r] * 111))
-    if _is_right(done[rank], marks[rank] * 37):
+    if all(_is_right(d, marks[r] * 37) for r, d in enumerate(done)):  # 3 is also three times 1
         yield (
             "RING-MEAN",
             "a mean in place of a sum",
