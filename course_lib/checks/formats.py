@@ -409,6 +409,6 @@ SUITES = (
         ranks=1,
         tested="your bytes hold every number, every block's scale and every tensor's.",
         remember="mxfp4 is 4.25 bits a number, nvfp4 4.5: the scales cost a sixteenth or an eighth.",
-        next_step="rows of 48: which of the two formats loses more to its partial block?",
+        next_step="rows of 48: which of the two formats has a partial block, and what does it cost?",
     ),
 )
