@@ -572,7 +572,7 @@ SUITES = (
         tested="you find the place where ranks part, and the ranks that issued nothing\n"
         "there, or else another call than most.",
         remember="a timeout is raised by ranks that wait. Calls say where ranks part, not who is wrong: "
-        "beside one call too many, the others look late.",
+        "beside one call too many, the others may look late.",
         next_step="Diary around your own script's collectives, read_diaries, then find_the_hang.",
     ),
 )
