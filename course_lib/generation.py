@@ -56,7 +56,7 @@ class KVCache:
 
         Kept tokens are not computed anew and stay where they are in memory. The work grows with
         the kept tokens, not with the room. If T more do not fit, raises ValueError and changes
-        nothing.
+        nothing. The arguments stay as they are.
         """
         start, end = self.length, self.length + q_BHTK.shape[2]
         if end > self.k_BGMK.shape[2]:

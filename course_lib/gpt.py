@@ -118,7 +118,10 @@ class RMSNorm(nn.Module):
         self.weight = nn.Parameter(torch.ones(dim))
 
     def forward(self, x: Tensor) -> Tensor:
-        """x (..., dim), any float dtype, to its shape and dtype; the mean in float32 or wider."""
+        """x (..., dim), any float dtype, to its shape and dtype.
+
+        All of it is computed in float32 or wider, the gain included, and rounded once, at the end.
+        """
         x_f32 = x.float()  # squares of fp16 overflow beyond 255.9, bf16 keeps 3 digits
         inverse_rms = torch.rsqrt(x_f32.pow(2).mean(-1, keepdim=True) + self.eps)
         return (x_f32 * inverse_rms * self.weight.float()).to(x.dtype)
@@ -157,7 +160,7 @@ def apply_rotary_pos_emb(
 ) -> tuple[Tensor, Tensor]:
     """Turn each pair of q and k by the angle of its position (Su et al. 2021, eq. 34).
 
-    q and k are (B, H, T, K); k may have fewer heads than q. cos and sin are (T, K), from
+    q and k are (B, H, T, K); k may have fewer heads than q. cos and sin are (T, K), any rows of
     `rope_tables`, the same for all B and H. Returns a tuple, the turned q and the turned k, each in
     its own shape and dtype. Gradients flow back to q and k. The arguments stay as they are.
     """
@@ -191,7 +194,7 @@ def causal_attention(q_BHTK: Tensor, k_BHTK: Tensor, v_BHTK: Tensor) -> Tensor:
 
     q, k and v are (B, H, T, K), of one dtype, and stay as they are. Returns (B, H, T, K) in that
     dtype. The softmax is taken in float32 or wider.
-    Holds the whole (B, H, T, T) score matrix; lesson 16 does without it.
+    May hold the whole (B, H, T, T) score matrix; lesson 16 does without it.
     """
     T, K = q_BHTK.shape[-2:]
     scores_BHTT = q_BHTK @ k_BHTK.transpose(-2, -1) / math.sqrt(K)
@@ -258,6 +261,7 @@ class CausalSelfAttention(nn.Module):
         x (B, T, D) to (B, T, D), in the dtype of x. cos and sin are (T, K). Head h of a projection
         is its numbers [h * K : (h + 1) * K]. k and v have d_kv / K heads, maybe fewer than q.
         `self.attend` gets all heads at once: q, k and v, each (B, heads, T, K), in the dtype of x.
+        The arguments stay as they are.
         """
         B, T, D = x_BTD.shape
         q, k, v = (
@@ -337,8 +341,10 @@ class GPT(nn.Module):
         loss is the mean cross-entropy in nats over those that count, taken in float32. idx and
         targets may be slices of one window of tokens, so not contiguous.
         Raises ValueError when T exceeds `max_seq_len`.
-        Each block gets T rows of `self.cos_TK` and `self.sin_TK`, usually the first T. Later rows
-        do as well, since only the distance of two positions has an effect.
+        Each block gets T rows of `self.cos_TK` and `self.sin_TK`, usually the first T. Any T
+        consecutive rows are right too, since only the distance of two positions has an effect. With
+        `config.activation_checkpointing`, in training, each block runs through torch's
+        `checkpoint`, one by one.
         """
         T = idx.shape[1]
         if T > self.config.max_seq_len:

@@ -34,9 +34,10 @@ def window_starts(first: int, count: int, *, num_starts: int, seed: int) -> np.n
 def rows_of_rank(starts: np.ndarray, *, rank: int, world_size: int) -> np.ndarray:
     """This rank's part of a global batch: (B * world_size,) to (B,).
 
-    Rank r gets the r-th block of B starts, counted from 0: joined by rank, the parts are `starts`.
-    B may be 0. Raises ValueError if the starts cannot be shared out evenly, or if rank is not in
-    0..world_size - 1. With a world_size of 0 or less, every rank raises it.
+    Rank r gets the r-th block of B starts, counted from 0, in the dtype of `starts`: joined by
+    rank, the parts are `starts`. B may be 0. Raises ValueError if the starts cannot be shared out
+    evenly, or if rank is not in 0..world_size - 1. With a world_size of 0 or less, every rank
+    raises it.
     """
     if not 0 <= rank < world_size:
         raise ValueError(f"rank must be in 0..{world_size - 1}, got {rank}")

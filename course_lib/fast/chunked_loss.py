@@ -35,15 +35,15 @@ class ChunkedHead(nn.Module):
     ) -> tuple[Tensor, Tensor, Tensor]:
         """The mean cross-entropy of the logits x @ weight.T, and its gradients: loss, dx, dweight.
 
-        x (N, D) and weight (V, D): one float dtype, finite. targets (N,): int64. Autograd is off.
-        loss: () float32, the mean in nats over the targets that are not IGNORED. dx (N, D) and
-        dweight (V, D): dtype of x. A row of dx is 0 where the target is IGNORED. When all targets
-        are IGNORED, loss is nan and both gradients are 0.
+        x (N, D) and weight (V, D): one float dtype, finite. targets (N,): int64. The caller has
+        switched autograd off. loss: () float32, the mean in nats over the targets that are not
+        IGNORED. dx (N, D) and dweight (V, D): dtype of x. A row of dx is 0 where the target is
+        IGNORED. When all targets are IGNORED, loss is nan and both gradients are 0.
 
         All products, the logits too, are taken in the dtype of x. Logits become float32 before the
-        softmax, and dweight is summed over the chunks in float32. No tensor of logits or of their
-        gradient has more than `self.chunk` rows. Those of a chunk are gone by the end of the next
-        chunk. The last chunk may be shorter.
+        softmax, and their gradient stays float32 until it is multiplied. dweight is summed over the
+        chunks in float32. No tensor of logits or of their gradient has more than `self.chunk` rows.
+        Those of a chunk are gone by the end of the next chunk. The last chunk may be shorter.
         """
         count = (targets_N != IGNORED).sum()
         loss = torch.zeros((), dtype=torch.float32, device=x_ND.device)

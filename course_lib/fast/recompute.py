@@ -30,11 +30,11 @@ def recompute_plan(
 ) -> list[int]:
     """Positions, sorted, of the parts to recompute so that all fit into `budget` at the least cost.
 
-    Part i keeps kept[i] bytes. If recomputed, it keeps only its input, inputs[i] bytes (at most
-    kept[i]), and costs flops[i]. The three lists have one length, up to 24. All numbers are
-    whole. All parts together keep at most `budget` bytes, and no other choice that fits costs
-    fewer FLOPs. Of choices with the same cost, any will do. [] when nothing needs to be recomputed.
-    ValueError when it does not fit even with every part recomputed.
+    Part i keeps kept[i] bytes. If recomputed, it keeps only its input, inputs[i] bytes (usually
+    fewer, but maybe more), and costs flops[i]. The three lists have one length, up to 24. All
+    numbers are whole. All parts together keep at most `budget` bytes, and no other choice that fits
+    costs fewer FLOPs. Of choices with the same cost, any will do. [] when nothing needs to be
+    recomputed. ValueError when it does not fit even with every part recomputed.
     """
     excess = sum(kept) - budget
     cheapest = {min(0, excess): (0, [])}  # bytes freed -> the FLOPs they cost, and the parts

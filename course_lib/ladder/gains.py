@@ -35,7 +35,7 @@ def rung_gains(
     Such a rung is no step of the ladder, and its four values below are None. The top is the last
     rung measured, or the ground where none was.
 
-    Returns a dict. By rung, in the order of `climbed`:
+    Returns a dict. Four of its values are dicts by rung, in the order of `climbed`:
         "alone"     the gain of the rung over the ground
         "in_place"  its gain over the step before it on the ladder
         "last"      its gain as the last one: the top without it, over the top

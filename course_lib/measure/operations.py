@@ -53,10 +53,11 @@ class Operations(TorchDispatchMode):
           - memory that is reserved and not written (empty, empty_like, new_empty, empty_strided,
             new_empty_strided);
           - an operation that raised, even if it wrote a part.
-        `read`: the bytes of all tensors that it was given. `written`: of all tensors that it wrote.
-        In each of the two, the same tensor object counts once. Tensors may stand in lists or among
-        the keywords. A tensor that is overwritten (copy_, out=) counts as read too: the call does
-        not show whether its old content is needed. No tensor is empty, and none changes its size.
+        `read`: the bytes `in_memory` of all tensors that it was given. `written`: of all tensors
+        that it wrote. In each, the same tensor object counts once, and so does an expanded
+        dimension. Tensors may stand in lists or among the keywords. A tensor that is overwritten
+        (copy_, out=) counts as read too: the call does not show whether its old content is needed.
+        You are given no empty tensors and no resizing.
 
         At hand: `tensors(value)`, `written_arguments(func, args, kwargs)`, `home(x)`,
         `in_memory(xs)`.

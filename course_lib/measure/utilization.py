@@ -28,8 +28,9 @@ def mfu(
     second time does not count. A share above 1 is not cut off: the rate, the peak or the count of
     FLOPs is wrong then.
     `convention` says which parameters count. "matmul": those of the matrices that every token is
-    multiplied with (4 D D and 3 D F in each block; D V in the head, tied or not). "all": every
-    parameter. ValueError for another word.
+    multiplied with (3 D F of each block's MLP and, where every head has keys of its own, 4 D D of
+    its attention; D V in the head, tied or not). "all": every parameter. ValueError for another
+    word.
     """
     per_token = flops_per_token(config, seq_len, convention)
     return tokens_per_s * per_token / (world_size * peak_flops_per_s)

@@ -167,9 +167,10 @@ class ShardedModule(FlatModule):
     def scatter(self, grad: Tensor) -> Tensor:
         """This rank's shard of the mean of `grad` over the ranks: (S,), in the shard's dtype.
 
-        `grad`: (R * S,) in `self.dtype`, the gradient of the gathered weights. `self.full` is None
-        afterwards: backward is through with this module. One `reduce_scatter(..., self.group)`, in
-        float32: in 16 bits a sum of many ranks can lose digits with every addition.
+        `grad`: (R * S,) in `self.dtype`, the gradient of the gathered weights, stays as it is.
+        `self.full` is None afterwards: backward is through with this module. One
+        `reduce_scatter(..., self.group)`, in float32: in 16 bits a sum of many ranks can lose
+        digits with every addition.
         """
         self.full = None
         _, world_size = place(self.group)

@@ -51,9 +51,9 @@ def zero_memory(
     Stage 0 is plain data parallelism: every rank holds all. Stage 1 shards the optimizer's state,
     stage 2 the gradients too, stage 3 the weights too. A shard has ceil(num_params / world_size)
     numbers. Each number takes `param_bytes`, `grad_bytes` or `optimizer_bytes` (12: float32 master
-    copy and Adam's two moments). Don't derive one of these sizes from another. Results are exact
-    ints, however large. Activations and the blocks that stage 3 has gathered for the moment don't
-    count. ValueError as `check_stage(stage, world_size)`.
+    copy and Adam's two moments). Each size is used as it is given. Results are exact ints, however
+    large. Activations and the blocks that stage 3 has gathered for the moment don't count.
+    ValueError as `check_stage(stage, world_size)`.
 
     Source: Rajbhandari et al. 2020, section 5 and figure 1.
     """
@@ -115,8 +115,8 @@ def zero1_step(
     every rank. The others are the three new shards. The update is `adamw_step` with the mean of the
     gradients over the R ranks: the summed gradients, divided in float32.
     Collectives: one `reduce_scatter` of the gradients and one `all_gather` of the weights, both in
-    grad's dtype. Together they send 2 (R - 1) / R times the bytes of the gradients. A `group` of
-    None is the default group; where there is none, the world has one rank.
+    grad's dtype. Together they send 2 (R - 1) / R times the bytes of the gradients, padded to R * S
+    numbers. A `group` of None is the default group; where there is none, the world has one rank.
     """
     _, world_size = place(group)
     mine = reduce_scatter(pad_to_multiple(grad, world_size), group)

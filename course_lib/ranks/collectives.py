@@ -64,9 +64,9 @@ def ring_reduce_scatter(x: Tensor, group: dist.ProcessGroup | None = None) -> Te
     may be transposed in memory, and stays as it is. R - 1 steps of the ring (`pass_on`), each of
     one chunk: a rank adds its own part of that chunk to the sum that arrives and passes it on. The
     sum of chunk c starts on rank c + 1 and arrives, complete, on rank c. A rank sends (R - 1) / R
-    times the bytes of `x`, all to rank r + 1, by no other collective. Beside `x` it holds two
-    chunks, at most three, and keeps only the result. ValueError when R does not divide the rows.
-    Ranks are those in `group`; None is the default group.
+    times the bytes of `x`, all to rank r + 1, and calls no collective. Beside `x` it holds at most
+    three chunks, and keeps only the result. ValueError when R does not divide the rows. Ranks are
+    those in `group`; None is the default group.
     """
     rank, world_size = place(group)
     chunks = in_chunks(x, world_size)
@@ -83,8 +83,9 @@ def ring_all_gather(shard: Tensor, group: dist.ProcessGroup | None = None) -> Te
     `shard` has the same shape and dtype on every rank. It may be transposed in memory, and stays as
     it is. The result is a new tensor of that dtype, on one rank too. R - 1 steps of the ring
     (`pass_on`), each of one shard: a rank sends its own first, then always the one that has just
-    arrived. It sends (R - 1) / R times the bytes of the result, all to rank r + 1, by no other
-    collective. ValueError for a single number, which has no dim 0.
+    arrived. It sends (R - 1) / R times the bytes of the result, all to rank r + 1, and calls no
+    collective. ValueError for a single number, which has no dim 0. Ranks are those in `group`; None
+    is the default group.
     """
     if shard.dim() == 0:
         raise ValueError("expected a shard with a dim 0 to gather along, got a single number")

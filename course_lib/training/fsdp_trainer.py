@@ -183,8 +183,8 @@ class FSDPTrainer(DistributedTrainer):
         It finds None or a `SavedState`, saved with any number of ranks and any strategy. Its
         `plain` has all parts of a checkpoint but the tensors. Its
         `fill({"model": ..., "optimizer": ...})` takes the two results of `get_state_dict` here,
-        overwrites their tensors with this rank's parts of what was saved, and returns both, ready
-        for `set_state_dict`.
+        called without options, overwrites their tensors with this rank's parts of what was saved,
+        and returns both, ready for `set_state_dict`. No tensor travels between ranks.
 
         All that `save_checkpoint` writes is restored, but "config" stays this run's, and random
         states are restored only if the number of ranks is the same. ValueError for a loader that
