@@ -1,4 +1,4 @@
-"""The last check of activation_bytes: models and batches of other sizes, one after another.
+"""The last checks of activation_bytes: other models and batches, one after another.
 
 Oracle: `count_kept`, which lists what each operation keeps, as (numbers, bytes of each).
 """
@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from course_lib.checks import expect
 from course_lib.checks.expect import Pattern
+from course_lib.checks.report import Wrong
 from course_lib.checks.subject import Subject
 from course_lib.checks.suite import Draw
 from course_lib.gpt import GPTConfig
@@ -85,6 +86,22 @@ def other_sizes(subject: Subject, draw: Draw) -> None:
                 )
             expect.integer(rounded, wanted, patterns, tried=f"{part}: {tried}")
         before = case
+
+
+def checkpointing_ignored(subject: Subject, draw: Draw) -> None:
+    """A config that asks for activation checkpointing gets the count without it."""
+    config = GPTConfig(vocab_size=61, max_seq_len=32, num_layers=draw.size(3, 4), num_heads=2,
+                       d_model=16, d_hidden=40, activation_checkpointing=True)  # fmt: skip
+    found, right = subject.call(config, 2, 9, dtype_bytes=4), count_kept(config, 2, 9, 4)
+    if found != right:
+        raise Wrong(
+            "ACT-CHECKPOINTED",
+            "the count is another one when config asks for checkpointing",
+            tried="a config with activation_checkpointing=True",
+            expected=str(right),
+            got=f"{found}"[:150],
+            look="the docstring: activation checkpointing is off, whatever `config` says.",
+        )
 
 
 def _bend(

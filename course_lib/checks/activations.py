@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from course_lib.checks import expect
-from course_lib.checks.activation_sizes import other_sizes
+from course_lib.checks.activation_sizes import checkpointing_ignored, other_sizes
 from course_lib.checks.expect import Pattern
 from course_lib.checks.report import Wrong
 from course_lib.checks.subject import Subject
@@ -529,6 +529,7 @@ SUITES = (
             sixteen_bits_fused,
             as_autograd_counts,
             other_sizes,
+            checkpointing_ignored,
         ),
         tested="equal, to the byte, to what autograd saves in these parts of a real model.",
         remember="with fused attention and F = 8/3 D a block keeps about 21 N D numbers, the loss N V.",

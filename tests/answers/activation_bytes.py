@@ -186,6 +186,12 @@ def activation_bytes(config, batch, seq_len, *, dtype_bytes=4):
 - attention += 4 * N * H
 + attention += s * N * H
 
+# %% wrong ACT-CHECKPOINTED the inputs of blocks, when config asks for that | of: in plain steps
+- D, F, L, V = config.d_model, config.d_hidden, config.num_layers, config.vocab_size
++ D, F, L, V = config.d_model, config.d_hidden, config.num_layers, config.vocab_size
++ if config.activation_checkpointing:
++     L = 1
+
 # %% wrong ACT-ROUNDED shares of the float32 bytes | of: in plain steps
 - attention = s * 5 * N * D
 + attention = int(4 * 5 * N * D * (s / 4))
