@@ -331,7 +331,7 @@ def test_interview_answers_are_whole():
         r":::\{dropdown\} (\d+) · ([^\n]+)\n(.*?)^:::$", TEXT["interview"], re.M | re.S
     )
     assert [int(number) for number, *_ in items] == list(range(1, len(items) + 1))
-    assert len(items) == 22 and TEXT["interview"].count("\nTwenty-two questions ") == 1
+    assert len(items) == 23 and TEXT["interview"].count("\nTwenty-three questions ") == 1
     for _, question, answer in items:
         assert "Limit: " in answer and re.search(r"\d", answer) and LINK.search(answer), question
 
