@@ -166,4 +166,14 @@ def test_the_page_names_the_lessons_that_need_ranks():
 def test_the_page_has_the_speeds_of_the_record():
     record = json.loads((ROOT / "benchmarks/results/grading.json").read_text(encoding="utf-8"))
     speeds = [record["figures"][one]["judge_per_min"] for one in ("class", "compute_bound")]
-    assert f"graded {speeds[0]:.0f} notebooks a minute" in PAGE and f"and {speeds[1]:.0f}" in PAGE
+    assert f"graded {speeds[0]:.0f} notebooks a minute" in PAGE and f"and {speeds[1]:.0f} " in PAGE
+    medians, known = record["figures"]["one_exercise"]["p50_ms_by_exercise"], exercises().values()
+    first, second = (
+        sum(medians[card.id] / 1e3 for card in known if card.lesson.startswith(number))
+        for number in ("23", "24")
+    )
+    assert f"{first:.1f} seconds per notebook in lesson 23 and to {second:.1f} in lesson 24" in PAGE
+    workers = record["figures"]["class"]["workers"]
+    fastest = [60 * workers / seconds for seconds in (first, second)]
+    assert workers == 2 and f"at best {fastest[0]:.0f} and {fastest[1]:.0f} such notebooks" in PAGE
+    assert f"300 of lesson 23 take about {300 / fastest[0]:.0f} minutes or more" in PAGE
