@@ -260,7 +260,8 @@ class CausalSelfAttention(nn.Module):
 
         x (B, T, D) to (B, T, D), in the dtype of x. cos and sin are (T, K). Head h of a projection
         is its numbers [h * K : (h + 1) * K]. k and v have d_kv / K heads, maybe fewer than q.
-        `self.attend` gets all heads at once: q, k and v, each (B, heads, T, K), in the dtype of x.
+        `self.attend` takes q, k and v, each (B, heads, T, K), in the dtype of x, best of all heads at
+        once.
         The arguments stay as they are.
         """
         B, T, D = x_BTD.shape
