@@ -137,6 +137,14 @@ def gradients(c: UpdateCase, rank: int) -> list[Pattern]:
             f"this rank's own gradient, divided by {c.ranks}.",
             "what the ranks send each other before the update.",
         ),
+        mistake_of(
+            "ZERO1-DIVIDES-16",
+            (c.total.to(c.grads[0].dtype) / c.ranks).float(),
+            "the sum is divided in 16 bits",
+            "a mean that was rounded to the gradient's dtype, then widened.",
+            "which comes first: `float()`, or the division by the world size.",
+            "a number of ranks that is no power of 2 costs digits of every gradient.",
+        ),
         *old_state(c, rank, "m"),
         *(
             Pattern(

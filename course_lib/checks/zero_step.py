@@ -269,6 +269,17 @@ def three_ranks(subject: Subject, draw: Draw) -> None:
         _traffic(c, found, c.tried)
 
 
+def thirds(subject: Subject, draw: Draw) -> None:
+    """Three ranks, 16 bits: no third of these sums is a 16-bit number, so the division rounds."""
+    for dtype in (torch.bfloat16, torch.float16):
+        drawn = case(draw, 3, draw.size(8, 12, 16), 1, dtype)
+        g = drawn.grads[0]
+        c = UpdateCase([g, g, g + 0.25], drawn.whole, 1)  # 3 g + 1/4: never a multiple of 3/4
+        (found,) = _run(subject, [c])
+        _form(c, found, c.tried)
+        _values(c, found, c.tried)
+
+
 def settings_of_each_call(subject: Subject, draw: Draw) -> None:
     """Two ranks, three calls: settings may differ from call to call, and 0 is one too."""
     usual, other = (case(draw, 2, 8, 3) for _ in range(2))
@@ -382,6 +393,7 @@ SUITES = (
             four_ranks,
             sixteen_bits,
             three_ranks,
+            thirds,
             settings_of_each_call,
             groups,
             one_rank,

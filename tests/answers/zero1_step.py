@@ -248,3 +248,7 @@ def zero1_step(grad, master, m, v, step, *, lr, betas, weight_decay, eps=1e-8, g
 - return weights, master, m, v
 + kept = vars(zero1_step).setdefault((len(m), grad.dtype), [torch.empty_like(x) for x in (master, m, v)])
 + return weights, *(old.copy_(new) for old, new in zip(kept, (master, m, v)))
+
+# %% wrong ZERO1-DIVIDES-16 divides before it widens | of: in plain steps
+- mean = mine.float() / world_size
++ mean = (mine / world_size).float()
