@@ -5,7 +5,8 @@ which the longer one wins.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from itertools import combinations
 
 from course_lib.checks import expect
 from course_lib.checks.report import Wrong, number, vector
@@ -19,6 +20,15 @@ def _count_roof(M: int, K: int, N: int, size: int, flops_per_s: float, bytes_per
     """The same five numbers: by counting, and from the longer of two times."""
     flops = sum(2 for _ in range(M) for _ in range(K) for _ in range(N))
     num_bytes = sum(size * rows * columns for rows, columns in ((M, K), (K, N), (M, N)))
+    return _five_numbers(flops, num_bytes, flops_per_s, bytes_per_s)
+
+
+def _work_out_roof(M: int, K: int, N: int, size: int, flops_per_s: float, bytes_per_s: float):
+    """The same for sizes that would take too long to count."""
+    return _five_numbers(2 * M * K * N, size * (M * K + K * N + M * N), flops_per_s, bytes_per_s)
+
+
+def _five_numbers(flops: int, num_bytes: int, flops_per_s: float, bytes_per_s: float) -> dict:
     seconds = max(flops / flops_per_s, num_bytes / bytes_per_s)
     return {
         "flops": flops,
@@ -29,7 +39,14 @@ def _count_roof(M: int, K: int, N: int, size: int, flops_per_s: float, bytes_per
     }
 
 
-def _ask_roof(subject: Subject, shape: tuple, size: int, flops_per_s: float, bytes_per_s: float):
+def _ask_roof(
+    subject: Subject,
+    shape: tuple,
+    size: int,
+    flops_per_s: float,
+    bytes_per_s: float,
+    oracle: Callable[..., dict] = _count_roof,
+):
     """What the answer says, five finite numbers by name; what is right; what it was asked."""
     M, K, N = shape
     tried = (
@@ -61,7 +78,7 @@ def _ask_roof(subject: Subject, shape: tuple, size: int, flops_per_s: float, byt
                 got=f"{key}: a {type(found[key]).__name__}",
                 look="what stands there.",
             )
-    return found, _count_roof(M, K, N, size, flops_per_s, bytes_per_s), tried
+    return found, oracle(M, K, N, size, flops_per_s, bytes_per_s), tried
 
 
 def _format_number(value: float) -> str:
@@ -329,14 +346,7 @@ def every_digit(subject: Subject, draw: Draw) -> None:
             f"({M:,}, {K:,}) @ ({K:,}, {N:,}), {size} bytes a number, 3.12e14 FLOP/s, 2e12 bytes/s"
         )
         found = subject.call(M, K, N, number_bytes=size, flops_per_s=3.12e14, bytes_per_s=2e12)
-        flops, num_bytes = 2 * M * K * N, size * (M * K + K * N + M * N)
-        right = {
-            "flops": flops,
-            "bytes": num_bytes,
-            "intensity": flops / num_bytes,
-            "ridge": 156.0,
-            "attainable": flops / max(flops / 3.12e14, num_bytes / 2e12),
-        }
+        right = _work_out_roof(M, K, N, size, 3.12e14, 2e12)
         for key in KEYS:
             if not math.isclose(found[key], right[key], rel_tol=1e-12):
                 raise Wrong(
@@ -350,6 +360,62 @@ def every_digit(subject: Subject, draw: Draw) -> None:
                 )
 
 
+SHAPES = (
+    *((1, 12288, 49152), (12288, 49152, 1), (49152, 1, 12288)),
+    *((a, b, c) for a in (1, 4096) for b in (1, 4096) for c in (1, 4096)),
+    *((8, 4096, 4096), (4096, 8, 4096), (4096, 4096, 8)),
+    *((100, 4096, 4096), (4096, 100, 4096), (4096, 4096, 100)),
+    *((200, 200, 200), (500, 500, 500)),
+)
+"""Products on either side of a ridge, in an order that no size, no product of sizes and no number of
+FLOPs or bytes has: (4096, 8, 4096) has less intensity than (500, 500, 500)."""
+
+MACHINES = ((100.0, 80.0), (1e12, 5e10), (3.12e14, 2e12), (9.9e14, 3.3e12))
+"""FLOP/s and bytes/s. No shape above has the intensity of a ridge here, in numbers of any size."""
+
+
+def any_shape(subject: Subject, draw: Draw) -> None:
+    """Vectors and matrices, long and short ones: all numbers count, and intensity meets the ridge."""
+    for shape in SHAPES:
+        for size in (1, 2, 4):
+            for machine in MACHINES:
+                found, right, tried = _ask_roof(subject, shape, size, *machine, _work_out_roof)
+                _compare_shape(shape, size, machine, found, right, tried)
+
+
+def _compare_shape(shape: tuple, size: int, machine: tuple, found: dict, right: dict, tried: str):
+    M, K, N = shape
+    matrices = {"the first input": M * K, "the second input": K * N, "the output": M * N}
+    parts = [
+        (
+            size * sum(matrices[name] for name in names),
+            "ROOF-SHAPE",
+            "with this shape some numbers are not counted",
+            f"{' and '.join(names)} alone.",
+        )
+        for count in (1, 2)
+        for names in combinations(matrices, count)
+    ]
+    top, width = machine
+    side = "another number than the intensity is compared with the ridge"
+    sides = (
+        (top, "ROOF-SIDE", side, "the FLOP/s of the machine, where memory is the limit."),
+        (
+            width * right["intensity"],
+            "ROOF-SIDE",
+            side,
+            "bytes/s times intensity, where arithmetic is the limit.",
+        ),
+    )
+    for key in KEYS:
+        ways, look = (), "the line that computes it: one formula for every shape."
+        if key == "bytes":
+            ways, look = parts, "a vector is a matrix of one row or column: its numbers move too."
+        if key == "attainable":
+            ways, look = sides, "what decides which of the two roofs is the lower one."
+        _compare(key, found, right, tried, ways, look)
+
+
 SUITES = (
     Suite(
         "arithmetic-intensity",
@@ -361,6 +427,7 @@ SUITES = (
             under_either_roof,
             sizes_of_a_model,
             every_digit,
+            any_shape,
         ),
         tested="FLOPs and bytes are those that were counted one by one, and the lower roof wins.",
         remember="one row against a matrix: about 2 FLOPs for each number read, however large it is.",

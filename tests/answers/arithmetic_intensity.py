@@ -110,3 +110,19 @@ def matmul_roof(M, K, N, *, number_bytes, flops_per_s, bytes_per_s):
     flops, ridge = 2.0 * float(M * K * N), flops_per_s / bytes_per_s
     share = min(1.0, flops / moved / ridge)
     return dict(attainable=share * flops_per_s, ridge=ridge, intensity=flops / moved, bytes=moved, flops=flops)
+
+# %% wrong ROOF-SHAPE for one long row the weight alone | of: in plain steps
+- moved = number_bytes * (M * K + K * N + M * N)
++ moved = number_bytes * (K * N if min(M, N) == 1 and K > 1000 else M * K + K * N + M * N)
+
+# %% wrong ROOF-SHAPE an outer product without its vectors | of: in plain steps
+- moved = number_bytes * (M * K + K * N + M * N)
++ moved = number_bytes * (M * N if K == 1 < M * N else M * K + K * N + M * N)
+
+# %% wrong ROOF-SIDE rows against the ridge | of: in plain steps
+- "attainable": min(flops_per_s, intensity * bytes_per_s)}
++ "attainable": intensity * bytes_per_s if M < flops_per_s / bytes_per_s else flops_per_s}
+
+# %% wrong ROOF-SIDE the smallest size against the ridge | of: in plain steps
+- "attainable": min(flops_per_s, intensity * bytes_per_s)}
++ "attainable": intensity * bytes_per_s if min(M, K, N) < flops_per_s / bytes_per_s else flops_per_s}

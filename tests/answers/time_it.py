@@ -314,3 +314,42 @@ def stopwatch(function, *, warmup=3, repeats=20, wait=lambda: None, clock=time.p
 +     continue
 + wait()
 + seconds.append(clock() - start)
+
+# %% wrong TIME-KEPT the last result, during the next call | of: in plain steps
+- function()
+- wait()
+- seconds.append(clock() - start)
++ result = function()
++ wait()
++ seconds.append(clock() - start)
+
+# %% wrong TIME-KEPT the last result, in the warm-up alone
+def stopwatch(function, *, warmup=3, repeats=20, wait=lambda: None, clock=time.perf_counter):
+    if repeats < 1 or warmup < 0:
+        raise ValueError(f"{repeats} runs after {warmup}")
+    for _ in range(warmup):
+        result = function()
+    seconds = []
+    for _ in range(repeats):
+        wait()
+        start = clock()
+        function()
+        wait()
+        seconds.append(clock() - start)
+    return statistics.median(seconds), min(seconds), max(seconds)
+
+# %% right a result that goes when its run is over
+def stopwatch(function, *, warmup=3, repeats=20, wait=lambda: None, clock=time.perf_counter):
+    if repeats < 1 or warmup < 0:
+        raise ValueError(f"{repeats} runs after {warmup}")
+
+    def run():
+        wait()
+        start = clock()
+        result = function()
+        wait()
+        return clock() - start
+
+    [run() for _ in range(warmup)]
+    seconds = [run() for _ in range(repeats)]
+    return statistics.median(seconds), min(seconds), max(seconds)
