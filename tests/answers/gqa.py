@@ -168,3 +168,12 @@ def grouped_attention(q, k, v):
 # %% wrong ATT-LIMITED values cut off at the range of float16 | of: repeat_interleave
 - v = v.repeat_interleave(n, dim=1)
 + v = v.repeat_interleave(n, dim=1).clamp(-65504, 65504)
+
+# %% wrong ATT-SOFTMAX-16 softmax by hand in the dtype of q
+def grouped_attention(q, k, v):
+    T, K = q.shape[-2:]
+    n = q.shape[1] // k.shape[1]
+    k, v = (x.repeat_interleave(n, dim=1) for x in (k, v))
+    s = (q @ k.mT / math.sqrt(K)).masked_fill(torch.ones(T, T).triu(1).bool(), float("-inf"))
+    e = (s - s.amax(-1, keepdim=True)).exp()
+    return (e / e.sum(-1, keepdim=True)) @ v
