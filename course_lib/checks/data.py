@@ -10,7 +10,7 @@ from course_lib.checks.report import Wrong
 from course_lib.checks.subject import AnswerError, Subject
 from course_lib.checks.suite import Draw, Suite
 from course_lib.data.tokenizer import CharTokenizer
-from course_lib.probes.byte_tokenizer import ByteTokenizer
+from course_lib.probes.byte_tokenizer import ByteTokenizer, CachingTokenizer
 from course_lib.probes.one_pass import OnePass
 
 SMALL = CharTokenizer(vocab_size=200)
@@ -241,6 +241,21 @@ def each_document(subject: Subject, draw: Draw) -> None:
             got=f"{len(out)} ids: {arrays.row(out)}",
             fits="a set, a dict or a cache of documents.",
             look="what is remembered from one document to the next.",
+        )
+    texts, tokenizer = ["xyz", "k", "xyz", "xyz"], CachingTokenizer(end_of_text=299)
+    out, reference = (
+        arrays.array(subject.call(texts, tokenizer), shape=None),
+        _ids(texts, tokenizer),
+    )
+    if out.tolist() != reference:
+        raise Wrong(
+            "TOK-REPEATED",
+            "a text that comes again has other ids than before",
+            tried=f"{texts}, a tokenizer that keeps the array of each text",
+            expected=f"{len(reference)} ids: {arrays.row(reference)}",
+            got=f"{len(out)} ids: {arrays.row(out)}",
+            fits="the tokenizer's own array changed: it gives out the same one again.",
+            look="what is written to, or resized, of `tokenizer.encode_to_array(text)`.",
         )
 
 

@@ -1,7 +1,7 @@
 """A tokenizer whose ids are no characters, as those of a real one are not, and can be sent to a worker."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -24,3 +24,16 @@ class ByteTokenizer:
     def encode_to_array(self, text: str) -> np.ndarray:
         """Ids of a text as (num_tokens,) uint16."""
         return np.array(self.encode(text), dtype=np.uint16)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CachingTokenizer(ByteTokenizer):
+    """The array of a text is made once, and given out again when the text comes again."""
+
+    known: dict[str, np.ndarray] = field(default_factory=dict, compare=False)
+
+    def encode_to_array(self, text: str) -> np.ndarray:
+        """Ids of a text as (num_tokens,) uint16, the same array each time."""
+        if text not in self.known:
+            self.known[text] = ByteTokenizer.encode_to_array(self, text)
+        return self.known[text]

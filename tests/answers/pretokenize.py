@@ -354,3 +354,15 @@ def encode_documents(documents, tokenizer):
         row[:-1], row[-1] = tokenizer.encode_to_array(text), tokenizer.end_of_text
         out = np.hstack([out, row])
     return out
+
+# %% wrong TOK-REPEATED the tokenizer's own array made longer
+def encode_documents(documents, tokenizer):
+    if tokenizer.vocab_size > 65_536:
+        raise ValueError("more than 65,536 ids")
+    rows = [np.empty(0, np.uint16)]
+    for text in documents:
+        ids = tokenizer.encode_to_array(text)
+        ids.resize(len(ids) + 1, refcheck=False)
+        ids[-1] = tokenizer.end_of_text
+        rows.append(ids)
+    return np.concatenate(rows)
