@@ -65,14 +65,15 @@ def large_scores(subject: Subject, draw: Draw) -> None:
         )
 
 
-def low_precision(subject: Subject, draw: Draw) -> None:
-    """bfloat16 in, bfloat16 out, and the softmax keeps its sum."""
+def expect_whole_sum(subject: Subject, H: int, G: int) -> None:
+    """In bfloat16 the softmax of H query heads and G heads of keys and values keeps its sum."""
     T = 257  # bf16 rounds 257 to 256, 1/257 hardly: a sum taken in bf16 shows, a cast does not
-    v = torch.linspace(1, 2, 33)[:32].bfloat16().expand(1, 1, T, 32).contiguous()
-    zeros = torch.zeros_like(v)
-    tried = f"{T} bfloat16 tokens with equal scores and equal v"
-    out = expect.tensor(subject.call(zeros, zeros, v), shape=v.shape, dtype=v.dtype, tried=tried)
-    ratio = (out[0, 0, -1].float() / v[0, 0, -1].float()).mean().item()
+    v = torch.linspace(1, 2, 33)[:32].bfloat16().expand(1, G, T, 32).contiguous()
+    q = torch.zeros(1, H, T, 32, dtype=v.dtype)
+    tried = f"{T} bfloat16 tokens with equal scores and equal v, {H} and {G} heads"
+    out = subject.call(q, torch.zeros_like(v), v)
+    out = expect.tensor(out, shape=q.shape, dtype=v.dtype, tried=tried)
+    ratio = (out[0, -1, -1].float() / v[0, -1, -1].float()).mean().item()
     # right answers are within 1e-4; one extra rounding to bf16 inside moves it by 4e-3
     if abs(ratio - 1) > 2e-3:
         raise Wrong(
@@ -84,6 +85,11 @@ def low_precision(subject: Subject, draw: Draw) -> None:
             fits="exp, sum or division rounded to bfloat16 on the way.",
             look="the dtype of the scores when softmax begins.",
         )
+
+
+def low_precision(subject: Subject, draw: Draw) -> None:
+    """bfloat16 in, bfloat16 out, and the softmax keeps its sum."""
+    expect_whole_sum(subject, 1, 1)
     q, k, v = (draw.randn(1, 2, 16, K, dtype=torch.bfloat16) for _ in range(3))
     out = expect.tensor(subject.call(q, k, v), shape=q.shape, dtype=q.dtype)
     # scores and weights may each be rounded to bf16 once (2^-9 of numbers up to 4), and the output

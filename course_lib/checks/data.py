@@ -230,32 +230,35 @@ def ids_not_characters(subject: Subject, draw: Draw) -> None:
 
 def each_document(subject: Subject, draw: Draw) -> None:
     """A document that came before, or begins like another, is encoded like any other."""
-    texts = ["abcd", "abce", "abcd", "abc", "abcd"]
-    out, reference = arrays.array(subject.call(texts, SMALL), shape=None), _ids(texts, SMALL)
+    _expect_ids(
+        subject,
+        ["abcd", "abce", "abcd", "abc", "abcd"],
+        SMALL,
+        "documents that are alike are mixed up, or left out",
+        fits="a set, a dict or a cache of documents.",
+        look="what is remembered from one document to the next.",
+    )
+    _expect_ids(
+        subject,
+        ["xyz", "k", "xyz", "xyz"],
+        CachingTokenizer(end_of_text=299),
+        "with a tokenizer that keeps its arrays a text has other ids when it comes again",
+        fits="the tokenizer's own array changed: it gives out the same one again.",
+        look="what is written to, or resized, of `tokenizer.encode_to_array(text)`.",
+    )
+
+
+def _expect_ids(subject: Subject, texts: list[str], tokenizer, finding: str, **more) -> None:
+    out = arrays.array(subject.call(texts, tokenizer), shape=None)
+    reference = _ids(texts, tokenizer)
     if out.tolist() != reference:
         raise Wrong(
             "TOK-REPEATED",
-            "documents that are alike are mixed up, or left out",
+            finding,
             tried=f"{texts}",
             expected=f"{len(reference)} ids: {arrays.row(reference)}",
             got=f"{len(out)} ids: {arrays.row(out)}",
-            fits="a set, a dict or a cache of documents.",
-            look="what is remembered from one document to the next.",
-        )
-    texts, tokenizer = ["xyz", "k", "xyz", "xyz"], CachingTokenizer(end_of_text=299)
-    out, reference = (
-        arrays.array(subject.call(texts, tokenizer), shape=None),
-        _ids(texts, tokenizer),
-    )
-    if out.tolist() != reference:
-        raise Wrong(
-            "TOK-REPEATED",
-            "a text that comes again has other ids than before",
-            tried=f"{texts}, a tokenizer that keeps the array of each text",
-            expected=f"{len(reference)} ids: {arrays.row(reference)}",
-            got=f"{len(out)} ids: {arrays.row(out)}",
-            fits="the tokenizer's own array changed: it gives out the same one again.",
-            look="what is written to, or resized, of `tokenizer.encode_to_array(text)`.",
+            **more,
         )
 
 

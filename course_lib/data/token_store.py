@@ -35,7 +35,7 @@ from course_lib.runs.atomic import SUFFIX, write_whole
 from course_lib.runs.machine import usable_cores
 
 SHARD_TOKENS = 100_000_000  # 200 MB a file
-LEFTOVERS = (".tmp", ".lock", SUFFIX)  # of a process that was killed: files of tokens, the plan
+LEFTOVERS = (".tmp", ".lock", SUFFIX)  # no tokens: the lock, and what a killed process left
 FORMAT = 1
 PLAN, INDEX, LOCK = "plan.json", "index.json", "tokenizing.lock"
 
