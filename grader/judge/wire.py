@@ -75,6 +75,7 @@ SENT = {
     "TrainConfig": "course_lib.training.train_config",
     "OnePass": "course_lib.probes.one_pass",
     "ByteTokenizer": "course_lib.probes.byte_tokenizer",
+    "CachingTokenizer": "course_lib.probes.byte_tokenizer",
 }
 KINDS = frozenset(
     "set frozenset bytes bytearray complex function method generator range type module object slice "
