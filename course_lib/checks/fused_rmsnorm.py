@@ -16,6 +16,7 @@ PROBE = "course_lib.probes.kernel:launch_cases"
 EPS = 1e-5
 # a sum of at most a thousand squares, a root and two products in float32, each rounded at 6e-8
 CLOSE = dict(rtol=1e-5, atol=1e-6)
+LARGE = 10.0  # beside rows as large as this, where eps stands makes no difference
 
 
 def exact_rmsnorm(x: Tensor, weight: Tensor, eps: float = EPS) -> Tensor:
@@ -122,7 +123,7 @@ def _expect_inside(found: dict, tried: str) -> None:
 def one_row(subject: Subject, draw: Draw) -> None:
     """One row that fills its block."""
     D = draw.size(4, 8)
-    x, w = draw.randn(1, D) * 2, draw.randn(D) + 2
+    x, w = draw.randn(1, D) * LARGE, draw.randn(D) + 2
     tried = f"one row {vector(x[0])}, weight {vector(w)}, BLOCK = D = {D}"
     out = _launch_once(subject, _case(x, w), tried)["out"]
     exact, mean = exact_rmsnorm(x, w).float(), x.square().mean()
@@ -177,7 +178,7 @@ def one_row(subject: Subject, draw: Draw) -> None:
 def wider_block(subject: Subject, draw: Draw) -> None:
     """D is no power of two: lanes from D on belong to nobody."""
     D = draw.size(5, 6, 11)
-    x, w = draw.randn(1, D) * 2, draw.randn(D) + 2
+    x, w = draw.randn(1, D) * LARGE, draw.randn(D) + 2
     case = _case(x, w)
     B = case["block"]
     tried = f"one row of D = {D} numbers, BLOCK = {B}"
@@ -221,7 +222,7 @@ def wider_block(subject: Subject, draw: Draw) -> None:
 def rows_apart(subject: Subject, draw: Draw) -> None:
     """A program for each row; rows of x and of out lie apart, at strides of their own."""
     N, D = draw.size(3, 4), draw.size(6, 5, 7)
-    x, w = draw.randn(N, D), draw.randn(D) + 2
+    x, w = draw.randn(N, D) * LARGE, draw.randn(D) + 2
     tried = f"x ({N}, {D}), a program a row"
     out = _launch_once(subject, _case(x, w), tried)["out"]
     values(
@@ -232,7 +233,7 @@ def rows_apart(subject: Subject, draw: Draw) -> None:
         finding="the rows differ",
         look="the offsets of row p in x and in out.",
     )
-    wide = draw.randn(N, D + 3)
+    wide = draw.randn(N, D + 3) * LARGE
     tried = f"x ({N}, {D}) out of ({N}, {D + 3}): stride {D + 3}; out with stride {D + 5}"
     out = _launch_once(subject, _case(wide, w, gap=5), tried)["out"]
     values(
