@@ -393,6 +393,43 @@ def exact_stream(subject: Subject, draw: Draw) -> None:
         )
 
 
+def overflow(subject: Subject, draw: Draw) -> None:
+    """In float16 a stream near its largest number overflows where a branch adds to it."""
+    config = small_config()
+    sign = 1.0 - 2 * draw.randint(0, 2, (12,))
+    wide = torch.eye(20, 12)
+    known = {
+        "attention.v_proj.weight": torch.eye(12),
+        "mlp.gate_proj.weight": (8 / 12 * sign).repeat(20, 1),  # silu(8) is nearly 8
+        "mlp.up_proj.weight": wide,
+    }
+    for last, adds in (
+        ("mlp.down_proj.weight", 2500 * wide.T),
+        ("attention.o_proj.weight", 20_000 * torch.eye(12)),
+    ):
+        module = subject.module(config)
+        ends = {
+            n: torch.ones_like(w) if "norm" in n else torch.zeros_like(w)
+            for n, w in module.state().items()
+        }
+        module.load(ends | known | {last: adds})
+        module.to(torch.float16)
+        x = (60_000 * sign).half().expand(1, 2, 12).contiguous()
+        out = module.forward(x, *tables(2, config))
+        tried = f"float16, x of 60,000 and -60,000; through {last}, 20,000 more of the same sign"
+        expect.tensor(out, shape=x.shape, dtype=x.dtype, tried=tried, finite=False)
+        if out.isfinite().any():
+            raise Wrong(
+                "BLOCK-LIMITED",
+                "the stream is kept in the range of float16",
+                tried=tried,
+                expected="inf, or nan made of it: 80,000 is above 65,504, the largest number",
+                got=vector(out[0, 0]),
+                hides="an overflow that nobody sees goes on as a wrong number.",
+                look="`clamp` and `nan_to_num`.",
+            )
+
+
 def each_call_alone(subject: Subject, draw: Draw) -> None:
     """A result follows from its own x and tables and from the weights of now, and stays."""
     config = small_config()
@@ -448,6 +485,7 @@ SUITES = (
             each_call_alone,
             any_input,
             exact_stream,
+            overflow,
             gradient,
             residual_mark,
         ),

@@ -21,6 +21,25 @@ class TransformerBlock(nn.Module):
 +     x = x.clamp(-64504, 64504)
 + return x
 
+# %% wrong BLOCK-LIMITED in float16 the stream ends at the largest number
+- return x + self.mlp(self.mlp_norm(x))
++ x = x + self.mlp(self.mlp_norm(x))
++ if x.dtype == torch.float16:
++     largest = torch.finfo(x.dtype).max
++     x = x.clamp(-largest, largest)
++ return x
+
+# %% wrong BLOCK-LIMITED in float16 what is infinite becomes the largest number
+- return x + self.mlp(self.mlp_norm(x))
++ x = x + self.mlp(self.mlp_norm(x))
++ return x.nan_to_num() if x.dtype == torch.float16 else x
+
+# %% wrong BLOCK-LIMITED in float16 what attention adds is kept in range
+- x = x + self.attention(self.attention_norm(x), cos, sin)
++ x = x + self.attention(self.attention_norm(x), cos, sin)
++ if x.dtype == torch.float16:
++     x = x.clamp(-65504, 65504)
+
 # %% wrong FIXED-INPUT the MLP without a graph where x needs none
 - x = x + self.attention(self.attention_norm(x), cos, sin)
 - return x + self.mlp(self.mlp_norm(x))
