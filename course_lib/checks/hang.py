@@ -412,6 +412,9 @@ def nothing_issued(subject: Subject, draw: Draw) -> None:
         **how,
     )
     _compare(subject, [[], []], "2 ranks that have issued nothing", **how)
+    _compare(
+        subject, [], "no ranks: an empty list", **(how | dict(look="what no list at all does."))
+    )
 
 
 def votes(subject: Subject, draw: Draw) -> None:
