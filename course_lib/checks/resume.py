@@ -359,6 +359,37 @@ def saves_again(subject: Subject, draw: Draw) -> None:
                 look="what is kept from the first save.",
             )
 
+    _saves_another(subject, tokens, known_state(draw, tokens))
+
+
+def _saves_another(subject: Subject, tokens: Tensor, known: dict) -> None:
+    """A save after another state has been loaded has each part of that one, random states too."""
+    other = known | {
+        "step": known["step"] + 1,
+        "tokens_seen": known["tokens_seen"] + 100,
+        "model": {name: 2 * weight for name, weight in known["model"].items()},
+        "scaler": known["scaler"] | {"scale": 2048.0, "_growth_tracker": 8},
+        "loader": known["loader"] | {"next_window": 56 - known["loader"]["next_window"]},
+        "ranks": [random_states(6)],
+    }
+    out, got = folder(), {}
+    trainer = subject.module(config_of(out, precision="fp16", keep=4), tokens, vocab_size=V)
+    tried = "a save, the state of another trainer loaded, another save"
+    with own_random():
+        for state in (known, other):
+            trainer.method("load_checkpoint", write_checkpoint(subject, tokens, state))
+            got = _save_and_read(trainer, out, state["step"], tried)
+    for part in PARTS:
+        if not are_equal(got[part], other[part]):
+            raise Wrong(
+                "SAVE-AGAIN",
+                "a later save has the state of an earlier one",
+                tried=tried,
+                expected=f'"{part}" of that state: {show_part(part, other[part])}',
+                got=show_part(part, got[part]),
+                look="what is kept from the first save.",
+            )
+
 
 def _expect_same(got: dict, right: dict, tried: str) -> None:
     for part in PARTS:

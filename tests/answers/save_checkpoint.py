@@ -252,3 +252,15 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
 + if not hasattr(self, "kept"):
 +     self.kept = {n: w.clone() for n, w in state["model"].items()}
 + return self.write_checkpoint(state | {"model": self.kept if self.step < 2 else state["model"]})
+
+# %% wrong SAVE-AGAIN the random states of the first save | of: in one dict
+- return self.write_checkpoint(state)
++ if not hasattr(self, "gathered"):
++     self.gathered = state["ranks"]
++ return self.write_checkpoint(state | {"ranks": self.gathered})
+
+# %% wrong SAVE-AGAIN the loss scale of the first save | of: in one dict
+- return self.write_checkpoint(state)
++ if not hasattr(self, "scale"):
++     self.scale = dict(state["scaler"])
++ return self.write_checkpoint(state | {"scaler": self.scale})
