@@ -14,6 +14,7 @@ from course_lib.checks.chunked_loss_edges import (
     any_layout,
     any_size,
     each_call_alone,
+    gradient_products,
     sixteen_bit_gradients,
 )
 from course_lib.checks.expect import Pattern
@@ -414,12 +415,14 @@ def one_chunk_of_logits(subject: Subject, draw: Draw) -> None:
                 look="how many tokens are taken at a time; `chunk` counts tokens, not chunks.",
                 **facts,
             )
-        # one chunk is 1/32 of all logits: six copies of it, gradients and int64 one-hots stay below a half
-        if peak > whole / 2:
+        # one chunk is 1/32 of all logits: six copies of it, gradients and int64 one-hots stay below a half;
+        # or it is 1/171 of them, and two chunks with as many copies stay below 40 of its size
+        limit = min(whole // 2, 40 * 4 * chunk * V)
+        if peak > limit:
             raise Wrong(
                 "CHUNK-ALL-LOGITS",
                 "logits of more than one chunk are held",
-                expected=f"well below {whole // 2:,} bytes: one chunk's logits are {4 * chunk * V:,}",
+                expected=f"well below {limit:,} bytes: one chunk's logits are {4 * chunk * V:,}",
                 got=f"{peak:,} bytes at the most",
                 fits="all logits are there at one time." if peak < 8 * whole else "",
                 look="what is made before the loop, and what a list keeps.",
@@ -443,6 +446,7 @@ SUITES = (
             any_layout,
             any_dtype,
             sixteen_bit_gradients,
+            gradient_products,
             each_call_alone,
             one_chunk_of_logits,
         ),

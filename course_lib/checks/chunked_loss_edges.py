@@ -83,6 +83,44 @@ def sixteen_bit_gradients(subject: Subject, draw: Draw) -> None:
         )
 
 
+def gradient_products(subject: Subject, draw: Draw) -> None:
+    """16 bits in: the gradient of the logits is rounded to 16 bits, then multiplied, twice.
+
+    One token, two logits that are exact, 0 and -1. Each gradient is one product of two numbers.
+    """
+    for dtype in (torch.bfloat16, torch.float16):
+        factors = 1 + torch.arange(128) / 128  # exact in both dtypes
+        slope = torch.sigmoid(torch.tensor(-1.0))
+        product, wide = slope.to(dtype).float() * factors, slope * factors
+        # not where 16 bits round the right product by nearly half a step, which way is then a matter of luck
+        sure = (product * 0.9999).to(dtype) == (product * 1.0001).to(dtype)
+        chosen = sure & (product.to(dtype) != wide.to(dtype))
+        n = int(chosen.sum())
+        x, weight = torch.zeros(1, 1 + 2 * n, dtype=dtype), torch.zeros(2, 1 + 2 * n, dtype=dtype)
+        x[0, 0], weight[1, 0] = 1, -1
+        x[0, 1 : n + 1], weight[1, n + 1 :] = factors[chosen].to(dtype), factors[chosen].to(dtype)
+        _, dx, dweight = subject.module(4).method(
+            "loss_and_gradients", x, weight, torch.zeros(1, dtype=torch.int64)
+        )
+        right, mistake = product[chosen].to(dtype), wide[chosen].to(dtype)
+        for name, found in (("dx", dx[0, n + 1 :]), ("dweight", dweight[1, 1 : n + 1])):
+            if (bad := found != right).any():
+                at = int(bad.nonzero()[0, 0])
+                raise Wrong(
+                    "CHUNK-PRODUCTS",
+                    f"{name} is not that of a product in 16 bits",
+                    tried=f"{str(dtype)[6:]}, 1 token, logits 0 and -1, target 0; one entry of {name}: "
+                    f"{slope.item():.6f}, in 16 bits, times {factors[chosen][at].item()}",
+                    expected=f"{right[at].item()!r}",
+                    got=f"{found[at].item()!r}",
+                    fits="a float32 gradient of the logits in the product."
+                    if torch.equal(found, mistake)
+                    else "",
+                    hides="a float32 copy of the whole weight, and slower products.",
+                    look="the dtype of the logits' gradient where it is multiplied.",
+                )
+
+
 def each_call_alone(subject: Subject, draw: Draw) -> None:
     """Loss and gradients stay when another batch follows, and hang on their own batch alone."""
     head = subject.module(5)

@@ -177,6 +177,17 @@ class ChunkedHead(chunked_loss.ChunkedHead):
 + d = torch.cat(parts)
 + dx, dweight = d @ weight, d.T.float() @ x.float()
 
+# %% wrong CHUNK-ALL-LOGITS gradients kept for a third of the chunks
+  dweight = torch.zeros(weight.shape)
++ parts, some = [], -(-len(x) // self.chunk) // 3
+
+- dweight += d.T @ x[rows]
++ parts.append((d, x[rows]))
++ if len(parts) > some or at + self.chunk >= len(x):
++     for d, x_c in parts:
++         dweight += d.T @ x_c
++     parts.clear()
+
 # %% wrong SHAPE dweight the other way round
 - return loss, dx, dweight.to(weight.dtype)
 + return loss, dx, dweight.T.to(weight.dtype)
@@ -208,6 +219,19 @@ class ChunkedHead(chunked_loss.ChunkedHead):
 
 - return loss, dx, dweight.to(weight.dtype)
 + return loss, dx.to(kind), dweight.to(kind)
+
+# %% wrong CHUNK-PRODUCTS both gradients' products in float32
+- d = (d * counts[:, None] / count.clamp(min=1)).to(x.dtype)
+- dx[rows] = d @ weight
+- dweight += d.T @ x[rows]
++ d = d * counts[:, None] / count.clamp(min=1)
++ dx[rows] = (d @ weight.to(d.dtype)).to(x.dtype)
++ dweight += d.T @ x[rows].to(d.dtype)
+
+# %% wrong CHUNK-PRODUCTS the product for x in float32
+- dx[rows] = d @ weight
++ dx[rows] = ((logp.exp() - F.one_hot(index[:, 0], len(weight))) * counts[:, None]
++     / count.clamp(min=1) @ weight.to(logp.dtype)).to(x.dtype)
 
 # %% wrong CHUNK-TOO-LARGE eight times the chunk
 - for at in range(0, len(x), self.chunk):
