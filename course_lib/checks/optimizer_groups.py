@@ -18,6 +18,8 @@ SMALL = {
     "bf16": [3, 2], "frozen_row": [1, 2],
 }  # fmt: skip
 """Matrices with sides of 1, one of bfloat16, and one whose name is that of a tied weight."""
+UNTIED = {"embedding.weight": [4, 3], "norm.gain": [3], "head.weight": [4, 3]}
+"""The names of the course's model, with a head of its own."""
 
 
 def _config(draw: Draw, **changes) -> TrainConfig:
@@ -216,6 +218,7 @@ def another_model(subject: Subject, draw: Draw) -> None:
         (0.3, shapes, ["frozen", "frozen_gain"], matrices, ["scale", "shift"]),
         (0.3, SMALL, ["frozen_row"], sorted(SMALL.keys() - {"single", "frozen_row"}), ["single"]),
         (0.0, {"table": [4, 3]}, [], ["table"], []),
+        (0.3, UNTIED, [], sorted(UNTIED.keys() - {"norm.gain"}), ["norm.gain"]),
     ):
         trainer = _trainer(subject, draw, _config(draw))
         groups = trainer.probe(ODD, given, frozen, decay)

@@ -21,14 +21,17 @@ def init_with_bias(model: Any) -> Tensor:
 
 class _OddModel(nn.Module):
     """Tensors of no, one, two and three dimensions, none named for what it is; some are frozen, and
-    one named "bf16" is of bfloat16."""
+    one named "bf16" is of bfloat16. A name as "head.weight" is one of a module inside."""
 
     def __init__(self, shapes: dict[str, tuple[int, ...]], frozen: set[str]):
         super().__init__()
         for name, shape in shapes.items():
             values = torch.ones(shape, dtype=torch.bfloat16 if name == "bf16" else torch.float32)
             param = nn.Parameter(values, requires_grad=name not in frozen)
-            self.register_parameter(name, param)
+            inner, _, last = name.rpartition(".")
+            if inner:
+                self.add_module(inner, nn.Module())
+            self.get_submodule(inner).register_parameter(last, param)
 
 
 def group_odd_model(
