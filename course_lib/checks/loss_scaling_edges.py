@@ -131,6 +131,9 @@ def unusual_updates(subject: Subject, draw: Draw) -> None:
         ("SCALER-CAP", "cap", [LARGEST, LARGEST, 1], "the scale near its upper end is another",
          "growth 4, interval 2, from LARGEST / 2; scale after 2 and after 5 good updates, count",
          "the docstring: to at most LARGEST, and the count begins again."),
+        ("SCALER-CAP", "above", [4 * LARGEST, LARGEST], "a scale above LARGEST is not as promised",
+         "interval 2, from 4 times LARGEST; the scale after each of two good updates",
+         "the docstring: such a value comes down when the count reaches the interval."),
     ):  # fmt: skip
         got = found[name]
         if not all(math.isclose(a, b) for a, b in zip(got, right, strict=True)):

@@ -138,7 +138,8 @@ def update_edges(kind: Callable) -> dict[str, Any]:
     "flag": the scales after updates with `finite` False, then True, from 8, interval 1. "changed":
     the scales of a scaler whose `growth`, `backoff` and `growth_interval` are 8, 1/8 and 1 after its
     first update: a good one, then a bad one. "cap": the scale after two good updates, and scale and
-    count after five, growth 4 and interval 2, from half of LARGEST.
+    count after five, growth 4 and interval 2, from half of LARGEST. "above": the scale after one good
+    update and after two, interval 2, from four times LARGEST.
     """
     flag = kind(8.0, growth_interval=1)
     changed = kind(8.0)
@@ -148,10 +149,12 @@ def update_edges(kind: Callable) -> dict[str, Any]:
     cap = kind(LARGEST / 2, growth=4.0, growth_interval=2)
     rows = [_update(cap, True) for _ in range(2)]
     rows += [_update(cap, True) for _ in range(3)]
+    above = kind(4 * LARGEST, growth_interval=2)
     return {
         "flag": [_update(flag, good)[0] for good in (False, True)],
         "changed": [_update(changed, good)[0] for good in (True, False)],
         "cap": [rows[1][0], rows[-1][0], rows[-1][1]],
+        "above": [_update(above, True)[0] for _ in range(2)],
     }
 
 

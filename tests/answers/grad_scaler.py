@@ -528,3 +528,12 @@ class LossScaler(LossScaler):
 -     self.value, self.good_steps = min(self.value * self.growth, LARGEST), 0
 + if self.good_steps == interval:
 +     self.value, self.good_steps = min(self.value * growth, LARGEST), 0
+
+# %% wrong SCALER-CAP a scale above the upper end stays there | of: in plain steps
+- self.value, self.good_steps = min(self.value * self.growth, LARGEST), 0
++ self.value, self.good_steps = max(self.value, min(self.value * self.growth, LARGEST)), 0
+
+# %% wrong SCALER-CAP a scale above the upper end grows on | of: in plain steps
+- self.value, self.good_steps = min(self.value * self.growth, LARGEST), 0
++ larger = self.value * self.growth
++ self.value, self.good_steps = min(larger, LARGEST) if self.value <= LARGEST else larger, 0
