@@ -355,12 +355,15 @@ def two_dtypes(subject: Subject, draw: Draw) -> None:
     """x, weight and out each of a dtype of its own: out's alone rounds the result."""
     D = draw.size(300, 280, 310)
     x, w = draw.randn(2, D), draw.randn(D) + 2
-    low, wide = torch.bfloat16, torch.float32
+    low, wide, long = torch.bfloat16, torch.float32, torch.float64
     for of_x, of_w, of_out in (
         (low, wide, wide),
         (wide, low, wide),
         (low, wide, low),
         (wide, low, low),
+        (long, long, long),
+        (long, low, wide),
+        (low, long, long),
     ):
         names = [str(dtype)[6:] for dtype in (of_x, of_w, of_out)]
         tried = f"x (2, {D}) in {names[0]}, weight in {names[1]}, out in {names[2]}"
@@ -368,7 +371,7 @@ def two_dtypes(subject: Subject, draw: Draw) -> None:
         out = _launch_once(subject, _case(*given) | {"out_dtype": of_out}, tried)["out"]
         exact = exact_rmsnorm(*given)
         # in bfloat16 float32 lies on the wrong side of a rounding now and then
-        near = out == exact.to(low) if of_out is low else out.isclose(exact.float(), **CLOSE)
+        near = out == exact.to(low) if of_out is low else out.isclose(exact.to(of_out), **CLOSE)
         off = 100 * (1 - near.double().mean().item())
         if off > (2 if of_out is low else 0):
             raise Wrong(

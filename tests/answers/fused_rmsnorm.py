@@ -259,3 +259,9 @@ def rmsnorm_kernel(x_ptr, weight_ptr, out_ptr, x_stride, out_stride, D, eps, BLO
 # %% wrong KERNEL-LARGE large numbers are cut off
 - inverse_rms = tl.rsqrt(tl.sum(x * x, axis=0) / D + eps)
 + inverse_rms = tl.rsqrt(tl.minimum(tl.sum(x * x, axis=0) / D, 1e8) + eps)
+
+# %% wrong KERNEL-WEIGHT-DTYPE what is not float32 has 16 bits | of: in plain steps
+- tl.store(out_ptr + row * out_stride + cols, out.to(out_ptr.dtype.element_ty), mask=inside)
++ if out_ptr.dtype.element_ty != tl.float32:
++     out = out.to(tl.bfloat16)
++ tl.store(out_ptr + row * out_stride + cols, out, mask=inside)
