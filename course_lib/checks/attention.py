@@ -12,6 +12,7 @@ from torch import Tensor
 from course_lib.checks import expect
 from course_lib.checks.attention_precision import (
     float16,
+    float64,
     gradient,
     gradient_of_large_scores,
     large_scores,
@@ -321,6 +322,7 @@ SUITES = (
             large_scores,
             low_precision,
             float16,
+            float64,
             long_rows,
             large_values,
             gradient,

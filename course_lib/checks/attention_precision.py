@@ -133,6 +133,23 @@ def float16(subject: Subject, draw: Draw) -> None:
     )  # fmt: skip
 
 
+def float64(subject: Subject, draw: Draw) -> None:
+    """float64 in, float64 out, with the digits of float32 at least."""
+    q, k, v = (draw.randn(1, 2, 16, K).double() for _ in range(3))
+    tried = "random float64 tokens"
+    out = expect.tensor(subject.call(q, k, v), shape=q.shape, dtype=q.dtype, tried=tried)
+    # the softmax may be in float32: each weight is rounded at 6e-8, a few times
+    expect.values(
+        out,
+        attention(q, k, v),
+        rtol=1e-4,
+        atol=1e-5,
+        tried=tried,
+        finding="float64 gives other outputs",
+        look="casts on the way: float32 is the least.",
+    )
+
+
 def long_rows(subject: Subject, draw: Draw) -> None:
     """520 tokens: the same rule for every row, whatever the length."""
     T = 520

@@ -318,3 +318,19 @@ def causal_attention(q, k, v):
     scores = (q @ k.transpose(-2, -1)).float() / math.sqrt(K)
     weights = scores.masked_fill(future, -math.inf).softmax(-1).to(v.dtype)
     return weights @ v.clamp(-65504, 65504)
+
+# %% wrong DTYPE what is not of 16 bits comes back in float32
+def causal_attention(q, k, v):
+    T, K = q.shape[-2:]
+    future = torch.ones(T, T, dtype=torch.bool).triu(1)
+    scores = (q.float() @ k.float().mT / math.sqrt(K)).masked_fill(future, -math.inf)
+    out = scores.softmax(-1) @ v.float()
+    return out.to(q.dtype) if q.element_size() == 2 else out
+
+# %% wrong OTHER what is not float32 is taken for 16 bits
+def causal_attention(q, k, v):
+    T, K = q.shape[-2:]
+    future = torch.ones(T, T, dtype=torch.bool).triu(1)
+    scores = (q.float() @ k.float().mT / math.sqrt(K)).masked_fill(future, -math.inf)
+    out = scores.softmax(-1) @ v.float()
+    return out if q.dtype == torch.float32 else out.to(min(q.dtype, torch.bfloat16, key=lambda d: d.itemsize)).to(q.dtype)
