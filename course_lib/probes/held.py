@@ -8,6 +8,7 @@ import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -35,6 +36,13 @@ def bytes_of_everything(answer: Callable, args: tuple, kwargs: dict[str, Any]) -
         return held.peak + tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
+
+
+def bytes_of_read_only(answer: Callable, args: tuple, kwargs: dict[str, Any]) -> int:
+    """The same with a first argument, a NumPy array, that cannot be written to, as those of a file
+    that is mapped for reading."""
+    first = np.frombuffer(args[0].tobytes(), args[0].dtype).reshape(args[0].shape)
+    return bytes_of_everything(answer, (first, *args[1:]), kwargs)
 
 
 def largest_made(answer: Callable, args: tuple, kwargs: dict[str, Any]) -> int:

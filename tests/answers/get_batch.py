@@ -227,3 +227,16 @@ def get_batch(tokens, starts, seq_len):
     windows = np.lib.stride_tricks.as_strided(tokens, shape, (2, 2), writeable=False)[starts]
     idx = torch.from_numpy(windows[:, :-1].astype(np.int64))
     return idx, torch.from_numpy(windows[:, 1:].astype(np.int64))
+
+# %% wrong BATCH-WHOLE-ROW a read-only row is copied whole
+def get_batch(tokens, starts, seq_len):
+    if not tokens.flags.writeable:
+        tokens = tokens.copy()
+    windows = torch.as_tensor(np.stack([tokens[s : s + seq_len + 1] for s in starts]).astype(np.int64))
+    return windows[:, :-1].clone(), windows[:, 1:].clone()
+
+# %% wrong RAISED the row is to be writable
+def get_batch(tokens, starts, seq_len):
+    tokens.flags.writeable = True
+    windows = torch.as_tensor(np.stack([tokens[s : s + seq_len + 1] for s in starts]).astype(np.int64))
+    return windows[:, :-1].clone(), windows[:, 1:].clone()
