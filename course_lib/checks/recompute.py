@@ -290,6 +290,8 @@ def any_sizes(subject: Subject, draw: Draw) -> None:
         inputs[0] += kept[0]  # more than it keeps: recomputing it frees nothing
         budget = (sum(inputs[1:]) + kept[0] + sum(kept)) // 2
         Task(subject, kept, inputs, draw.randint(2, 60, (6,)).tolist(), budget).expect_best()
+    for budget in (84, 38):  # with every part recomputed they are 98 bytes; 38 is the least
+        Task(subject, [30, 40, 50], [90, 4, 4], [5, 6, 7], budget).expect_best()
 
 
 def too_little(subject: Subject, draw: Draw) -> None:

@@ -34,7 +34,7 @@ def recompute_plan(
     fewer, but maybe more), and costs flops[i]. The three lists have one length, up to 24. All
     numbers are whole. All parts together keep at most `budget` bytes, and no other choice that fits
     costs fewer FLOPs. Of choices with the same cost, any will do. [] when nothing needs to be
-    recomputed. ValueError when it does not fit even with every part recomputed.
+    recomputed. ValueError when no choice fits.
     """
     excess = sum(kept) - budget
     cheapest = {min(0, excess): (0, [])}  # bytes freed -> the FLOPs they cost, and the parts
@@ -44,7 +44,7 @@ def recompute_plan(
             if more not in cheapest or spent + cost < cheapest[more][0]:
                 cheapest[more] = spent + cost, [*parts, part]
     if excess not in cheapest:
-        raise ValueError(f"{sum(inputs)} bytes even with every part recomputed, over {budget}")
+        raise ValueError(f"{sum(map(min, kept, inputs))} bytes at the least, over {budget}")
     return cheapest[excess][1]
 
 

@@ -212,3 +212,8 @@ def recompute_plan(kept, inputs, flops, budget):
 # %% wrong RAISED five parts at the most
 - for r in range(len(kept) + 1):
 + for r in [*range(min(len(kept), 6)), *([len(kept)] if len(kept) < 6 else [])]:
+
+# %% wrong RAISED recomputing everything is taken for the least
+  parts = range(len(kept))
++ if sum(inputs) > budget and sum(kept) > budget:
++     raise ValueError("does not fit")
