@@ -202,6 +202,23 @@ def layouts(subject: Subject, draw: Draw) -> None:
     ring.any_layout(subject, draw, draw.size(4, 6), lambda inputs: sum(inputs).chunk(2))
 
 
+def transposed_cost(subject: Subject, draw: Draw) -> None:
+    """Four ranks, `x` transposed in memory: five chunks held at most, which is no copy of it all."""
+    R, n = 4, draw.size(50, 60, 45)
+    (done,) = ring.on_ranks(subject, [[draw.randn(3, R * n).mT] for _ in range(R)])
+    if (most := max(d.peak for d in done)) > 5 * 12 * n:
+        raise Wrong(
+            "RING-HOLDS",
+            "too much memory beside an input that is transposed",
+            tried=f"4 ranks, x of {4 * n} x 3 float32, transposed in memory, {48 * n} bytes",
+            expected=f"at most 5 chunks of {12 * n} bytes at a time",
+            got=f"{most} bytes",
+            fits="a copy of the whole tensor, in one piece.",
+            hides="what is summed here is as large as the model.",
+            look="`contiguous` and `clone`: of a chunk, not of `x`.",
+        )
+
+
 def groups(subject: Subject, draw: Draw) -> None:
     """Four ranks in two groups: each sum is that of a group."""
     x = [torch.tensor([1.0, 3.0, 4.0, 2.0]) * 10**r for r in range(4)]
@@ -247,7 +264,7 @@ def refusal(subject: Subject, draw: Draw) -> None:
 SUITES = (
     Suite(
         "ring-reduce-scatter",
-        (sums, cost, numbers, layouts, groups, one_rank, refusal),
+        (sums, cost, numbers, layouts, transposed_cost, groups, one_rank, refusal),
         tested="1, 2, 3 and 4 ranks get their chunks of the sum, from R - 1 messages of one\n"
         "chunk to the next rank, with two or three chunks of memory.",
         remember="a sum that is to end on rank r starts on rank r + 1.",

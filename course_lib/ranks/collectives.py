@@ -65,8 +65,8 @@ def ring_reduce_scatter(x: Tensor, group: dist.ProcessGroup | None = None) -> Te
     one chunk: a rank adds its own part of that chunk to the sum that arrives and passes it on. The
     sum of chunk c starts on rank c + 1 and arrives, complete, on rank c. A rank sends (R - 1) / R
     times the bytes of `x`, all to rank r + 1, and calls no collective. Beside `x` it holds at most
-    three chunks, and keeps only the result. ValueError when R does not divide the rows. Ranks are
-    those in `group`; None is the default group.
+    three chunks, five if `x` is transposed, and keeps only the result. ValueError when R does not
+    divide the rows. Ranks are those in `group`; None is the default group.
     """
     rank, world_size = place(group)
     chunks = in_chunks(x, world_size)

@@ -235,3 +235,7 @@ def ring_reduce_scatter(x, group=None):
         else:
             partial += mine
     return partial
+
+# %% wrong RING-HOLDS a copy in one piece of what is transposed | of: a sum that travels
+- chunks = in_chunks(x, world_size)
++ chunks = in_chunks(x.contiguous(), world_size)
