@@ -323,7 +323,7 @@ class GPT(nn.Module):
         """Called by `apply` on every submodule: draw its weights in place.
 
         Linear and Embedding: normal, mean 0, std 0.02. The std is 0.02 / sqrt(2 * num_layers) for a
-        Linear with `writes_residual`: 2 * num_layers of these add up in the residual stream
+        Linear whose `writes_residual` is true: 2 * num_layers of these add up in the residual stream
         (Radford et al. 2019, section 2.3). Biases, if there are any, are 0. Gains stay 1.
         The draws are torch's, so `torch.manual_seed` repeats them. `requires_grad` stays as it is.
         """

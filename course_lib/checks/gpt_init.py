@@ -287,12 +287,13 @@ def other_modules(subject: Subject, draw: Draw) -> None:
     found = subject.module(config, seed=draw.seed).probe(OTHERS)
     for kind, told in found.items():
         tried = f"{kind}, 64 x 64, given to _init_weights"
-        scaled, weight = "writes_residual" in kind, told["weight"]
+        scaled, weight = "with writes_residual" in kind, told["weight"]
         wanted = STD / math.sqrt(2 * config.num_layers) if scaled else STD
         words = f"0.02 / sqrt(2 * {config.num_layers})" if scaled else "0.02"
         # 4,096 numbers: 7 percent are 6 standard errors
         if abs(weight.float().std().item() / wanted - 1) > 0.07:
-            code = "INIT-SUBCLASS" if "subclass" in kind else "INIT-NAMES" if scaled else "OTHER"
+            named = "INIT-NAMES" if "writes_residual" in kind else "OTHER"
+            code = "INIT-SUBCLASS" if "subclass" in kind else named
             raise Wrong(
                 code,
                 f"{kind} is drawn otherwise",
@@ -301,7 +302,9 @@ def other_modules(subject: Subject, draw: Draw) -> None:
                 got=f"std {number(weight.float().std().item())}",
                 fits={
                     "INIT-SUBCLASS": "an exact comparison of types.",
-                    "INIT-NAMES": "names of parts in place of the attribute.",
+                    "INIT-NAMES": "names of parts in place of the attribute."
+                    if scaled
+                    else "`hasattr`: the attribute may be there and say no.",
                 }.get(code, ""),
                 look="`isinstance`, and `getattr(module, ...)`.",
             )

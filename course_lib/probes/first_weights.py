@@ -24,12 +24,15 @@ def draw_modules(model: Any) -> dict[str, dict[str, Any]]:
     frozen, marked, adapted = nn.Linear(64, 64), nn.Linear(64, 64, bias=False), _Adapted(64, 64)
     frozen.requires_grad_(False)
     marked.writes_residual = adapted.writes_residual = True
+    unmarked = nn.Linear(64, 64)
+    unmarked.writes_residual = False
     kinds = {
         "a Linear": nn.Linear(64, 64),
         "a subclass of Linear": _Adapted(64, 64),
         "a subclass of Embedding": _Lookup(64, 64),
         "a Linear with writes_residual": marked,
         "a subclass of Linear with writes_residual": adapted,
+        "a Linear whose writes_residual is False": unmarked,
         "a Linear in bfloat16": nn.Linear(64, 64, dtype=torch.bfloat16),
         "a Linear that is frozen": frozen,
     }

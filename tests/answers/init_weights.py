@@ -7,7 +7,7 @@ class GPT(gpt.GPT):
             case nn.Embedding():
                 module.weight.data.normal_(0.0, 0.02)
             case nn.Linear():
-                depth = 2 * self.config.num_layers if hasattr(module, "writes_residual") else 1
+                depth = 2 * self.config.num_layers if getattr(module, "writes_residual", False) else 1
                 module.weight.data.normal_(0.0, 0.02 * depth**-0.5)
                 if module.bias is not None:
                     module.bias.data.zero_()
@@ -25,7 +25,7 @@ class GPT(gpt.GPT):
 # %% right truncated at three standard deviations
 class GPT(gpt.GPT):
     def _init_weights(self, module):
-        std = 0.02 / math.sqrt(2 * self.config.num_layers) if hasattr(module, "writes_residual") else 0.02
+        std = 0.02 / math.sqrt(2 * self.config.num_layers) if getattr(module, "writes_residual", False) else 0.02
         if isinstance(module, (nn.Linear, nn.Embedding)):
             nn.init.trunc_normal_(module.weight, std=std, a=-3 * std, b=3 * std)
         if isinstance(module, nn.Linear) and module.bias is not None:
@@ -189,7 +189,7 @@ class GPT(gpt.GPT):
     def _init_weights(self, module):
         if not isinstance(module, (nn.Embedding, nn.Linear)):
             return
-        std = 0.02 * (2 * self.config.num_layers) ** -0.5 if hasattr(module, "writes_residual") else 0.02
+        std = 0.02 * (2 * self.config.num_layers) ** -0.5 if getattr(module, "writes_residual", False) else 0.02
         with torch.no_grad():
             u, v = torch.rand(2, *module.weight.shape)
             module.weight[:] = std * torch.sqrt(-2 * torch.log1p(-u)) * torch.cos(2 * math.pi * v)
@@ -287,3 +287,7 @@ class GPT(gpt.GPT):
         if module is self:
             for block in self.blocks[1:]:
                 block.load_state_dict(self.blocks[0].state_dict())
+
+# %% wrong INIT-NAMES the attribute is there, so it counts | of: by kind
+- depth = 2 * self.config.num_layers if getattr(module, "writes_residual", False) else 1
++ depth = 2 * self.config.num_layers if hasattr(module, "writes_residual") else 1
