@@ -29,7 +29,7 @@ def find_the_hang(calls_by_rank: Sequence[Sequence[Call]]) -> tuple[int, list[in
     issued the same call.
     The ranks come in rising order. If some ranks have issued nothing at the place, it is these: the
     others wait for them. Otherwise it is those outside the largest group with the same call, or all
-    ranks if no group is largest.
+    ranks if two groups or more tie for the largest.
     Returns (place, ranks), or None when there is no such place.
     """
     for place in range(max(map(len, calls_by_rank), default=0)):

@@ -151,9 +151,9 @@ class DistributedTrainer:
         ranks together, however unequal they are. Its gradient is clipped to the global norm
         `config.grad_clip`, 0 for no limit. Every group takes the rate `get_lr(step)`. No parameter
         has a gradient before the call. Afterwards no gradient is left, `step` is 1 higher, and
-        `tokens_seen`, a plain number, is higher by the targets that counted. `batches` stay as they
-        are. ValueError on every rank when no target counts on any of them; nothing has changed
-        then.
+        `tokens_seen`, a plain number, is higher by the targets that counted on all ranks. `batches`
+        stay as they are. ValueError on every rank when no target counts on any of them; nothing has
+        changed then.
 
         Returns "loss" (nats per token, before the update), "grad_norm" (before clipping) and "lr".
         Each is a float, or a tensor of no dimension that the device may still be computing.

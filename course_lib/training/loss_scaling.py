@@ -77,8 +77,8 @@ class LossScaler:
         A bad update, with `self.finite` False, multiplies `self.value` by `self.backoff` and sets
         the count `self.good_steps` back to 0. A good one adds 1 to the count, which is 0 at first.
         When the count reaches `self.growth_interval`, `self.value` is multiplied by `self.growth`,
-        to at most LARGEST, and the count goes back to 0. A value above LARGEST comes down to it
-        then. `self.value` stays a Python float, as a checkpoint keeps it.
+        to at most LARGEST, and the count goes back to 0. A value that is already above LARGEST
+        comes down to it at that update. `self.value` stays a Python float, as a checkpoint keeps it.
         """
         if not self.finite:
             self.value, self.good_steps = self.value * self.backoff, 0
