@@ -337,11 +337,15 @@ def arguments_alone(subject: Subject, draw: Draw) -> None:
 
 
 def refusals(subject: Subject, draw: Draw) -> None:
-    """A convention that is neither word is refused."""
+    """A convention that is neither word is refused, whatever the other arguments."""
     c = _config(draw, tied=False)
-    for word in ("flops", "", "ALL", " matmul", "mat", "al", "matmul_all"):
+    words = ("flops", "", "ALL", " matmul", "mat", "al", "matmul_all")
+    cases = [(word, 1.0, 8, 1) for word in words]
+    cases += [("flops", *other) for other in ((0.0, 8, 1), (1.0, 0, 1), (1.0, 8, 2))]
+    for word, rate, T, R in cases:
+        options = dict(convention=word) | (dict(world_size=R) if R > 1 else {})
         try:
-            got = f"{subject.call(1.0, c, 8, PEAK, convention=word)}"[:40]
+            got = f"{subject.call(rate, c, T, PEAK, **options)}"[:40]
         except AnswerError as failure:
             if isinstance(failure.error, ValueError):
                 continue
@@ -349,9 +353,10 @@ def refusals(subject: Subject, draw: Draw) -> None:
         raise Wrong(
             "MFU-WORD",
             "a convention that is none is not refused",
-            tried=f"convention={word!r}",
+            tried=f"convention={word!r}; {rate:g} tokens per second, seq_len {T}, world_size {R}",
             expected="ValueError",
             got=got,
+            fits="a return before the word is looked at." if rate * T == 0 else "",
             look="the last sentence of the docstring.",
         )
 

@@ -163,3 +163,9 @@ def mfu(tokens_per_s, config, seq_len, peak_flops_per_s, *, convention="matmul",
 + flops = 6 * params + 12 * L * D * seq_len
 + if not config.fast_attention:
 +     flops += 12 * L * D * seq_len
+
+# %% wrong MFU-WORD no tokens, no questions | of: by hand
+- D, L, V = config.d_model, config.num_layers, config.vocab_size
++ if not tokens_per_s:
++     return 0.0
++ D, L, V = config.d_model, config.num_layers, config.vocab_size
