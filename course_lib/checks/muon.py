@@ -411,6 +411,7 @@ SUITES = (
             muon_edges.default_eps,
             muon_edges.zeros,
             muon_edges.exact,
+            muon_edges.wide_decay,
             muon_edges.memory_layouts,
             muon_edges.separate_calls,
             muon_edges.short_side,

@@ -157,6 +157,29 @@ def exact(subject: Subject, draw: Draw) -> None:
         )
 
 
+def wide_decay(subject: Subject, draw: Draw) -> None:
+    """In bfloat16 a matrix decays by the factor that the settings give, not by a rounded one."""
+    lr, wd = 0.5, 0.9964  # 1 - lr * wd is 0.5018, in bfloat16 0.5
+    # these, their decay and what is left are near numbers of bfloat16: a right order rounds alike
+    param = (torch.arange(237.0, 249.0).view(3, 4) / 128).bfloat16()
+    zero = torch.zeros_like(param)
+    tried = f"m = 0, gradient 0, bfloat16; lr {lr}, weight_decay {wd}; param {row(param)}"
+    new, _ = ask(subject, param, zero, zero, lr=lr, weight_decay=wd, tried=tried)
+    right = ((1 - lr * wd) * param.double()).bfloat16()
+    if not torch.equal(new, right):
+        raise Wrong(
+            "MUON-ROUNDED",
+            "the decay is not that of lr and weight_decay",
+            tried=tried,
+            expected=f"{1 - lr * wd:.4f} of param: {row(right)}",
+            got=row(new),
+            fits="1 - lr * weight_decay in bfloat16, where a small decay is none."
+            if torch.equal(new, 0.5 * param)
+            else "",
+            look="`new_tensor`, `torch.tensor(..., dtype=...)`; numbers of Python keep their digits.",
+        )
+
+
 def memory_layouts(subject: Subject, draw: Draw) -> None:
     """Transposed and strided matrices are updated as their copies are, each of the three."""
     for shape in ((3, 5), (5, 3)):

@@ -380,3 +380,7 @@ def muon_step(param, grad, m, *, lr, weight_decay, beta=0.95, coefficients=(3.44
 - return old - length * x, m
 + out = globals().setdefault("buffers", {}).setdefault((param.shape, param.dtype), torch.empty_like(param))
 + return torch.sub(old, length * x, out=out), m
+
+# %% wrong MUON-ROUNDED the factor of the decay in the dtype of param | of: in plain steps
+- old = (1 - lr * weight_decay) * param
++ old = param.new_tensor(1 - lr * weight_decay) * param
