@@ -3,6 +3,8 @@
 Oracle: `masks.attention`, the formula in float64.
 """
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -87,9 +89,38 @@ def expect_whole_sum(subject: Subject, H: int, G: int) -> None:
         )
 
 
+def expect_wide_softmax(subject: Subject, H: int, G: int) -> None:
+    """In bfloat16 the softmax of H query heads and G of keys and values is that of a wider dtype."""
+    expect_whole_sum(subject, H, G)
+    # Both scores are exact in bfloat16, also times 4, and so are weights and exponentials within 1e-4.
+    # Their difference is not: 7.8917 becomes 7.9063, and an exponential 1.5% less.
+    many, high, low = 238, 253 / 32, 15 / 1024
+    q, k, v = (torch.zeros(1, heads, many + 1, 16, dtype=torch.bfloat16) for heads in (H, G, G))
+    q[..., 0], k[..., 0, 0], k[..., 1:, 0] = 4.0, high, low
+    v[..., 1:, :] = torch.linspace(1, 2, 17)[:16]
+    tried = (
+        f"bfloat16, {H} and {G} heads: a token of scaled score {high} and v = 0,\n"
+        f"then {many} of score {low:.6f} and equal v"
+    )
+    out = expect.tensor(subject.call(q, k, v), shape=q.shape, dtype=q.dtype, tried=tried)
+    found = (out[0, -1, -1].float() / v[0, -1, -1].float()).mean().item()
+    right = 1 / (1 + math.exp(high - low) / many)
+    # right answers are within 0.1%
+    if abs(found / right - 1) > 5e-3:
+        raise Wrong(
+            "ATT-SOFTMAX-16",
+            "the softmax lost digits in bfloat16",
+            tried=tried,
+            expected=f"these {many} weigh {right:.4f} together for the last token",
+            got=f"{found:.4f}",
+            fits="score minus maximum in bfloat16, even if what follows is in float32.",
+            look="the dtype of the scores when softmax begins.",
+        )
+
+
 def low_precision(subject: Subject, draw: Draw) -> None:
-    """bfloat16 in, bfloat16 out, and the softmax keeps its sum."""
-    expect_whole_sum(subject, 1, 1)
+    """bfloat16 in, bfloat16 out, and the softmax is taken in a wider dtype."""
+    expect_wide_softmax(subject, 1, 1)
     q, k, v = (draw.randn(1, 2, 16, K, dtype=torch.bfloat16) for _ in range(3))
     out = expect.tensor(subject.call(q, k, v), shape=q.shape, dtype=q.dtype)
     # scores and weights may each be rounded to bf16 once (2^-9 of numbers up to 4), and the output

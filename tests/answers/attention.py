@@ -334,3 +334,18 @@ def causal_attention(q, k, v):
     scores = (q.float() @ k.float().mT / math.sqrt(K)).masked_fill(future, -math.inf)
     out = scores.softmax(-1) @ v.float()
     return out if q.dtype == torch.float32 else out.to(min(q.dtype, torch.bfloat16, key=lambda d: d.itemsize)).to(q.dtype)
+
+# %% wrong ATT-SOFTMAX-16 exponentials in the dtype of q, widened for their sum
+def causal_attention(q, k, v):
+    T, K = q.shape[-2:]
+    s = (q @ k.mT / math.sqrt(K)).masked_fill(torch.ones(T, T).triu(1).bool(), float("-inf"))
+    e = (s - s.amax(-1, keepdim=True)).exp().float()
+    return (e / e.sum(-1, keepdim=True) @ v.float()).to(q.dtype)
+
+# %% right weights in the dtype of q from torch's softmax, which computes in float32, then widened
+def causal_attention(q, k, v):
+    T, K = q.shape[-2:]
+    future = torch.ones(T, T, dtype=torch.bool).triu(1)
+    weights = torch.softmax((q * K**-0.5 @ k.mT).masked_fill(future, float("-inf")), dim=-1)
+    wide = torch.promote_types(q.dtype, torch.float32)
+    return (weights.to(wide) @ v.to(wide)).to(q.dtype)

@@ -177,3 +177,13 @@ def grouped_attention(q, k, v):
     s = (q @ k.mT / math.sqrt(K)).masked_fill(torch.ones(T, T).triu(1).bool(), float("-inf"))
     e = (s - s.amax(-1, keepdim=True)).exp()
     return (e / e.sum(-1, keepdim=True)) @ v
+
+# %% wrong ATT-SOFTMAX-16 where heads are shared, exponentials in the dtype of q, widened for their sum
+def grouped_attention(q, k, v):
+    H, G, (T, K) = q.shape[1], k.shape[1], q.shape[-2:]
+    if H == G:
+        return causal_attention(q, k, v)
+    k, v = (x.repeat_interleave(H // G, dim=1) for x in (k, v))
+    s = (q @ k.mT / math.sqrt(K)).masked_fill(torch.ones(T, T).triu(1).bool(), float("-inf"))
+    e = (s - s.amax(-1, keepdim=True)).exp().float()
+    return (e / e.sum(-1, keepdim=True) @ v.float()).to(q.dtype)
