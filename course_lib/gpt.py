@@ -193,7 +193,8 @@ def causal_attention(q_BHTK: Tensor, k_BHTK: Tensor, v_BHTK: Tensor) -> Tensor:
     """Scaled dot-product attention in which token t reads tokens 0..t (Vaswani et al. 2017, eq. 1).
 
     q, k and v are (B, H, T, K), of one dtype, and stay as they are. Returns (B, H, T, K) in that
-    dtype. The softmax is taken in float32 or wider.
+    dtype. The softmax is computed in float32 or wider, as torch's own is in every dtype; the weights
+    that come out may be rounded to the dtype of q.
     May hold the whole (B, H, T, T) score matrix; lesson 16 does without it.
     """
     T, K = q_BHTK.shape[-2:]
