@@ -1,8 +1,9 @@
 """A call depends on its own inputs alone, not on other calls or on what a program has set.
 
-What is here: `expect_separate_calls`, a result stays what it was, and an answer remembers nothing;
-`expect_any_default`, torch's default dtype has no effect. What it leaves out: whether any of the
-results is right, which the other checks of a suite say.
+What is here: `expect_separate_calls`, a result and the inputs stay what they were, and an answer
+remembers nothing; `expect_own_results`, results share no memory; `expect_any_default`, torch's default
+dtype has no effect. What it leaves out: whether any of the results is right, which the other checks
+of a suite say.
 """
 
 from collections.abc import Callable
@@ -28,9 +29,10 @@ def expect_separate_calls(
     `probe` is that of a module or of a subject, whose suite then says `ranks=1`. Each call gets
     `options` by name. The first result is
     the same object before and after the second call, and the third equals it; else `Wrong`
-    RESULT-CHANGES or REMEMBERS.
+    RESULT-CHANGES or REMEMBERS. The inputs stay as they are with gradients off and on, and where a
+    module is in eval mode and in training; else INPLACE.
     """
-    came, later, between, again = probe(
+    came, later, between, again, changed = probe(
         "course_lib.probes.calls:call_between", first, second, options or {}
     )
     for code, found, finding, fits, look in (
@@ -59,7 +61,41 @@ def expect_separate_calls(
                 fits=fits,
                 look=look,
             )
+    if changed:
+        raise Wrong(
+            "INPLACE",
+            "an argument was changed in place",
+            tried=tried,
+            expected="inputs are the same after the call as before it",
+            got=f"other numbers in {changed}",
+            fits="code for this case alone.",
+            hides="the caller goes on with this tensor.",
+            look="methods that end in an underscore, `+=`, `out=`, assignment to a slice.",
+        )
     return between
+
+
+def expect_own_results(
+    probe: Callable[..., Any], calls: list[tuple], *, names: tuple[str, ...], tried: str
+) -> None:
+    """No result of one of `calls`, made in turn, lies in the memory of an earlier one.
+
+    `probe` is as in `expect_separate_calls`, `names` are those of the results. Else `Wrong`
+    RESULT-CHANGES.
+    """
+    shared = probe("course_lib.probes.calls:shared_results", calls)
+    if shared:
+        for i, name in enumerate(names):
+            shared = shared.replace(f"result {i} of", f"{name} of")
+        raise Wrong(
+            "RESULT-CHANGES",
+            "two calls return the same memory",
+            tried=tried,
+            expected="new tensors at each call: a write to one changes no other",
+            got=f"shared: {shared}",
+            fits="results that are kept and returned again, whole or as a slice.",
+            look="what outlives a call: a cache, a global name, an attribute.",
+        )
 
 
 def expect_any_default(

@@ -1,23 +1,70 @@
-"""What a call depends on besides its inputs: other calls before or after it, torch's default dtype."""
+"""What a call depends on besides its inputs: other calls before or after it, torch's default dtype; and
+what it does to them, and to what other calls gave."""
 
 from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+
+from course_lib.measure.sharing import find_shared_memory
 
 
 def call_between(
     answer: Callable, first: tuple, second: tuple, options: dict[str, Any] | None = None
-) -> tuple[Any, Any, Any, Any]:
+) -> tuple[Any, Any, Any, Any, str]:
     """`answer(*first)` as it came, the same result after `answer(*second)`, that of `second`, and what
-    `answer(*first)` gives then. Every call gets tensors of its own, and `options` by name."""
+    `answer(*first)` gives then; last, `changed_argument`. Every call gets tensors of its own, and
+    `options` by name."""
     named = options or {}
     with torch.no_grad():
         result = answer(*_copy(first), **named)
         came = _copy(result)
         between = _copy(answer(*_copy(second), **named))
-        return came, _copy(result), between, _copy(answer(*_copy(first), **named))
+        later, again = _copy(result), _copy(answer(*_copy(first), **named))
+    return came, later, between, again, changed_argument(answer, first, named)
+
+
+def changed_argument(answer: Callable, args: tuple, options: dict[str, Any]) -> str:
+    """Which of `args` holds other numbers after `answer(*args, **options)`, and in which way it was
+    called, such as "argument 0 in eval mode, gradients off"; "" for none.
+
+    Called with gradients off and on, a module in eval mode and in training.
+    """
+    is_module = isinstance(answer, nn.Module)
+    was_training = is_module and answer.training
+    try:
+        for training in (False, True) if is_module else (None,):
+            if training is not None:
+                answer.train(training)
+            mode = {None: "with", False: "in eval mode,", True: "in training,"}[training]
+            for grads in (False, True):
+                given = _copy(args)
+                with torch.set_grad_enabled(grads):
+                    answer(*given, **options)
+                for i, (kept, used) in enumerate(zip(args, given, strict=True)):
+                    if not _is_same(kept, used):
+                        return f"argument {i} {mode} gradients {'on' if grads else 'off'}"
+    finally:
+        if is_module:
+            answer.train(was_training)
+    return ""
+
+
+def shared_results(answer: Callable, calls: list[tuple]) -> str:
+    """Which result of `answer(*args)`, for each `args` of `calls` in turn, lies in the memory of one
+    of an earlier call, such as "result 1 of (3, 6) and result 1 of (4, 6)"; "" for none."""
+    before: list[tuple[str, Any]] = []
+    for args in calls:
+        out = answer(*_copy(args))
+        parts = out if isinstance(out, (tuple, list)) else (out,)
+        results = [(f"result {i} of {tuple(args)}", part) for i, part in enumerate(parts)]
+        for name, part in results:
+            for earlier, kept in before:
+                if find_shared_memory((kept,), part):
+                    return f"{name} and {earlier}"
+        before += results
+    return ""
 
 
 def call_under_defaults(
@@ -40,6 +87,17 @@ def call_under_defaults(
         finally:
             torch.set_default_dtype(before)
     return results
+
+
+def _is_same(kept: Any, used: Any) -> bool:
+    """Whether a tensor, or all tensors of a tuple or list, hold what they held."""
+    if isinstance(kept, Tensor):
+        return kept.shape == used.shape and bool(
+            kept.isclose(used, rtol=0, atol=0, equal_nan=True).all()
+        )
+    if type(kept) in (list, tuple):
+        return len(kept) == len(used) and all(map(_is_same, kept, used))
+    return True
 
 
 def _copy(value: Any) -> Any:

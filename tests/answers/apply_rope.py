@@ -335,3 +335,8 @@ def apply_rotary_pos_emb(q, k, cos, sin):
 def apply_rotary_pos_emb(q, k, cos, sin):
     a, b = ((x * cos + rotate_half(x) * sin).to(x.dtype).squeeze(0) for x in (q, k))
     return a, b
+
+# %% wrong INPLACE writes into q and k without gradients | of: a loop over the two
+- return tuple((x * cos + rotate_half(x) * sin).type_as(x) for x in (q, k))
++ out = tuple((x * cos + rotate_half(x) * sin).type_as(x) for x in (q, k))
++ return out if torch.is_grad_enabled() else (q.copy_(out[0]), k.copy_(out[1]))

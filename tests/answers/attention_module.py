@@ -340,3 +340,9 @@ class CausalSelfAttention(CausalSelfAttention):
 + out = self.attend(q, k, v)
 + if out.dtype == torch.float64:
 +     out = out.float().double()
+
+# %% wrong INPLACE clears x in eval mode | of: step by step
+- q, k = apply_rotary_pos_emb(q, k, cos, sin)
++ q, k = apply_rotary_pos_emb(q, k, cos, sin)
++ if not self.training:
++     x.zero_()

@@ -323,3 +323,21 @@ class TransformerBlock(TransformerBlock):
 # %% wrong BLOCK-RESIDUAL-MARK projections made anew | of: two lines
   self.mlp = MLP(config.d_model, config.d_hidden)
 + self.mlp.down_proj = nn.Linear(config.d_hidden, config.d_model, bias=False)
+
+# %% wrong INPLACE the sum written into the stream in eval mode without gradients | of: two lines
+- x = x + self.attention(self.attention_norm(x), cos, sin)
+- return x + self.mlp(self.mlp_norm(x))
++ if self.training or torch.is_grad_enabled():
++     x = x + self.attention(self.attention_norm(x), cos, sin)
++     return x + self.mlp(self.mlp_norm(x))
++ x += self.attention(self.attention_norm(x), cos, sin)
++ x += self.mlp(self.mlp_norm(x))
++ return x
+
+# %% wrong INPLACE the sum written into the stream in eval mode with gradients | of: two lines
+- x = x + self.attention(self.attention_norm(x), cos, sin)
++ added = self.attention(self.attention_norm(x), cos, sin)
++ if torch.is_grad_enabled() and not self.training:
++     x += added
++ else:
++     x = x + added

@@ -369,3 +369,9 @@ class GPT(gpt.GPT):
 - def forward(self, idx, targets=None):
 + def forward(self, idx, labels=None):
 +     targets = labels
+
+# %% wrong INPLACE the tokens changed in eval mode without gradients | of: transposed logits, explicit mean
+- x = self.embedding(idx)
++ x = self.embedding(idx)
++ if not (self.training or torch.is_grad_enabled()):
++     idx += 1

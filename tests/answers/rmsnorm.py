@@ -272,3 +272,8 @@ class RMSNorm(RMSNorm):
         y = x.float()
         y = y * torch.rsqrt(y.pow(2).mean(-1, keepdim=True) + self.eps) * self.weight.float()
         return y.to(torch.promote_types(x.dtype, self.weight.dtype) if x.dtype != torch.float32 else self.weight.dtype).to(x.dtype)
+
+# %% wrong INPLACE writes into x in eval mode | of: torch's own
+  def forward(self, x):
++     if not self.training:
++         return x.copy_(F.rms_norm(x, self.weight.shape, self.weight, self.eps))

@@ -349,3 +349,8 @@ class MLP(MLP):
 class MLP(MLP):
     def forward(self, x):
         return self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x)).squeeze(0)
+
+# %% wrong INPLACE writes into x in eval mode | of: SiLU written out
+- return self.down_proj(silu * self.up_proj(x))
++ out = self.down_proj(silu * self.up_proj(x))
++ return out if self.training else x.copy_(out)
