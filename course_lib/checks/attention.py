@@ -35,6 +35,7 @@ from course_lib.checks.masks import (
     weights_of,
 )
 from course_lib.checks.report import Wrong, number, vector
+from course_lib.checks.second_call import expect_second_call
 from course_lib.checks.subject import Subject
 from course_lib.checks.suite import Draw, Suite
 
@@ -310,6 +311,16 @@ def values(subject: Subject, draw: Draw) -> None:
     )
 
 
+def each_call_alone(subject: Subject, draw: Draw) -> None:
+    """A result stays when another call of its shape follows, and the arguments stay as they are."""
+    first, second = (tuple(draw.randn(1, 2, 5, 4) for _ in range(3)) for _ in range(2))
+    tried = "q, k and v of shape (1, 2, 5, 4), then others, then the first ones again"
+    expect_second_call(
+        subject.probe, first, second, (attention(*second),),
+        names=("the output",), tried=tried, rtol=1e-4, atol=1e-5,
+    )  # fmt: skip
+
+
 SUITES = (
     Suite(
         "attention",
@@ -319,6 +330,7 @@ SUITES = (
             averages,
             scale,
             values,
+            each_call_alone,
             large_scores,
             low_precision,
             float16,
@@ -332,5 +344,6 @@ SUITES = (
         "its gradients, for one token and many, scores of +-200, float32 and bfloat16.",
         remember="without 1/sqrt(K) the scores of random q and k have variance K.",
         next_step='"zero after" in the figure above: the future stays in the denominator.',
+        ranks=1,
     ),
 )

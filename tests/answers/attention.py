@@ -349,3 +349,18 @@ def causal_attention(q, k, v):
     weights = torch.softmax((q * K**-0.5 @ k.mT).masked_fill(future, float("-inf")), dim=-1)
     wide = torch.promote_types(q.dtype, torch.float32)
     return (weights.to(wide) @ v.to(wide)).to(q.dtype)
+
+# %% wrong INPLACE scales q in place without gradients | of: torch's own
+- return F.scaled_dot_product_attention(q, k, v, is_causal=True)
++ if torch.is_grad_enabled():
++     return F.scaled_dot_product_attention(q, k, v, is_causal=True)
++ q /= math.sqrt(q.shape[-1])
++ return F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=1.0)
+
+# %% wrong RESULT-CHANGES a room for results without gradients | of: torch's own
+- return F.scaled_dot_product_attention(q, k, v, is_causal=True)
++ out = F.scaled_dot_product_attention(q, k, v, is_causal=True)
++ if torch.is_grad_enabled():
++     return out
++ room = globals().setdefault("ROOM", {})
++ return room.setdefault((out.shape, out.dtype), torch.empty_like(out)).copy_(out)
