@@ -10,7 +10,11 @@ import torch
 from torch import Tensor
 
 from course_lib.checks import expect
-from course_lib.checks.calls import expect_any_default, expect_separate_calls
+from course_lib.checks.calls import (
+    expect_any_default,
+    expect_own_results,
+    expect_separate_calls,
+)
 from course_lib.checks.report import Wrong, number, vector
 from course_lib.checks.rope_tables_mistakes import (
     COLUMNS,
@@ -259,10 +263,15 @@ def not_of_before(subject: Subject, draw: Draw) -> None:
 
 
 def each_call_alone(subject: Subject, draw: Draw) -> None:
-    """Tables stay when others of their size are made, whatever torch's default dtype is."""
+    """Tables stay when others are made or written to, whatever torch's default dtype is."""
     close = dict(rtol=0, atol=_close(4))
     tried = f"{_words(4, 6, 100.0)}, then theta = 50"
     expect_separate_calls(subject.probe, (4, 6, 100.0), (4, 6, 50.0), tried=tried, **close)
+    sizes = [(4, 6), (4, 6), (3, 6), (9, 6), (2, 6)]
+    said = ", ".join(map(str, sizes))
+    expect_own_results(
+        subject.probe, sizes, names=("cos", "sin"), tried=f"(seq_len, head_dim) {said}"
+    )
     expect_any_default(subject.probe, (9, 6, 100.0), tried=_words(9, 6, 100.0), **close)
 
 

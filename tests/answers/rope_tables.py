@@ -93,7 +93,7 @@ def rope_tables(seq_len, head_dim, theta=10_000.0):
         for wave in (cos, sin)
     )
 
-# %% right kept for the next call with the same arguments
+# %% wrong RESULT-CHANGES kept for the next call with the same arguments
 @__import__("functools").cache
 def rope_tables(seq_len, head_dim, theta=10_000.0):
     if head_dim % 2:
@@ -455,3 +455,36 @@ def rope_tables(seq_len, head_dim, theta=10_000.0):
 -     raise ValueError(f"expected an even head_dim, got {head_dim}")
 + if head_dim % 2 != 0:
 +     return None
+
+# %% wrong RESULT-CHANGES tables kept and returned again | of: step by step
+- def rope_tables(seq_len, head_dim, theta=10_000.0):
+-     if head_dim % 2 != 0:
+-         raise ValueError(f"expected an even head_dim, got {head_dim}")
++ KEPT = {}
++
++ def rope_tables(seq_len, head_dim, theta=10_000.0):
++     if head_dim % 2 != 0:
++         raise ValueError(f"expected an even head_dim, got {head_dim}")
++     if (seq_len, head_dim, theta) in KEPT:
++         return KEPT[seq_len, head_dim, theta]
+
+- return cos, sin
++ KEPT[seq_len, head_dim, theta] = cos, sin
++ return cos, sin
+
+# %% wrong RESULT-CHANGES the first rows of a longer table | of: step by step
+- def rope_tables(seq_len, head_dim, theta=10_000.0):
+-     if head_dim % 2 != 0:
+-         raise ValueError(f"expected an even head_dim, got {head_dim}")
++ KEPT = {}
++
++ def rope_tables(seq_len, head_dim, theta=10_000.0):
++     if head_dim % 2 != 0:
++         raise ValueError(f"expected an even head_dim, got {head_dim}")
++     longest = KEPT.get((head_dim, theta), ((),))
++     if len(longest[0]) >= seq_len:
++         return tuple(table[:seq_len] for table in longest)
+
+- return cos, sin
++ KEPT[head_dim, theta] = cos, sin
++ return cos, sin
