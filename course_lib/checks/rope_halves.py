@@ -40,27 +40,35 @@ def half_runs(subject: Subject, draw: Draw) -> None:
 
 def each_vector_alone(subject: Subject, draw: Draw) -> None:
     """Changing one vector changes the output of that vector only."""
-    x = draw.randn(2, 4, 6, 8)  # every size even, so that a cut along the wrong one runs too
-    changed = x.clone()
-    changed[1, 2, 3] += 1
-    moved = (subject.call(changed) != subject.call(x)).any(-1)
-    moved[1, 2, 3] = False
-    if not moved.any():
-        return
-    where = tuple(int(i) for i in moved.nonzero()[0])
-    out, fits = subject.call(x), "halves taken along another dimension than the last."
-    for dim in range(3):
-        if torch.allclose(out, half_split(x, dim)):
-            fits = f"halves taken along dimension {dim} of (B, H, T, K), not along K."
-    raise Wrong(
-        "ROPE-DIM",
-        "vectors are mixed with each other",
-        fits=fits,
-        tried="x of shape (2, 4, 6, 8); then the vector at (1, 2, 3) alone was changed",
-        expected="a change at (1, 2, 3) and nowhere else",
-        got=f"a change at {where} too",
-        look="`dim=` of `chunk` and `cat`, or where `...` stands in the slices.",
-    )
+    # every size even, so that a cut along the wrong one runs too
+    for shape in ((2, 4, 6, 8), (6, 8), (4, 6, 8), (2, 2, 4, 6, 8), (2, 2, 2, 4, 6, 8)):
+        x, leading = draw.randn(*shape), shape[:-1]
+        place = tuple(n // 2 for n in leading)
+        changed = x.clone()
+        changed[place] += 1
+        out = expect.tensor(
+            subject.call(x), shape=shape, dtype=x.dtype, tried=f"x of shape {shape}"
+        )
+        moved = (subject.call(changed) != out).any(-1)
+        moved[place] = False
+        if not moved.any():
+            continue
+        where = tuple(int(i) for i in moved.nonzero()[0])
+        fits = "halves taken along another dimension than the last."
+        for dim in range(len(leading)):
+            if torch.allclose(out, half_split(x, dim)):
+                fits = (
+                    f"halves taken along dimension {dim} of {len(shape)}, not along the last one."
+                )
+        raise Wrong(
+            "ROPE-DIM",
+            "vectors are mixed with each other",
+            fits=fits,
+            tried=f"x of shape {shape}; then the vector at {place} alone was changed",
+            expected=f"a change at {place} and nowhere else",
+            got=f"a change at {where} too",
+            look="`dim=` of `chunk` and `cat`, or where `...` stands in the slices.",
+        )
 
 
 def by_hand(subject: Subject, draw: Draw) -> None:
@@ -72,7 +80,12 @@ def by_hand(subject: Subject, draw: Draw) -> None:
 
 def other_sizes(subject: Subject, draw: Draw) -> None:
     """Any even K, any number of leading dimensions."""
-    for shape in ((draw.size(6, 10, 14),), (3, 2), (2, 1, 3, draw.size(8, 12, 16))):
+    for shape in (
+        (draw.size(6, 10, 14),),
+        (3, 2),
+        (2, 1, 3, draw.size(8, 12, 16)),
+        (2, 3, 1, 2, 2, 4),
+    ):
         x = draw.randn(*shape)
         tried = f"x of shape {shape}"
         out = expect.tensor(subject.call(x), shape=shape, dtype=x.dtype, tried=tried)

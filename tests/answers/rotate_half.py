@@ -244,3 +244,26 @@ def rotate_half(x):
         return torch.cat((-second, first), dim=-1)
     out = ROOM.setdefault((x.shape, x.dtype), torch.empty_like(x))
     return out.copy_(torch.cat((-second, first), dim=-1))
+
+# %% wrong INPLACE writes into x without gradients | of: slices
+- return torch.cat([-x[..., half:], x[..., :half]], dim=-1)
++ out = torch.cat([-x[..., half:], x[..., :half]], dim=-1)
++ return out if torch.is_grad_enabled() else x.copy_(out)
+
+# %% wrong ROPE-DIM split along dimension 3 at most
+def rotate_half(x):
+    dim = min(3, x.dim() - 1)
+    first, second = x.chunk(2, dim=dim)
+    return torch.cat((-second, first), dim=dim)
+
+# %% wrong ROPE-DIM split along dimension 4 at most
+def rotate_half(x):
+    dim = min(4, x.dim() - 1)
+    first, second = x.chunk(2, dim=dim)
+    return torch.cat((-second, first), dim=dim)
+
+# %% wrong ROPE-DIM a matrix along its rows
+def rotate_half(x):
+    dim = 0 if x.dim() == 2 else -1
+    first, second = x.chunk(2, dim=dim)
+    return torch.cat((-second, first), dim=dim)
