@@ -20,7 +20,7 @@ LOW = torch.bfloat16
 
 
 def groups_and_dtypes(subject: Subject, draw: Draw) -> None:
-    """Three of four ranks, a padded unit, a float input: every method, in bfloat16."""
+    """Three of four ranks, a padded unit, a float input: every method in bfloat16; `scatter` in float32."""
     weights, x = draw.randn(*SHAPE), draw.randn(3, SHAPE[1])
     steps = draw.randint(1, 9, (4, 12)) * (2 * draw.randint(0, 2, (4, 12)) - 1)
     grads = (steps / 4).to(LOW)  # quarters: every sum of them is exact in float32
@@ -68,16 +68,21 @@ def _methods(one: dict, weights: Tensor, total: Tensor, place: int, ranks: int, 
             got="a tensor",
             look="what `scatter` does beside its result.",
         )
-    if one["changed"]:
-        raise Wrong(
-            "INPLACE",
-            "the gradient that came in was changed",
-            tried=f"{tried}; scatter(grad)",
-            expected="grad as it was: it belongs to the backward pass",
-            got="other numbers",
-            look="methods that end in an underscore.",
-        )
-    _mean(one["scatter"], weights.dtype, total, place, ranks, f"{tried}; scatter(grad)")
+    wide = tried.replace("in bfloat16;", "in float32;")
+    for case, at in (("", f"{tried}; scatter(grad)"), ("_wide", f"{wide}; scatter(grad)")):
+        if one[f"changed{case}"]:
+            raise Wrong(
+                "INPLACE",
+                "the gradient that came in was changed",
+                tried=at,
+                expected="grad as it was: it belongs to the backward pass",
+                got="other numbers",
+                fits="`float` and `to`, which copy nothing where the dtype is the same already."
+                if case
+                else "",
+                look="methods that end in an underscore.",
+            )
+        _mean(one[f"scatter{case}"], weights.dtype, total, place, ranks, at)
 
 
 def _collectives(sent: list, numbers: int, tried: str) -> None:

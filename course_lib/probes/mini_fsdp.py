@@ -105,6 +105,7 @@ def call_methods(
     group. "gather": what it gives, "whole": what the first call gives, "again": whether a second
     gives the same without a collective; "scatter": this rank's shard for the gradient `grad`,
     "changed": whether that holds other numbers then, "freed": whether nothing is gathered then;
+    "scatter_wide" and "changed_wide": the same where weights are gathered in float32, as is `grad`;
     "sent": collectives, with a mark before each method; "out": what the layer makes of a float32
     `x`, without a graph.
     """
@@ -115,10 +116,14 @@ def call_methods(
     ]
 
 
-def _call_each(kind: type[FlatModule], weights: Tensor, grad: Tensor, x: Tensor, group) -> dict:
+def _layer(weights: Tensor) -> nn.Linear:
     layer = nn.Linear(weights.shape[1], weights.shape[0], bias=False, dtype=weights.dtype)
     layer.weight.data.copy_(weights)
-    model = kind(layer, dtype=torch.bfloat16, group=group)
+    return layer
+
+
+def _call_each(kind: type[FlatModule], weights: Tensor, grad: Tensor, x: Tensor, group) -> dict:
+    model = kind(_layer(weights), dtype=torch.bfloat16, group=group)
     with Traffic() as traffic:
         gathered = model.gather()
         traffic.mark("whole")
@@ -129,6 +134,10 @@ def _call_each(kind: type[FlatModule], weights: Tensor, grad: Tensor, x: Tensor,
         scattered = model.scatter(given)
     with torch.no_grad():
         out = model(x)
+    given_wide = grad.float()
+    wide = kind(_layer(weights), dtype=torch.float32, group=group)
+    wide.whole()
+    scattered_wide = wide.scatter(given_wide)
     return {
         "gather": gathered,
         "graph": isinstance(gathered, Tensor) and gathered.requires_grad,
@@ -136,6 +145,8 @@ def _call_each(kind: type[FlatModule], weights: Tensor, grad: Tensor, x: Tensor,
         "again": torch.equal(*again),
         "scatter": scattered,
         "changed": not torch.equal(given, grad),
+        "scatter_wide": scattered_wide,
+        "changed_wide": not torch.equal(given_wide, grad.float()),
         "freed": model.full is None,
         "sent": traffic.seen,
         "out": out,

@@ -229,3 +229,7 @@ class ShardedModule(ShardedModule):
 # %% wrong RAISED a float input stays float32 | of: in the order of a step
 - out = self.module(*self.cast(args))
 + out = self.module(*args)
+
+# %% wrong INPLACE the gradient divided in place where it is float32 | of: in the order of a step
+- return (reduce_scatter(grad.float(), self.group) / R).to(self.shard.dtype)
++ return reduce_scatter(grad.float().div_(R), self.group).to(self.shard.dtype)
