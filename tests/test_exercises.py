@@ -48,7 +48,8 @@ def test_the_reference_passes_whatever_is_drawn(exercise, seed):
      ("grad-scaler", "not below 1", 1001), ("zero-memory", "a float that is made an int", 1001),
      ("shard-batch", "each part sorted", 9011), ("quantize-memory", "through a float", 9000),
      ("grad-scaler", "grows once", 9002), ("chunked-loss", "a sum of losses in 16 bits", 9009),
-     ("ring-reduce-scatter", "starts with its own chunk", 9002), ("fused-rmsnorm", "outside of the root", 9015)],
+     ("ring-reduce-scatter", "starts with its own chunk", 9002), ("fused-rmsnorm", "outside of the root", 9015),
+     ("train-step", "the mean of means in the log", 9007)],
 )  # fmt: skip
 def test_what_is_drawn_changes_no_verdict(exercise, name, seed):
     """Draws that did: numbers that cancel, and those at which two mistakes are one. "": the reference."""

@@ -178,6 +178,7 @@ def weighings(batches: Batches) -> Iterator[Weighing]:
     """The wrong ways that learners take."""
     counts, sizes = count_targets(batches), [targets.numel() for _, targets in batches]
     k, total = len(batches), sum(counts)
+    equal = [(n > 0) / k for n in counts]  # a mean over no targets has no share
     scale = "AdamW rescales its step, so the curve can look normal; clipping and log are wrong."
     yield Weighing(
         code="TRAIN-SUM",
@@ -199,7 +200,7 @@ def weighings(batches: Batches) -> Iterator[Weighing]:
         finding="few tokens weigh as much as many",
         fits=f"each mean loss divided by {k}, however many targets it counts.",
         hides="equal micro-batches give the right gradient, so most tests pass.",
-        shares=[1 / k] * k,
+        shares=equal,
         preset="accumulation:ragged",
     )
     yield Weighing(
@@ -209,7 +210,7 @@ def weighings(batches: Batches) -> Iterator[Weighing]:
         look="how the targets are counted.",
         shares=[n / sum(sizes) for n in sizes],
     )
-    for shares in ([n / total / k for n in counts], [1 / k / k] * k):
+    for shares in ([n / total / k for n in counts], [share / k for share in equal]):
         yield Weighing(
             code="TRAIN-TWICE",
             finding=f"the gradient is {k} times too short",
@@ -227,6 +228,8 @@ def weighings(batches: Batches) -> Iterator[Weighing]:
         ),
         (0, "TRAIN-FIRST-ONLY", "first", "a loop that ends after one turn."),
     ):
+        if counts[i] == 0:
+            continue  # it has no mean loss that could have an effect
         for share in (counts[i] / total, 1 / k, 1.0):
             yield Weighing(
                 code=code,
