@@ -242,6 +242,7 @@ STRICTER = {
     "train-step": "TRAIN-NOTHING",  # an update without targets ended in NaN, as the course's did
     "ddp-buckets": "BUCKETS-DEVICE",  # it put tensors of two devices into one bucket
     "ddp-sync": "STRIDED",  # it sent a transposed gradient in the order of its memory
+    "init-weights": "INIT-NAMES",  # it took an attribute that says no for one that says yes
     "swiglu": "SWIGLU-NAN-GRAD",  # its sigmoid gave NaN behind a closed gate, and it had no mark
 }
 """Kept answers that the checks of before accepted and today's refuse; they go on working."""

@@ -31,12 +31,12 @@ def changed_argument(answer: Callable, args: tuple, options: dict[str, Any]) -> 
 
     Called with gradients off and on, a module in eval mode and in training.
     """
-    is_module = isinstance(answer, nn.Module)
-    was_training = is_module and answer.training
+    module = answer if isinstance(answer, nn.Module) else None
+    was_training = module is not None and module.training
     try:
-        for training in (False, True) if is_module else (None,):
-            if training is not None:
-                answer.train(training)
+        for training in (None,) if module is None else (False, True):
+            if module is not None:
+                module.train(training)
             mode = {None: "with", False: "in eval mode,", True: "in training,"}[training]
             for grads in (False, True):
                 given = _copy(args)
@@ -46,8 +46,8 @@ def changed_argument(answer: Callable, args: tuple, options: dict[str, Any]) -> 
                     if not _is_same(kept, used):
                         return f"argument {i} {mode} gradients {'on' if grads else 'off'}"
     finally:
-        if is_module:
-            answer.train(was_training)
+        if module is not None:
+            module.train(was_training)
     return ""
 
 
