@@ -336,13 +336,10 @@ def saves_again(subject: Subject, draw: Draw) -> None:
     tried = "a save at step 0, a step, another save"
     later = _save_and_read(trainer, out, 1, tried)
     if later["step"] != 1 or later["tokens_seen"] == first["tokens_seen"]:
-        raise Wrong(
-            "SAVE-AGAIN",
-            "a later save has the state of an earlier one",
-            tried=tried,
-            expected="step 1, and the tokens of one step more",
-            got=f"step {later['step']}, tokens_seen {later['tokens_seen']}",
-            look="what is kept from the first save.",
+        raise _earlier_state(
+            tried,
+            "step 1, and the tokens of one step more",
+            f"step {later['step']}, tokens_seen {later['tokens_seen']}",
         )
     weights = trainer.method("weights")
     for part, got, wanted in (
@@ -350,14 +347,7 @@ def saves_again(subject: Subject, draw: Draw) -> None:
         ("loader", later["loader"] == first["loader"], False),
     ):
         if not are_equal(got, wanted):
-            raise Wrong(
-                "SAVE-AGAIN",
-                "a later save has the state of an earlier one",
-                tried=tried,
-                expected=f'"{part}" as it is after the step',
-                got="as it was before",
-                look="what is kept from the first save.",
-            )
+            raise _earlier_state(tried, f'"{part}" as it is after the step', "as it was before")
 
     _saves_another(subject, tokens, known_state(draw, tokens))
 
@@ -381,14 +371,19 @@ def _saves_another(subject: Subject, tokens: Tensor, known: dict) -> None:
             got = _save_and_read(trainer, out, state["step"], tried)
     for part in PARTS:
         if not are_equal(got[part], other[part]):
-            raise Wrong(
-                "SAVE-AGAIN",
-                "a later save has the state of an earlier one",
-                tried=tried,
-                expected=f'"{part}" of that state: {show_part(part, other[part])}',
-                got=show_part(part, got[part]),
-                look="what is kept from the first save.",
-            )
+            wanted = f'"{part}" of that state: {show_part(part, other[part])}'
+            raise _earlier_state(tried, wanted, show_part(part, got[part]))
+
+
+def _earlier_state(tried: str, expected: str, got: str) -> Wrong:
+    return Wrong(
+        "SAVE-AGAIN",
+        "a later save has the state of an earlier one",
+        tried=tried,
+        expected=expected,
+        got=got,
+        look="what is kept from the first save.",
+    )
 
 
 def _expect_same(got: dict, right: dict, tried: str) -> None:
