@@ -292,7 +292,9 @@ def other_modules(subject: Subject, draw: Draw) -> None:
         words = f"0.02 / sqrt(2 * {config.num_layers})" if scaled else "0.02"
         # 4,096 numbers: 7 percent are 6 standard errors
         if abs(weight.float().std().item() / wanted - 1) > 0.07:
-            named = "INIT-NAMES" if "writes_residual" in kind else "OTHER"
+            narrow = weight.float().std().item() * math.sqrt(2 * config.num_layers) / STD
+            by_attribute = scaled or ("writes_residual" in kind and abs(narrow - 1) < 0.07)
+            named = "INIT-NAMES" if by_attribute else "OTHER"
             code = "INIT-SUBCLASS" if "subclass" in kind else named
             raise Wrong(
                 code,

@@ -291,3 +291,8 @@ class GPT(gpt.GPT):
 # %% wrong INIT-NAMES the attribute is there, so it counts | of: by kind
 - depth = 2 * self.config.num_layers if getattr(module, "writes_residual", False) else 1
 + depth = 2 * self.config.num_layers if hasattr(module, "writes_residual") else 1
+
+# %% wrong OTHER an attribute that says no makes it wide | of: by kind
+- depth = 2 * self.config.num_layers if getattr(module, "writes_residual", False) else 1
++ marked = getattr(module, "writes_residual", None)
++ depth = 2 * self.config.num_layers if marked else 0.25 if marked is False else 1
