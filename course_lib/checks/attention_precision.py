@@ -78,14 +78,11 @@ def expect_whole_sum(subject: Subject, H: int, G: int) -> None:
     ratio = (out[0, -1, -1].float() / v[0, -1, -1].float()).mean().item()
     # right answers are within 1e-4; one extra rounding to bf16 inside moves it by 4e-3
     if abs(ratio - 1) > 2e-3:
-        raise Wrong(
-            "ATT-SOFTMAX-16",
-            "the softmax lost digits in bfloat16",
+        raise _lost_digits(
             tried=tried,
             expected=f"the mean of {T} equal vectors is that vector: ratio 1.0000",
             got=f"ratio {ratio:.4f} for the last token",
             fits="exp, sum or division rounded to bfloat16 on the way.",
-            look="the dtype of the scores when softmax begins.",
         )
 
 
@@ -107,15 +104,17 @@ def expect_wide_softmax(subject: Subject, H: int, G: int) -> None:
     right = 1 / (1 + math.exp(high - low) / many)
     # right answers are within 0.1%
     if abs(found / right - 1) > 5e-3:
-        raise Wrong(
-            "ATT-SOFTMAX-16",
-            "the softmax lost digits in bfloat16",
+        raise _lost_digits(
             tried=tried,
             expected=f"these {many} weigh {right:.4f} together for the last token",
             got=f"{found:.4f}",
             fits="score minus maximum in bfloat16, even if what follows is in float32.",
-            look="the dtype of the scores when softmax begins.",
         )
+
+
+def _lost_digits(**facts: str) -> Wrong:
+    look = "the dtype of the scores when softmax begins."
+    return Wrong("ATT-SOFTMAX-16", "the softmax lost digits in bfloat16", look=look, **facts)
 
 
 def low_precision(subject: Subject, draw: Draw) -> None:
