@@ -3,6 +3,7 @@
 import ast
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -173,6 +174,18 @@ def test_a_job_ends_with_the_status_of_torchrun(status, tmp_path, monkeypatch):
         job.wait_for_lines("begun", 1)
         job.send_warning()
         assert job.wait(LIMIT_S) == status, job.read_output()
+
+
+def test_a_task_that_has_begun_is_known(tmp_path, monkeypatch):
+    """Also on a machine that is slow to write down which process it is."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mv").write_text(f'#!/bin/sh\nsleep 0.5\nexec {shutil.which("mv")} "$@"\n')
+    (tmp_path / "mv").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    (tmp_path / "job").write_text("srun bash -c 'echo $$ > begun; sleep 600'\n")
+    with RehearsedJob("job", {}) as job:
+        job.wait_for_lines("begun", 1)
+        assert job.task == int(Path("begun").read_text())
 
 
 def test_a_rehearsal_names_what_is_wrong_with_it_and_leaves_no_process(tmp_path, monkeypatch):

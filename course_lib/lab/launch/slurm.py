@@ -20,8 +20,7 @@ PROGRAMS = {
     "srun": """
 while [[ $1 == --* ]]; do echo "$1" >> "$REHEARSAL/options"; shift; done
 set -m
-"$@" &
-echo $! > "$REHEARSAL/task.new"; mv "$REHEARSAL/task.new" "$REHEARSAL/task"
+bash -c 'echo $$ > "$REHEARSAL/task.new"; mv "$REHEARSAL/task.new" "$REHEARSAL/task"; exec "$@"' - "$@" &
 wait $!
 status=$?
 kill -9 -- -$! 2> /dev/null  # when the task has ended, what is left of the step is killed
