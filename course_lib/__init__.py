@@ -10,14 +10,14 @@ import sys
 from importlib.abc import MetaPathFinder
 
 
-def install_mine(*, holes: bool = False) -> None:
+def install_mine() -> None:
     """Put the learner's own definitions into the library: what `--mine` asks a program for.
 
-    The one door from the library to the lab; imported modules never go through it. `holes` leaves
-    a hole where the learner has nothing yet. Of several ranks only the first says what is whose.
+    The one door from the library to the lab; imported modules never go through it. Of several ranks
+    only the first says what is whose.
     """
     mine = importlib.import_module("course_lib.lab.mine")
-    mine.install(holes=holes, quiet=os.environ.get("RANK", "0") != "0")
+    mine.install(quiet=os.environ.get("RANK", "0") != "0")
 
 
 class _OldNames(MetaPathFinder):

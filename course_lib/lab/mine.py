@@ -103,30 +103,24 @@ def load(card: Exercise) -> Any:
     return answer
 
 
-def install(*, holes: bool = False, quiet: bool = False) -> dict[str, str]:
+def install(*, quiet: bool = False) -> dict[str, str]:
     """Put every saved definition into course_lib; what is where by exercise id:
 
-    "yours" is the saved one, "reference" the library's own. "broken" is a saved file that cannot be
-    used: the library's own definition stays. "open", with `holes`, is a hole instead of the
-    reference where nothing is saved: calling it raises NotImplementedError with the exercise's
-    number and id. Unless `quiet`, prints these lists, and one line for each broken file.
+    "yours" is the saved one, "reference" the library's own where nothing is saved. "broken" is a
+    saved file that cannot be used: the library's own definition stays. Unless `quiet`, prints these
+    lists, and one line for each broken file.
     """
     whose, problems = {}, []
     for card in exercises().values():
         whose[card.id] = "reference"
-        if not (holes or file_of(card).exists()):
+        if not file_of(card).exists():
             continue  # ranks do not wait for modules that they may never use
-        library = importlib.import_module(card.module)
-        if file_of(card).exists():
-            try:
-                _put(library, card, load(card))
-                whose[card.id] = "yours"
-            except ValueError as problem:
-                whose[card.id] = "broken"
-                problems.append(_tell(card, problem))
-        else:
-            _put(library, card, _hole(library, card))
-            whose[card.id] = "open"
+        try:
+            _put(importlib.import_module(card.module), card, load(card))
+            whose[card.id] = "yours"
+        except ValueError as problem:
+            whose[card.id] = "broken"
+            problems.append(_tell(card, problem))
     if not quiet:
         print("\n".join([describe(whose), *problems]))
     return whose
@@ -134,7 +128,7 @@ def install(*, holes: bool = False, quiet: bool = False) -> dict[str, str]:
 
 def describe(whose: dict[str, str]) -> str:
     """One line per kind: "yours: rmsnorm, ..."; many that are not yours by number and first one."""
-    kinds = ("yours", "reference", "open", "broken")
+    kinds = ("yours", "reference", "broken")
     lists = {kind: [i for i, k in whose.items() if k == kind] for kind in kinds}
     return "\n".join(f"{kind:<9} {_name_some(kind, ids)}" for kind, ids in lists.items() if ids)
 
@@ -166,15 +160,3 @@ def _put(library: ModuleType, card: Exercise, answer: Any) -> None:
             replace_definition(library.__name__, f"{card.name}.{name}", vars(answer)[name])
     else:
         replace_definition(library.__name__, card.name, answer)
-
-
-def _hole(library: ModuleType, card: Exercise) -> Any:
-    def hole(*args, **kwargs):
-        raise NotImplementedError(f"exercise {card.number} {card.id} ({card.title}) is open")
-
-    current = getattr(library, card.name)
-    return (
-        type(card.name, (current,), dict.fromkeys(card.blank, hole))
-        if isinstance(current, type)
-        else hole
-    )
