@@ -30,6 +30,7 @@ NAMES = (
     *(f"mlp.{part}_proj.weight" for part in ("gate", "up", "down")),
 )
 MARKED = "course_lib.probes.residual:writers_of"
+UNDER_AUTOCAST = "course_lib.probes.calls:call_under_autocast"
 Branch = Callable[[Tensor], Tensor]
 
 
@@ -355,19 +356,21 @@ def any_input(subject: Subject, draw: Draw) -> None:
 
 
 def exact_stream(subject: Subject, draw: Draw) -> None:
-    """In every float dtype, large numbers and small ones, what branches of 0 leave is x to the bit."""
+    """In every float dtype, large numbers and small ones, what branches of 0 leave is x to the bit,
+    also in float32 where the branches give bfloat16."""
     config = small_config()
     module = subject.module(config)
     state = {
         name: torch.zeros_like(w) if "norm" not in name else w for name, w in module.state().items()
     }
     module.load(state)
-    for dtype, most in (
-        (torch.float32, 1e12),
-        (torch.float64, 1e12),
-        (torch.bfloat16, 1e12),
-        (torch.float16, 6e4),
-        (torch.float16, 65_504.0),  # its largest number
+    for dtype, most, autocast in (
+        (torch.float32, 1e12, False),
+        (torch.float32, 1e12, True),
+        (torch.float64, 1e12, False),
+        (torch.bfloat16, 1e12, False),
+        (torch.float16, 6e4, False),
+        (torch.float16, 65_504.0, False),  # its largest number
     ):
         module.to(dtype)
         size = torch.logspace(-3, 0, 12, dtype=torch.float64) * most
@@ -376,7 +379,10 @@ def exact_stream(subject: Subject, draw: Draw) -> None:
             x = x + torch.pi
         tried = f"all projections 0, parameters and x in {str(dtype)[6:]}, x up to {most:g}"
         given = (x, *tables(5, config))
-        out = expect.tensor(module.forward(*given), shape=x.shape, dtype=dtype, tried=tried)
+        if autocast:
+            tried += ";\nunder torch.autocast, so that both branches give bfloat16"
+        out = module.probe(UNDER_AUTOCAST, *given) if autocast else module.forward(*given)
+        expect.tensor(out, shape=x.shape, dtype=dtype, tried=tried)
         if torch.equal(out, x):
             continue
         index = tuple(int(i) for i in (out != x).nonzero()[0])

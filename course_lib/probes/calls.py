@@ -1,5 +1,5 @@
-"""What a call depends on besides its inputs: other calls before or after it, torch's default dtype; and
-what it does to them, and to what other calls gave."""
+"""What a call depends on besides its inputs: other calls before or after it, torch's default dtype
+and autocast; and what it does to them, and to what other calls gave."""
 
 from collections.abc import Callable
 from typing import Any
@@ -87,6 +87,12 @@ def call_under_defaults(
         finally:
             torch.set_default_dtype(before)
     return results
+
+
+def call_under_autocast(answer: Callable, *args: Any) -> Any:
+    """`answer(*args)` with gradients off, where autocast lets matrix products return bfloat16."""
+    with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
+        return answer(*args)
 
 
 def _is_same(kept: Any, used: Any) -> bool:

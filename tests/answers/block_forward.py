@@ -341,3 +341,23 @@ class TransformerBlock(TransformerBlock):
 +     x += added
 + else:
 +     x = x + added
+
+# %% wrong DTYPE the stream in the dtype of each branch | of: two lines
+- x = x + self.attention(self.attention_norm(x), cos, sin)
+- return x + self.mlp(self.mlp_norm(x))
++ added = self.attention(self.attention_norm(x), cos, sin)
++ x = x.type_as(added) + added
++ added = self.mlp(self.mlp_norm(x))
++ return x.type_as(added) + added
+
+# %% wrong BLOCK-ROUNDED the first sum in the dtype of its branch | of: two lines
+- x = x + self.attention(self.attention_norm(x), cos, sin)
++ added = self.attention(self.attention_norm(x), cos, sin)
++ x = (x.to(added.dtype) + added).to(x.dtype)
+
+# %% right all three added up at once
+class TransformerBlock(TransformerBlock):
+    def forward(self, x, cos, sin):
+        attended = self.attention(self.attention_norm(x), cos, sin)
+        added = self.mlp(self.mlp_norm(x + attended))
+        return torch.stack((x, attended, added)).sum(dim=0)
