@@ -21,11 +21,12 @@ from course_lib.sampling import next_token_probs
 class KVCache:
     """What one attention layer keeps of the tokens it has read: turned keys, and values.
 
-    `k_BGMK` and `v_BGMK`, (batch_size, G, room, K), are reserved once, in the dtype of the model.
+    `k_BGMK` and `v_BGMK`, (batch_size, G, room, K), are reserved once, in `dtype`.
     Their first `length` places hold the kept tokens. The other places may hold anything.
 
     Args: `config` of the model; `batch_size`, the number of sequences read side by side; `room`,
-    the number of places for each sequence, by default `config.max_seq_len`.
+    the number of places for each sequence, by default `config.max_seq_len`; `dtype`, usually that
+    of the model, by default float32; `device`.
     """
 
     def __init__(
@@ -118,8 +119,8 @@ def generate_cached(
     """As `model.generate`, but each token is read once: idx (B, T) to (B, T + max_new_tokens).
 
     The last token is written and not read. ValueError when more than `max_seq_len` would have to be
-    read: a token that leaves a sliding window has been read by those that stay, so what is kept of
-    them would no longer be what the window alone gives.
+    read: the keys and values that are kept depend on every token read so far, also on those that
+    a window of `max_seq_len` tokens would have left behind, so they cannot be used again.
     """
     B, T = idx.shape
     room = T + max_new_tokens - 1

@@ -182,7 +182,7 @@ class MLP(nn.Module):
         self.down_proj.writes_residual = True  # read by GPT._init_weights
 
     def forward(self, x_BTD: Tensor) -> Tensor:
-        """x (B, T, D) to (B, T, D), in the dtype of x.
+        """x (B, T, D) to (B, T, D), in the dtype of x, or in that of autocast.
 
         A unit whose gate (before SiLU) is far below 0 gives 0 and adds 0 to every gradient, even if
         gate times up overflows. The weights get gradients even if x needs none.
@@ -223,7 +223,8 @@ def fused_attention(q_BHTK: Tensor, k_BGTK: Tensor, v_BGTK: Tensor) -> Tensor:
     """As `causal_attention`, by torch's fused kernel, which never holds the score matrix; k and v may
     have fewer heads, as in `grouped_attention`.
 
-    On a CPU in float32, autocast or not: its backward pass in bfloat16 is the slower one there.
+    On a CPU, bfloat16 inputs are computed in float32, also under autocast, because there the
+    kernel's backward pass is faster in float32.
     """
     attend = functools.partial(
         F.scaled_dot_product_attention, is_causal=True, enable_gqa=q_BHTK.shape != k_BGTK.shape
@@ -379,8 +380,8 @@ class GPT(nn.Module):
     ) -> Tensor:
         """Append `max_new_tokens` sampled tokens to idx (B, T): (B, T + max_new_tokens) int64.
 
-        `next_token_probs` says what the settings do. A context beyond `max_seq_len` loses its left.
-        Reads the whole context for every token; `course_lib.generation` keeps what it has read.
+        `next_token_probs` says what the settings do. Only the last `max_seq_len` tokens are read.
+        Reads them all again for every token; `course_lib.generation` keeps what it has read.
         """
         for _ in range(max_new_tokens):
             logits_BV = self(idx[:, -self.config.max_seq_len :])[0][:, -1]

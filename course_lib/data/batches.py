@@ -125,7 +125,8 @@ class BatchLoader:
     def load_state_dict(self, state: dict) -> None:
         """Go on where `state` was taken.
 
-        ValueError when it comes from another seed, seq_len or text, whose windows are others.
+        ValueError when it has another seed, seq_len or number of tokens, or a text whose first or last
+        4,096 tokens differ: its windows are others. Tokens in the middle are not compared.
         batch_size, rank and world_size may differ: they cut the same windows in another way.
         """
         expected = self._sequence()

@@ -53,7 +53,7 @@ class Corpus:
     def default(cls) -> "Corpus":
         """Sources of the standard library of this Python, without its tests and installed packages.
 
-        The text is the same wherever the Python version is; another version has another text.
+        The same version of Python gives the same text, and another version another text.
         """
         root = Path(sysconfig.get_path("stdlib"))
         if not (root / "os.py").is_file():
@@ -67,7 +67,8 @@ class Corpus:
     def folder(cls, path: str | Path, suffixes: tuple[str, ...] = TEXT_SUFFIXES) -> "Corpus":
         """All UTF-8 files below `path` whose name ends in one of `suffixes` (upper or lower case).
 
-        Leaves out hidden files and folders, empty files and links to folders. ValueError when the
+        Leaves out hidden files and folders, `__pycache__`, `node_modules`, links to folders, and files
+        that are empty or have a zero byte. ValueError when the
         folder is missing or gives no text.
         """
         if isinstance(suffixes, str) or not all(suffix.startswith(".") for suffix in suffixes):

@@ -96,8 +96,8 @@ class CopyStream:
     """Copies of host tensors on `device`, beside what a GPU is computing; on a CPU nothing is copied.
 
     A copy has a stream of its own. It begins when it is asked for, even if updates are still queued,
-    and only work that is queued afterwards waits for it. The host waits for neither, which takes
-    pinned memory: a tensor that is not in it is first copied there, on the host.
+    and only work that is queued afterwards waits for it. The host waits for neither, provided
+    that the tensor is in pinned memory; one that is not is first copied there, on the host.
     """
 
     def __init__(self, device: torch.device):

@@ -28,7 +28,8 @@ def make_tokens(
     training and none for validation. A folder of text, or without `data` the text that every
     machine has, is split by `valid_fraction` and tokenized into the folder `cache`, on first use.
     For a large text that takes hours; a second process waits for the first, as `pretokenize` says.
-    ValueError when there is no text.
+    Files that were changed and kept their size are not noticed: delete `cache` then. ValueError when
+    there is no text, fewer than two files, or a fraction outside 0 to 1.
     """
     folder = Path(data) if data else None
     if folder and (folder / INDEX).is_file():
@@ -54,7 +55,7 @@ def open_tokens(
 def identify_tokens(folders: Sequence[Path]) -> list[str]:
     """For each folder its name and the beginning of a sha256 of its plan and its index.
 
-    Two machines whose texts of this are the same have the same tokens. Without an index the text
+    Two machines for which the results are equal have the same tokens. Without an index the text
     says that there is none.
     """
     found = []

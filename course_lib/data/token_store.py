@@ -74,7 +74,7 @@ def pretokenize(
     Every shard but the last holds `shard_tokens` ids. Finished shards are kept when a run is
     killed. While another process writes the folder, this one waits and says so, where the file
     system knows locks; elsewhere start one at a time. `threads`: default, one for each core.
-    Memory stays near a few MB a thread, whatever the size of the text. ValueError when the folder
+    Memory stays near 20 MB a thread, whatever the size of the text. ValueError when the folder
     holds tokens of another text or vocabulary; OSError when the disk is full.
     """
     source = CorpusDocuments(corpus) if isinstance(corpus, Corpus) else corpus

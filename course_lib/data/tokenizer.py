@@ -32,10 +32,11 @@ GPT2_PATTERN = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s
 
 
 class Tokenizer:
-    """Byte-pair tokenizer: any string can be encoded, and decodes to itself.
+    """Byte-pair tokenizer: any text can be encoded, and decodes to itself.
 
     Make one with `Tokenizer.course()` or `Tokenizer.gpt2()`; with `Tokenizer(ranks)` from ranks of
-    your own. It can be pickled, so it travels to worker processes.
+    your own. Half of a surrogate pair, which is no text, becomes U+FFFD. It can be pickled, so it
+    travels to worker processes.
     """
 
     def __init__(self, ranks: dict[bytes, int], *, name: str = "own"):

@@ -109,7 +109,7 @@ def chunked_loss(
 
 
 class ChunkedLoss:
-    """Gives `model` a loss in chunks, in place: its head sees no token, and `chunked_loss` sees all.
+    """Gives `model` a loss in chunks, in place: its head gets no tokens, and `chunked_loss` gets all.
 
     From then on `model(idx, targets)` returns (logits of no token, (B, 0, V); the same loss, ()
     float32). Without targets it returns the logits of all tokens, as before. Parameters stay as they

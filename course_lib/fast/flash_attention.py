@@ -38,10 +38,11 @@ def flash_attention(
 
 
 def use_flash_attention(model: GPT) -> GPT:
-    """Let every block of `model` attend by `flash_attention`, with kernels where they run; the model.
+    """Let every block of `model` attend by `flash_attention`, with kernels where they run. Returns the model.
 
     In place; no parameter changes. Plain torch in tiles, elsewhere, is several times slower than
-    torch's own fused attention, which a GPT takes by default.
+    torch's own fused attention, which a GPT takes by default. A model with fewer heads of keys than of
+    queries is refused at its first forward pass, with ValueError.
     """
     for part in model.modules():
         if isinstance(part, CausalSelfAttention):

@@ -23,7 +23,7 @@ STEP = 16  # the units take sizes that are multiples of it
 
 
 def to_fp8(x: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """`x` in 8 bits and the float32 scale, one for the tensor, that times it gives `x` back.
+    """`x` in 8 bits and the float32 scale, one for the tensor, to multiply it by to recover `x`.
 
     The largest number of x becomes the largest of the dtype; a tensor of zeros has a tiny scale.
     """
@@ -96,7 +96,7 @@ class Fp8Linear(nn.Linear):
 
 
 def use_fp8(model: GPT, *, emulate: bool = False) -> GPT:
-    """Put 8-bit layers around the weights of the model's blocks, in place; the model.
+    """Put 8-bit layers around the weights of the model's blocks, in place. Returns the model.
 
     Head and embedding stay as they are. Where the model's device has no units for it, ValueError;
     the fallback is to leave the call out, for bfloat16 trains the same model. `emulate` takes any

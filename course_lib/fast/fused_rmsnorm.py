@@ -147,7 +147,7 @@ class FusedNorm(nn.Module):
 
 
 def use_fused_norm(model: GPT) -> GPT:
-    """Put the kernels in place of every `RMSNorm` of `model`, in place; the model.
+    """Put the kernels in place of every `RMSNorm` of `model`, in place. Returns the model.
 
     Parameters keep their names. Where the kernels can't be compiled they are interpreted, row by row
     and slowly; `why_no_kernel` says so beforehand.

@@ -36,7 +36,7 @@ class PaddedHead(nn.Module):
 
 
 def pad_vocabulary(model: GPT, multiple: int = 64) -> GPT:
-    """Give `model` a padded head, and its embedding the same rows where the two are one; the model.
+    """Give `model` a padded head, and its embedding the same rows where the two are one. Returns the model.
 
     In place, before an optimizer or DDP is made of it. Logits keep their shape (B, T, V), and loss
     and gradients their values. Checkpoints hold the padded rows: pad a model before it loads one.

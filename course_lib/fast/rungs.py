@@ -29,13 +29,13 @@ RUNGS: dict[str, Callable[[GPT], object]] = {
 def apply_rungs(
     model: GPT, names: Collection[str], device: torch.device, *, emulate: bool = False
 ) -> GPT:
-    """Give `model` the parts called `names`, out of `RUNGS`, in place; the model.
+    """Give `model` the parts called `names`, out of `RUNGS`, in place. Returns the model.
 
     Before DDP, `fully_shard` or an optimizer is made of it, on any device, "meta" too; `device` is
     where it will compute. Parameters keep their names. All keep their shapes too, but for
     "padded_vocab", which adds rows of zeros to the head, and to the embedding where the two are one.
-    The loss stays, up to rounding, and in 8 bits for "fp8". ValueError for another name, and where
-    the device has not what a part needs; with `emulate` such a part computes the same, slowly.
+    The loss stays the same up to rounding, which for "fp8" is to 8 bits. ValueError for another name, and where
+    the device cannot run a part; with `emulate` such a part computes the same, slowly.
     """
     if unknown := sorted(set(names) - RUNGS.keys()):
         raise ValueError(f"no rung {unknown[0]!r}; choose from {', '.join(RUNGS)}")
@@ -49,7 +49,7 @@ def apply_rungs(
 
 
 def find_problems(device: torch.device) -> dict[str, str]:
-    """The rungs that `device` has not what they need for, each with the reason."""
+    """The rungs that `device` cannot run, each with the reason."""
     found = {"fused_norm": why_no_kernel(device)}
     if not has_fp8_units(device):
         found["fp8"] = (

@@ -36,7 +36,7 @@ LOG2_E = tl.constexpr(math.log2(math.e))
 
 @dataclass(frozen=True)
 class Tiles:
-    """Sizes of one program: powers of 2, at least 16."""
+    """Sizes of one program. Queries and keys are powers of 2, at least 16."""
 
     queries: int = 64
     """I, rows of scores in a tile."""

@@ -16,6 +16,7 @@ def find_shared_memory(args: Sequence[Any], out: Any) -> str:
     """Two arrays or tensors, one of them in `out`, of which a write to one changes the other.
 
     In words, such as "result 0 and argument 1", or "" when all results have memory of their own.
+    Tensors on a GPU are not looked at.
     """
     results = [(f"result {i}", x) for i, x in enumerate(_find_arrays(out))]
     given = [(f"argument {i}", x) for i, a in enumerate(args) for x in _find_arrays(a)]

@@ -45,7 +45,7 @@ class Speed:
         self.tokens += tokens_seen - self.before
 
     def row(self, ranks: Sequence[tuple[float, float]]) -> dict[str, float]:
-        """What the log says of the updates since the last row; without one, the last row again.
+        """What the log says of the updates since the last row; if there were none, the last row again.
 
         `ranks`: (`peak_megabytes`, seconds of `OwnTime`) of each rank in order. Returns
         "tokens_per_s" and "mfu" of all ranks together; "memory_mb", the most that a rank has held so
@@ -66,8 +66,9 @@ class Speed:
 
 
 class OwnTime:
-    """Seconds of the last update in which a rank waits for no other: its batches, its forward passes.
+    """Seconds of the last update that a rank spends on its batches and forward passes.
 
+    With DDP it waits for no other rank in them; with FSDP a forward pass waits in its all-gathers.
     Whole updates take all ranks alike, since each waits for the slowest in the backward pass. `parts`
     is how many parts of an update are measured; the latest so many count. On a GPU a part lies
     between two events in its queue, so measuring waits for nothing; reading does.

@@ -1,7 +1,7 @@
 """How much memory one call takes beyond what was there before it, at its highest.
 
 What it is: a high-water mark that is set back before the call: of CUDA's allocator, or of the whole
-process where Linux keeps one. What it leaves out: which tensors they are (traffic.py), and systems
+process where Linux keeps one. What it leaves out: which tensors they are, and systems
 without such a mark.
 """
 

@@ -23,7 +23,7 @@ RECORDED = "recorded call"
 def mark_range(name: str) -> Iterator[None]:
     """A range of that name in a running profile, and on CUDA for nsys too; it nests.
 
-    Costs nothing but the call where nobody records: no range is made then.
+    Where nobody records, no range of the profile is made; once CUDA is in use, one of NVTX always is.
     """
     with contextlib.ExitStack() as ranges:
         if torch.autograd._profiler_enabled():
@@ -94,7 +94,7 @@ class StepTrace:
             self.close()
 
     def close(self) -> str:
-        """End it; a run that was too short for all updates leaves those it had. One line: what is
+        """End it; a run that was too short for all updates writes those that it recorded. One line: what is
         where, or why there is nothing; empty where nothing was asked for."""
         if self._profile is not None:
             self._profile.stop()

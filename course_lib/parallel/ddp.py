@@ -66,7 +66,7 @@ def sync_gradients(
 
 
 class Replica(nn.Module):
-    """`module` as one of R copies, and whether its gradients may travel.
+    """`module` as one of R copies, and a flag that says whether its gradients are to be averaged.
 
     Args: `module`; `group`.
     """

@@ -71,8 +71,9 @@ def zero_traffic(
     """Bytes that each rank sends for one update, all collectives in rings.
 
     Stage 0 all-reduces the gradients. Stages 1 and 2 reduce-scatter them and all-gather the new
-    weights: the two halves of an all-reduce, so as much. Stage 3 gathers the weights twice, before
-    forward and before backward: half as much again. ValueError as `check_stage`.
+    weights: the two halves of an all-reduce, so as much where weights and gradients have the same
+    bytes. Stage 3 gathers the weights twice, before forward and before backward: half as much again
+    then. Padding is left out. ValueError as `check_stage`.
 
     Source: Rajbhandari et al. 2020, section 7.
     """
@@ -132,9 +133,10 @@ class ShardedAdamW(torch.optim.Optimizer):
     """AdamW whose state lies on R ranks: 12 bytes per parameter in all, 12 / R on each.
 
     Use it in place of DDP and AdamW: `step()` averages the gradients itself. All ranks must begin with
-    the same weights. A parameter without a gradient counts as one with zeros; frozen ones
-    are passed over. Settings are those of `torch.optim.AdamW`, read from `param_groups` at each
-    step. `state_dict()` holds this rank's shards alone. ValueError for a group of frozen ones alone.
+    the same weights. A parameter without a gradient counts as one with zeros; frozen ones are passed
+    over. Settings are `lr`, `betas`, `eps` and `weight_decay` of `torch.optim.AdamW`, read from
+    `param_groups` at each step. `state_dict()` holds this rank's shards alone. ValueError for a group
+    of frozen ones alone.
 
     Collectives per step and group: one reduce-scatter and one all-gather, see `zero1_step`.
     """

@@ -150,7 +150,7 @@ class DistributedTrainer:
         The loss is the mean over all targets that count (not IGNORED), in all micro-batches of all
         ranks together, however unequal they are. Its gradient is clipped to the global norm
         `config.grad_clip`, 0 for no limit. Every group takes the rate `get_lr(step)`. No parameter
-        has a gradient before the call. Afterwards no gradient is left, `step` is 1 higher, and
+        has a gradient before the call. Afterwards every gradient is None or zero, `step` is 1 higher, and
         `tokens_seen`, a plain number, is higher by the targets that counted on all ranks. `batches`
         stay as they are. ValueError on every rank when no target counts on any of them; nothing has
         changed then.
@@ -223,9 +223,10 @@ class DistributedTrainer:
 
     @torch.no_grad()
     def evaluate(self) -> float:
-        """Mean loss in nats over the first windows of the validation text, the same each time.
+        """Mean loss in nats over windows drawn from all of the validation text, the same each time.
 
-        `eval_batches` micro-batches are shared out among the ranks. One all-reduce of 8 bytes.
+        `eval_batches` micro-batches, rounded up to a multiple of the ranks, are shared out among
+        them. One all-reduce of 8 bytes.
         """
         loader = self._loader(self.valid_tokens, seed=0)
         self.model.eval()
@@ -334,7 +335,7 @@ class DistributedTrainer:
     def write_checkpoint(self, state: dict) -> Path:
         """Write `state`, from rank 0, as the run's checkpoint of its step; the path.
 
-        All ranks must call it, and none goes on before the file is there, however long that takes.
+        All ranks must call it, and none goes on before the file is there; they wait for up to two hours.
         OSError on every rank when the disk is full; earlier checkpoints are then still there.
         """
         folder, keep = Path(self.config.out) / "checkpoints", self.config.keep
@@ -374,8 +375,9 @@ class DistributedTrainer:
         """The state in that file, or in the newest good one of the run; None when there is none.
 
         A dict, in the form that `load_checkpoint` takes; a trainer with files of its own has another.
-        Rank 0 decides and reads, and every rank gets the tensors from it, onto its device. All ranks
-        must call it.
+        Rank 0 decides and reads, and broadcasts the state, all of its bytes, to the others. Tensors
+        arrive in main memory or on the rank's device; `load_state_dict` moves them. All ranks must
+        call it.
 
         CheckpointError on every rank for a file that is not good, or that lacks a part. ValueError
         on every rank when it was written with another optimizer, and when one rank does not see the

@@ -1,4 +1,4 @@
-"""When a training is over because its numbers no longer are any.
+"""When a training is over because its numbers are nan or infinite.
 
 What it is: what `fit` asks of the numbers of an update whenever it reads them. What it leaves out: what
 to do against it (lessons 10, 11 and 14).
@@ -14,7 +14,8 @@ LEAST_SCALE = 1e-4
 
 
 class TrainingDiverged(RuntimeError):
-    """The loss or the gradient is no longer a number; the message says where and what to try."""
+    """The loss or the gradient is no longer a number. The message says what was found; `fit` adds where,
+    and what to try."""
 
 
 def refuse_divergence(

@@ -26,7 +26,7 @@ class LossScaler:
         optimizer.zero_grad()
 
     `scale` is the first factor. After `growth_interval` good updates in a row it is multiplied by
-    `growth`, after a bad one by `backoff`. Both are powers of two, so that scaling rounds nothing.
+    `growth`, after a bad one by `backoff`. Use powers of two, so that scaling rounds nothing.
     ValueError for factors that could not find a scale.
     """
 

@@ -132,11 +132,13 @@ class TrainConfig:
     seed: int = 1337
     """Seed of the weights and of the order of the data."""
     log_every: int = 1
-    """Updates between two rows of the log; for a row the device is waited for, otherwise not."""
+    """Updates between two rows of the log; for a row, a save or a validation the device is
+    waited for, otherwise not."""
     eval_every: int = 25
     """Updates between two validations; 0 validates at the end only."""
     eval_batches: int = 8
-    """Micro-batches of one validation, shared out among the ranks; 0 for no validation."""
+    """Micro-batches of one validation, shared out among the ranks and rounded up to a multiple of
+    them; 0 for no validation."""
     save_every: int = 25
     """Updates between two checkpoints; 0 saves at the end only."""
     keep: int = 2
