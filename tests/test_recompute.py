@@ -1,5 +1,6 @@
 """Recomputation by plan: the cheapest that fits, the same gradients, the bytes that it says."""
 
+import dataclasses
 import itertools
 import random
 
@@ -77,15 +78,17 @@ def test_a_plan_keeps_the_bytes_it_says_and_every_gradient(run, plan):
         torch.testing.assert_close(a, b)
 
 
-def test_flops_are_those_of_one_more_forward_pass(run):
-    model, idx, targets = run
+@pytest.mark.parametrize("num_kv_heads", [2, 1])
+def test_flops_are_those_of_one_more_forward_pass(num_kv_heads):
+    config = dataclasses.replace(CONFIG, num_kv_heads=num_kv_heads)
+    model, (idx, targets) = GPT(config), torch.randint(64, (2, 2, 24))
 
     def counted(plan):
         with FlopCounterMode(display=False) as counter, set_checkpoint_early_stop(False):
             loss_by_plan(model, idx, targets, plan).backward()
         return counter.get_total_flops()
 
-    flops = half_blocks(CONFIG, 2, 24)[2]
+    flops = half_blocks(config, 2, 24)[2]
     for plan in ([0], [1], range(6)):
         assert counted(plan) - counted(()) == sum(flops[i] for i in plan)
 

@@ -58,7 +58,7 @@ def half_blocks(config: GPTConfig, batch: int, seq_len: int) -> tuple[list, list
     D, L, N = config.d_model, config.num_layers, batch * seq_len
     norm = parts["norms"] // (2 * L + 1)
     kept = [norm + parts["attention"] // L, norm + parts["mlp"] // L]
-    flops = [8 * N * D * D + 4 * N * seq_len * D, 6 * N * D * config.d_hidden]
+    flops = [4 * N * D * (D + config.d_kv + seq_len), 6 * N * D * config.d_hidden]
     return kept * L, [4 * N * D] * (2 * L), flops * L
 
 

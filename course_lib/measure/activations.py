@@ -28,7 +28,7 @@ def activation_bytes(
     "attention": its input, q and k after their rotation, v, and the input of o_proj.
         With config.fast_attention also the log-sum-exp of each row of scores, in float32.
         Without it the softmax in float32, in 16 bits also its 16-bit copy; and the causal mask,
-        1 byte an entry, one mask a layer for all heads and rows of the batch.
+        (seq_len, seq_len) of 1 byte an entry, one a layer for all heads and rows of the batch.
     "mlp": all that its three products and its gate need.
     "head": its input, and the log-softmax of the logits, always in float32.
     """

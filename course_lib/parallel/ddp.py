@@ -88,8 +88,8 @@ class Replica(nn.Module):
 
         Use it for all micro-batches of an update but the last, whose backward pass then sends the
         sum of all of them, once. On leaving, `self.syncing` is again what it was before: after an
-        error or an interrupt too, and inside another such context. No collective is issued here, no
-        gradient touched.
+        error or an interrupt too, which goes on to the caller, and inside another such context. No
+        collective is issued here, no gradient touched.
         """
         before, self.syncing = self.syncing, False
         try:
