@@ -144,9 +144,9 @@ def collective_cost(
     `name`: "reduce_scatter", "all_gather" or "all_reduce". `num_bytes`: those of the whole tensor,
     which is cut into `world_size` chunks of num_bytes / world_size bytes, whole or not. The tensor
     is the input of a reduce-scatter, the output of an all-gather, and both in an all-reduce.
-    "messages" (int) and "bytes" (float) are what one rank sends. "seconds" is the time if sending and receiving overlap and a message of b
-    bytes takes latency_s + b / bytes_per_s. One rank alone sends nothing. ValueError for another
-    name or a world_size below 1.
+    "messages" (int) and "bytes" (float) are what one rank sends. "seconds" is the time if sending
+    and receiving overlap and a message of b bytes takes latency_s + b / bytes_per_s. One rank alone
+    sends nothing. ValueError for another name or a world_size below 1.
 
     Source: Patarasuk and Yuan 2009, section 4; Hockney 1994 for the time of one message.
     """
