@@ -3,6 +3,9 @@
 Oracle: plain lists, with a tokenizer of one id a character and one of bytes.
 """
 
+import itertools
+from collections.abc import Iterable
+
 import numpy as np
 
 from course_lib.checks import arrays
@@ -285,29 +288,39 @@ def any_iterable(subject: Subject, draw: Draw) -> None:
 
 
 def empty_documents(subject: Subject, draw: Draw) -> None:
-    """A document without text is its end alone; no documents are an empty row."""
-    out, reference = subject.call(["", "a", ""], SMALL), _ids(["", "a", ""], SMALL)
-    arrays.compare(
-        out,
-        reference,
-        [
-            (
-                "TOK-SKIPS-EMPTY",
-                _ids(["a"], SMALL),
-                "empty documents vanished",
-                "a document without ids that also loses its end.",
-                "the condition around the end of text.",
-            ),
-        ],
-        tried='["", "a", ""]',
-    )
+    """A document without text is its end alone, be it the only one; no documents are an empty row."""
+    for texts in (["", "a", ""], [""], ["", "", ""]):
+        out, reference = subject.call(texts, SMALL), _ids(texts, SMALL)
+        arrays.compare(
+            out,
+            reference,
+            [
+                (
+                    "TOK-SKIPS-EMPTY",
+                    _ids([text for text in texts if text], SMALL),
+                    "empty documents vanished",
+                    "a document without ids that also loses its end.",
+                    "the condition around the end of text.",
+                ),
+            ],
+            tried=str(texts),
+        )
+    for documents, words, fits in (
+        ([], "[]", "`np.concatenate` or `max` of an empty list."),
+        ((), "an empty tuple", "`documents == []`."),
+        (OnePass([]), "an iterable that holds nothing", "`if not documents`: only a list tells."),
+    ):
+        _expect_no_ids(subject, documents, f"no documents: {words}", fits)
+
+
+def _expect_no_ids(subject: Subject, documents: Iterable[str], tried: str, fits: str) -> None:
     facts = dict(
-        tried="no documents: []",
+        tried=tried,
         expected="an empty row, uint16, shape (0,)",
         look="what the joining does with nothing.",
     )
     try:
-        out = subject.call([], SMALL)
+        out = subject.call(documents, SMALL)
     except AnswerError as failure:
         if isinstance(failure.error, NotImplementedError):
             raise
@@ -315,7 +328,7 @@ def empty_documents(subject: Subject, draw: Draw) -> None:
             "TOK-NO-DOCUMENTS",
             "no documents are an error",
             got=arrays.error_line(failure),
-            fits="`np.concatenate` or `max` of an empty list.",
+            fits=fits,
             **facts,
         ) from None
     if not isinstance(out, np.ndarray) or (out.dtype, out.shape) != (np.uint16, (0,)):
@@ -326,6 +339,49 @@ def empty_documents(subject: Subject, draw: Draw) -> None:
             fits="an array made from an empty list: float64.",
             **facts,
         )
+
+
+def end_inside(subject: Subject, draw: Draw) -> None:
+    """Each document gets its end, and keeps its ids, when that id is among them too."""
+    texts, tokenizer = ["xy", "yx", "y", "", "yy", "z"], ByteTokenizer(end_of_text=ord("y"))
+    end, own = tokenizer.end_of_text, [tokenizer.encode(text) for text in texts]
+    reference = _ids(texts, tokenizer)
+    left_out = "a document whose ids end with that id got no end"
+    arrays.compare(
+        subject.call(texts, tokenizer),
+        reference,
+        [
+            (
+                "TOK-NO-END",
+                [id for ids in own for id in (ids if ids[-1:] == [end] else [*ids, end])],
+                left_out,
+                "a look at the last id of the text.",
+                "the condition around the end of text: each document is followed by one.",
+            ),
+            (
+                "TOK-NO-END",
+                [id for ids in own for id, _ in itertools.groupby([*ids, end])],
+                left_out,
+                "two ids that are alike made one.",
+                "what is left out of a text's ids, or behind them.",
+            ),
+            (
+                "TOK-NO-END",
+                [id for id, _ in itertools.groupby(reference)],
+                left_out,
+                "two ends that follow each other made one.",
+                "what is left out of the whole row.",
+            ),
+            (
+                "TOK-TEXT-CHANGED",
+                [id for ids in own for id in [*(i for i in ids if i != end), end]],
+                "an id of a text is lost",
+                "ids that are compared with the end of text.",
+                "what is left out of a text's ids: they are taken as they are.",
+            ),
+        ],
+        tried=f'{texts}, end of text {end}, which is the id of "y" too',
+    )
 
 
 def refuses_wide(subject: Subject, draw: Draw) -> None:
@@ -390,6 +446,7 @@ SUITES = (
             each_document,
             any_iterable,
             empty_documents,
+            end_inside,
             refuses_wide,
         ),
         tested="each document and its end, in 2 bytes an id; nothing wraps, nothing is lost,\n"

@@ -366,3 +366,33 @@ def encode_documents(documents, tokenizer):
         ids[-1] = tokenizer.end_of_text
         rows.append(ids)
     return np.concatenate(rows)
+
+# %% wrong TOK-NO-DOCUMENTS a generator of nothing is true
+def encode_documents(documents, tokenizer):
+    if tokenizer.vocab_size > 65_536:
+        raise ValueError("more than 65,536 ids")
+    if not documents:
+        return np.empty(0, dtype=np.uint16)
+    end = np.array([tokenizer.end_of_text], dtype=np.uint16)
+    return np.concatenate([part for text in documents for part in (tokenizer.encode_to_array(text), end)])
+
+# %% wrong TOK-SKIPS-EMPTY empty documents alone are no documents | of: one list, one array
+  ids = []
++ documents = [*documents]
++ if not any(documents):
++     return np.empty(0, dtype=np.uint16)
+
+# %% wrong TOK-NO-END no end behind a text whose ids end with that id | of: one list, one array
+- ids.append(tokenizer.end_of_text)
++ if not text or ids[-1] != tokenizer.end_of_text:
++     ids.append(tokenizer.end_of_text)
+
+# %% wrong TOK-NO-END two ends that follow each other become one | of: one list, one array
+- ids.extend(tokenizer.encode(text))
+- ids.append(tokenizer.end_of_text)
++ own = [*tokenizer.encode(text), tokenizer.end_of_text]
++ ids.extend(b for a, b in zip([None, *own], own) if not a == b == tokenizer.end_of_text)
+
+# %% wrong TOK-TEXT-CHANGED the id of the end dropped from a text | of: one list, one array
+- ids.extend(tokenizer.encode(text))
++ ids.extend(id for id in tokenizer.encode(text) if id != tokenizer.end_of_text)
