@@ -144,19 +144,31 @@ def any_sizes(subject: Subject, draw: Draw) -> None:
 
 
 def empty_batch(subject: Subject, draw: Draw) -> None:
-    """No windows at all are shared out evenly: every rank gets none."""
-    for world in (1, 3):
-        tried = f"0 starts, rank {world - 1} of {world}"
+    """No windows at all are shared out evenly: every rank gets none, in the dtype of `starts`."""
+    for rank, world, dtype in (
+        (0, 1, "int64"), (2, 3, "int64"), (0, 3, "int32"), (1, 3, "uint16"), (7, 8, "uint64"),
+        (0, 2, "int8"),
+    ):  # fmt: skip
+        tried = f"0 starts in {dtype}, rank {rank} of {world}"
         facts = dict(
             tried=tried, expected="an empty row of starts", look="the tests before the slice."
         )
         try:
-            out = subject.call(np.arange(0), rank=world - 1, world_size=world)
+            out = subject.call(np.arange(0, dtype=dtype), rank=rank, world_size=world)
         except AnswerError as failure:
             raise Wrong(
                 "RANK-NONE", "an empty batch raises", got=arrays.error_line(failure), **facts
             ) from None
-        arrays.array(out, shape=(0,), tried=tried)
+        if arrays.array(out, shape=(0,), tried=tried).dtype != dtype:
+            raise Wrong(
+                "DTYPE",
+                f"without starts the dtype is {out.dtype}",
+                tried=tried,
+                expected=dtype,
+                got=str(out.dtype),
+                fits="an array made from an empty list." if out.dtype == np.float64 else "",
+                look="what is returned when there are no starts: an empty slice keeps its dtype.",
+            )
 
 
 def any_numbers(subject: Subject, draw: Draw) -> None:
@@ -165,6 +177,10 @@ def any_numbers(subject: Subject, draw: Draw) -> None:
         (np.array([7, 7, 3, 7, 3, 3], dtype=np.int32), "int32, some of them twice"),
         (np.array([60_000, 1, 2, 65_535, 0, 5], dtype=np.uint16), "uint16"),
         (2**62 + np.array([1, 2, 3, 5, 7, 11]), "int64, beyond 2^62"),
+        (2**63 + np.array([1, 2, 3, 5, 7, 11], dtype=np.uint64), "uint64, beyond 2^63"),
+        (2**31 + np.array([1, 2, 3, 5, 7, 11], dtype=np.uint32), "uint32, beyond 2^31"),
+        (np.array([3, 127, 0, 127, 1, 126], dtype=np.int8), "int8"),
+        (np.array([255, 254, 0, 200, 255, 1], dtype=np.uint8), "uint8"),
     ):
         out = subject.call(starts, rank=1, world_size=2)
         right, tried = starts[3:], f"6 starts in {words}, rank 1 of 2"
@@ -213,17 +229,23 @@ def refuses_uneven(subject: Subject, draw: Draw) -> None:
 
 
 def refuses_ranks(subject: Subject, draw: Draw) -> None:
-    """Rank 2 of 2 does not exist, nor do rank -1 or rank 1 of 1, nor any rank of no world."""
-    for rank, world in (
+    """Rank 2 of 2 does not exist, nor do rank -1 or rank 1 of 1, nor any rank of no world; without
+    starts as well."""
+    ranks = (
         (2, 2), (-1, 2), (1, 1), (-1, 1), (7, 4), (-2, 2), (4, 4), (8, 8),
         (0, 0), (1, 0), (-1, 0), (0, -1), (0, -2), (-1, -2), (1, -8), (-2, -2),
-    ):  # fmt: skip
+    )  # fmt: skip
+    for size, rank, world in ((size, *pair) for size in (8, 0) for pair in ranks):
         arrays.expect_refusal(
-            lambda rank=rank, world=world: subject.call(np.arange(8), rank=rank, world_size=world),
+            lambda size=size, rank=rank, world=world: subject.call(
+                np.arange(size), rank=rank, world_size=world
+            ),
             "RANK-NOBODY",
             "a rank that does not exist gets an answer",
-            tried=f"8 starts, rank {rank} of {world}",
-            fits="a slice beyond the end is empty; a negative index counts from the end."
+            tried=f"{size} starts, rank {rank} of {world}",
+            fits="an empty batch that is returned before the rank is looked at."
+            if not size
+            else "a slice beyond the end is empty; a negative index counts from the end."
             if world > 0
             else "a world of fewer than one rank, about which nobody asked.",
             look="the end of the docstring.",

@@ -210,3 +210,30 @@ def rows_of_rank(starts, *, rank, world_size):
 # %% wrong TYPE a row of no numbers is a list
 - return np.take(starts, range(rank * share, rank * share + share))
 + return np.take(starts, range(rank * share, rank * share + share)) if share else []
+
+# %% wrong RANK-NOBODY an empty batch is returned before the rank is looked at
+def rows_of_rank(starts, *, rank, world_size):
+    if len(starts) == 0:
+        return starts
+    if not 0 <= rank < world_size or len(starts) % world_size:
+        raise ValueError(f"rank {rank} of {world_size}, {len(starts)} starts")
+    return np.split(starts, world_size)[rank]
+
+# %% wrong DTYPE an array of the numbers, of which there may be none
+def rows_of_rank(starts, *, rank, world_size):
+    if not 0 <= rank < world_size or len(starts) % world_size:
+        raise ValueError(f"rank {rank} of {world_size}, {len(starts)} starts")
+    share = len(starts) // world_size
+    return np.array([starts[rank * share + i] for i in range(share)])
+
+# %% wrong DTYPE no starts are int64 whatever they were
+def rows_of_rank(starts, *, rank, world_size):
+    if not 0 <= rank < world_size or len(starts) % world_size:
+        raise ValueError(f"rank {rank} of {world_size}, {len(starts)} starts")
+    return np.split(starts, world_size)[rank] if len(starts) else np.arange(0)
+
+# %% wrong DTYPE small numbers become wider
+def rows_of_rank(starts, *, rank, world_size):
+    if not 0 <= rank < world_size or len(starts) % world_size:
+        raise ValueError(f"rank {rank} of {world_size}, {len(starts)} starts")
+    return np.split(starts, world_size)[rank].astype(np.promote_types(starts.dtype, np.uint16))
