@@ -206,7 +206,7 @@ def _expect(subject: Subject, cases: Sequence[tuple[Shapes, str]], look: str) ->
 
 
 def _format_shapes(shapes: Shapes) -> str:
-    return " and ".join(str(tuple(s)) for s in shapes)
+    return " and ".join(str(tuple(s)) for s in shapes) or "no shapes"
 
 
 def whole_bytes(subject: Subject, draw: Draw) -> None:
@@ -256,29 +256,33 @@ def odd_bits(subject: Subject, draw: Draw) -> None:
 
 
 def edge_cases(subject: Subject, draw: Draw) -> None:
-    """No tensor, no bytes; a format without a name is refused."""
+    """No tensor, no bytes; a format without a name is refused, with no tensor too."""
     _expect(subject, [([], "bf16"), ([(0, 32)], "mxfp4")], "an empty list.")
-    try:
-        out = subject.call([(2, 2)], "fp12")
-    except AnswerError as failure:
-        if isinstance(failure.error, ValueError):
-            return
+    for shapes in ([(2, 2)], []):
+        facts = dict(
+            tried=f"{_format_shapes(shapes)} in the format fp12",
+            look="what `find_format` is there for"
+            + (", and when it is called." if not shapes else "."),
+        )
+        try:
+            out = subject.call(shapes, "fp12")
+        except AnswerError as failure:
+            if isinstance(failure.error, ValueError):
+                continue
+            raise Wrong(
+                "QUANT-NAME",
+                "an unknown format is not refused",
+                expected="ValueError, with the names that are there",
+                got=f"{type(failure.error).__name__}: {failure.error}"[:70],
+                **facts,
+            ) from None
         raise Wrong(
             "QUANT-NAME",
             "an unknown format is not refused",
-            tried="the format fp12",
-            expected="ValueError, with the names that are there",
-            got=f"{type(failure.error).__name__}: {failure.error}"[:70],
-            look="what `find_format` is there for.",
-        ) from None
-    raise Wrong(
-        "QUANT-NAME",
-        "an unknown format is not refused",
-        tried="the format fp12",
-        expected="ValueError",
-        got=str(out)[:60],
-        look="what `find_format` is there for.",
-    )
+            expected="ValueError",
+            got=str(out)[:60],
+            **facts,
+        )
 
 
 def every_format(subject: Subject, draw: Draw) -> None:
@@ -307,9 +311,10 @@ def every_format(subject: Subject, draw: Draw) -> None:
 
 
 def empty_tensors(subject: Subject, draw: Draw) -> None:
-    """A tensor without numbers has no blocks, and still a scale of its own."""
+    """A tensor without numbers has no blocks, and still a scale of its own, alone and among others;
+    without tensors there are no bytes, in whatever way none come."""
     n = draw.size(32, 48, 5)
-    for shapes in ([(0, n)], [(n, 0)], [(0,)]):
+    for shapes in ([(0, n)], [(n, 0)], [(0,)], [(3, n), (0, n), (n,)], [(n,), (2, 0, n), (n, 3)]):
         for name in ("mxfp4", "nvfp4", "int8"):
             out, right = subject.call(shapes, name), bytes_of(shapes, name)
             if out != right or isinstance(out, bool) or not isinstance(out, int):
@@ -317,9 +322,27 @@ def empty_tensors(subject: Subject, draw: Draw) -> None:
                     "QUANT-EMPTY",
                     "a tensor without numbers is counted otherwise",
                     tried=f"{_format_shapes(shapes)} in {name}",
-                    expected=f"{right} bytes: no block, {FORMATS[name].tensor_bits} bits of its own",
+                    expected=f"{right} bytes; an empty tensor has {FORMATS[name].tensor_bits} bits",
                     got=f"{out!r}"[:60],
-                    look="`max`, `or` and conditions on counts.",
+                    look="`max`, `or`, a `break` or `return` in the loop, and conditions on counts.",
+                )
+    for name in FORMATS:
+        for shapes, words in (((), "an empty tuple"), (None, "a generator that gives nothing")):
+            if shapes is None:
+                out = subject.probe("course_lib.probes.iterables:call_once_through", [], name)
+            else:
+                out = subject.call(shapes, name)
+            if out != 0 or isinstance(out, bool) or not isinstance(out, int):
+                raise Wrong(
+                    "QUANT-EMPTY",
+                    "no tensors are counted otherwise",
+                    tried=f"no shapes, {words}, in {name}",
+                    expected="0 bytes",
+                    got=f"{out!r}"[:60],
+                    fits="`if not shapes`: a generator is true, though nothing comes of it."
+                    if shapes is None
+                    else "",
+                    look="what is asked about `shapes`, and what is added to the sum.",
                 )
 
 

@@ -92,7 +92,8 @@ def weight_bytes(shapes: Iterable[Sequence[int]], name: str) -> int:
     scale, but stores no number that is not there. Each tensor has f.tensor_bits of its own, once,
     even one without numbers. Each tensor's bits are packed without gaps, then rounded up to whole
     bytes.
-    Nothing else is counted: no gradient, no optimizer, no second copy. Returns an int.
+    Nothing else is counted: no gradient, no optimizer, no second copy. Returns an int, 0 for no
+    shapes. An unknown name is a ValueError, as `find_format` has it, even if there are no shapes.
     """
     f, total = find_format(name), 0
     for *rows, length in shapes:
