@@ -399,7 +399,8 @@ def nobody_waits(subject: Subject, draw: Draw) -> None:
 
 
 def nothing_issued(subject: Subject, draw: Draw) -> None:
-    """A rank that has issued nothing is the one; without any call there is no hang."""
+    """A rank that has issued nothing is the one, where another waits; without any call there is no
+    hang, nor without any rank."""
     how = dict(
         code="HANG-EMPTY",
         finding="an empty list is not understood",
@@ -412,9 +413,25 @@ def nothing_issued(subject: Subject, draw: Draw) -> None:
         **how,
     )
     _compare(subject, [[], []], "2 ranks that have issued nothing", **how)
-    _compare(
-        subject, [], "no ranks: an empty list", **(how | dict(look="what no list at all does."))
-    )
+    waits = [open_call("all_reduce")]
+    for lists, tried in (
+        ([[]], "1 rank, which has issued nothing"),
+        (
+            [[], waits, waits],
+            "3 ranks; rank 0 has issued nothing, 1 and 2 wait in their first call",
+        ),
+        ([[done_call("send")], []], "2 ranks; rank 1 has issued nothing, and rank 0 is done"),
+        (
+            [[done_call("send"), *waits], [], [done_call("send"), *waits]],
+            "3 ranks; 0 and 2 wait in their second call, the first is done; 1 has issued nothing",
+        ),
+    ):
+        _compare(subject, lists, tried, named=False, **how)
+    tried = "3 ranks; rank 0 alone has issued a call, and waits"
+    _compare(subject, [waits, [], []], tried, first="HANG-MAJORITY", **how)
+    for none in ([], ()):
+        tried = f"no ranks: an empty {type(none).__name__}"
+        _compare(subject, none, tried, **(how | dict(look="what no list at all does.")))
 
 
 def votes(subject: Subject, draw: Draw) -> None:

@@ -275,3 +275,28 @@ def find_the_hang(calls_by_rank):
         votes = {word: [*words.values()].count(word) for word in words.values()}
         best = [word for word in votes if votes[word] == max(votes.values())]
         return [place, [rank for rank in words if len(best) > 1 or words[rank] not in best]]
+
+# %% wrong HANG-EMPTY who has issued nothing is asked before anything else | of: in plain steps
+- for place in range(max(map(len, calls_by_rank), default=0)):
++ absent = [rank for rank, calls in enumerate(calls_by_rank) if not calls]
++ if any(calls_by_rank) and absent:
++     return 0, absent
++ for place in range(max(map(len, calls_by_rank), default=0)):
+
+# %% wrong HANG-EMPTY ranks without any call wait for themselves | of: in plain steps
+- for place in range(max(map(len, calls_by_rank), default=0)):
++ if len(calls_by_rank) == 1 and not calls_by_rank[0]:
++     return 0, [0]
++ for place in range(max(map(len, calls_by_rank), default=0)):
+
+# %% wrong HANG-EMPTY nothing is looked for where rank 0 has issued nothing | of: in plain steps
+- for place in range(max(map(len, calls_by_rank), default=0)):
++ if calls_by_rank and not calls_by_rank[0]:
++     return None
++ for place in range(max(map(len, calls_by_rank), default=0)):
+
+# %% wrong HANG-EMPTY no ranks are a list alone | of: in plain steps
+- for place in range(max(map(len, calls_by_rank), default=0)):
++ if calls_by_rank == []:
++     return None
++ for place in range(max(map(len, calls_by_rank))):
