@@ -374,8 +374,11 @@ def many_runs(subject: Subject, draw: Draw) -> None:
 
 
 def refusals(subject: Subject, draw: Draw) -> None:
-    """No runs are refused before anything is called."""
-    cases = (dict(warmup=1, repeats=0), dict(warmup=-1, repeats=2), dict(warmup=0, repeats=-3))
+    """No runs are refused before anything is called, with nothing to call at all as well."""
+    cases = [
+        dict(warmup=w, repeats=r)
+        for w, r in ((1, 0), (-1, 2), (0, -3), (0, 0), (-1, 0), (-1, 1), (-2, -2))
+    ]
     found = _ask_stopwatch(
         subject, *({"costs": [1.0], "settings": s, "refuse": True} for s in cases)
     )

@@ -314,3 +314,15 @@ def stopwatch(function, *, warmup=3, repeats=20, wait=lambda: None, clock=time.p
 +     continue
 + wait()
 + seconds.append(clock() - start)
+
+# %% wrong TIME-NO-RUNS nothing to call takes no time | of: in plain steps
+- if repeats < 1 or warmup < 0:
++ if warmup == repeats == 0:
++     return 0.0, 0.0, 0.0
++ if repeats < 1 or warmup < 0:
+
+# %% wrong TIME-NO-RUNS less than no runs are no runs | of: in plain steps
+- if repeats < 1 or warmup < 0:
++ if warmup < 0 and repeats < 1:
++     return 0.0, 0.0, 0.0
++ if repeats < 1 or warmup < 0:
