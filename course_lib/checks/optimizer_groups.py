@@ -219,6 +219,8 @@ def another_model(subject: Subject, draw: Draw) -> None:
         (0.3, SMALL, ["frozen_row"], sorted(SMALL.keys() - {"single", "frozen_row"}), ["single"]),
         (0.0, {"table": [4, 3]}, [], ["table"], []),
         (0.3, UNTIED, [], sorted(UNTIED.keys() - {"norm.gain"}), ["norm.gain"]),
+        (0.3, {"scale": [3], "shift": []}, [], [], ["scale", "shift"]),
+        (0.3, {"table": [4, 3], "scale": [3]}, ["scale", "table"], [], []),
     ):
         trainer = _trainer(subject, draw, _config(draw))
         groups = trainer.probe(ODD, given, frozen, decay)
@@ -227,7 +229,9 @@ def another_model(subject: Subject, draw: Draw) -> None:
         facts["tried"] = f"a model of other tensors, weight_decay {decay:g}:\n" + ", ".join(
             f"{n} {tuple(s)}" for n, s in given.items()
         )
-        facts["expected"] = f"two groups: {', '.join(first)}; {', '.join(second) or 'nothing'}"
+        facts["expected"] = (
+            f"two groups: {', '.join(first) or 'nothing'}; {', '.join(second) or 'nothing'}"
+        )
         facts["got"] = "; ".join(", ".join(dict.fromkeys(group)) or "nothing" for group, _ in found)
         if names != sorted(first + second) and set(names) - set(first + second) <= set(frozen):
             if set(names) & set(frozen):

@@ -282,3 +282,14 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
 - c, params = self.config, [p for p in self.plain_model.parameters() if p.requires_grad]
 + c = self.config
 + params = [p for n, p in self.plain_model.named_parameters(remove_duplicate=False) if p.requires_grad and n != "head.weight"]
+
+# %% wrong GROUPS-ORDER no first group without matrices | of: in plain steps
+- return torch.optim.AdamW(groups, lr=c.lr, betas=(c.beta1, c.beta2))
++ groups = groups if decayed else groups[1:]
++ return torch.optim.AdamW(groups, lr=c.lr, betas=(c.beta1, c.beta2))
+
+# %% wrong RAISED a frozen model is refused | of: in plain steps
+- return torch.optim.AdamW(groups, lr=c.lr, betas=(c.beta1, c.beta2))
++ if not params:
++     raise ValueError("all parameters are frozen")
++ return torch.optim.AdamW(groups, lr=c.lr, betas=(c.beta1, c.beta2))
