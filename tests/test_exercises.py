@@ -45,6 +45,7 @@ def test_the_reference_passes_whatever_is_drawn(exercise, seed):
     "exercise, name, seed",
     [("adamw-step", "", 1018), ("adamw-step", "rows only", 1018),
      ("adamw-step", "no step longer than the rate", 1), ("adamw-step", "no step longer than the rate", 6),
+     ("adamw-step", "no step longer than the rate", 9006),
      ("grad-scaler", "not below 1", 1001), ("zero-memory", "a float that is made an int", 1001),
      ("shard-batch", "each part sorted", 9011), ("quantize-memory", "through a float", 9000),
      ("grad-scaler", "grows once", 9002), ("chunked-loss", "a sum of losses in 16 bits", 9009),
