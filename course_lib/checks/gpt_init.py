@@ -249,6 +249,34 @@ def residual_std(subject: Subject, draw: Draw) -> None:
         )
 
 
+def normal_shape(subject: Subject, draw: Draw) -> None:
+    """Of each kind as many numbers lie far from 0 as of a normal distribution, and none is cut off.
+
+    24,576 numbers or more of a kind: 34 lie beyond 3.2 std on average; that none does has a chance of
+    1e-14, and 10 standard errors less still.
+    """
+    state = subject.module(
+        _wide_config(draw, vocab_size=1024, num_layers=6), seed=draw.seed
+    ).state()
+    for kind in (*BASE, *RESIDUAL, "embedding", "head"):
+        w = torch.cat([w.flatten() for _, w in _weights_of_kinds(state, (kind,))])
+        sizes, n = w.abs() / w.std(), w.numel()
+        for far in (3.2, 2, 1):
+            wanted = math.erfc(far / math.sqrt(2))
+            share = (sizes > far).float().mean().item()
+            if share and abs(share - wanted) < 10 * math.sqrt(wanted * (1 - wanted) / n):
+                continue
+            raise Wrong(
+                "INIT-NOT-NORMAL",
+                "the weights are not normally distributed",
+                tried=f"{n:,} numbers of {kind}, 6 layers; std {number(w.std().item())}",
+                expected=f"{wanted:.2%} of them beyond {far} std",
+                got=f"{share:.2%} beyond {far} std; the largest is {number(sizes.max().item())} std",
+                fits="" if share else "a distribution that is cut off.",
+                look="`trunc_normal_`, `clamp`, or another distribution of that std.",
+            )
+
+
 def gains_stay(subject: Subject, draw: Draw) -> None:
     """Norm gains are 1 after the call."""
     state = subject.module(_wide_config(draw), seed=draw.seed).state()
@@ -450,6 +478,7 @@ SUITES = (
             base_std,
             tables_std,
             residual_std,
+            normal_shape,
             gains_stay,
             independent_draws,
             biases,

@@ -22,7 +22,7 @@ class GPT(gpt.GPT):
             if getattr(module, "bias", None) is not None:
                 module.bias.zero_()
 
-# %% right truncated at three standard deviations
+# %% wrong INIT-NOT-NORMAL truncated at three standard deviations
 class GPT(gpt.GPT):
     def _init_weights(self, module):
         std = 0.02 / math.sqrt(2 * self.config.num_layers) if getattr(module, "writes_residual", False) else 0.02
@@ -296,3 +296,34 @@ class GPT(gpt.GPT):
 - depth = 2 * self.config.num_layers if getattr(module, "writes_residual", False) else 1
 + marked = getattr(module, "writes_residual", None)
 + depth = 2 * self.config.num_layers if marked else 0.25 if marked is False else 1
+
+# %% wrong INIT-NOT-NORMAL clamped to three standard deviations | of: in plain steps
+- nn.init.normal_(module.weight, std=std)
++ nn.init.normal_(module.weight, std=std)
++ module.weight.data.clamp_(-3 * std, 3 * std)
+
+# %% wrong INIT-NOT-NORMAL truncated in the embedding alone | of: in plain steps
+- nn.init.normal_(module.weight, std=std)
++ far = 3 if isinstance(module, nn.Embedding) else 100
++ nn.init.trunc_normal_(module.weight, std=std, a=-far * std, b=far * std)
+
+# %% wrong INIT-NOT-NORMAL truncated at two, and as wide again | of: in plain steps
+- nn.init.normal_(module.weight, std=std)
++ wide = std / 0.8796
++ nn.init.trunc_normal_(module.weight, std=wide, a=-2 * wide, b=2 * wide)
+
+# %% wrong INIT-NOT-NORMAL long tails on both sides, of the right std | of: in plain steps
+- nn.init.normal_(module.weight, std=std)
++ two = torch.empty(2, *module.weight.shape).exponential_()
++ module.weight.data.copy_(std / 2**0.5 * (two[0] - two[1]))
+
+# %% right cut off at 2, where no number lies
+class GPT(gpt.GPT):
+    def _init_weights(self, module):
+        std = 0.02
+        if getattr(module, "writes_residual", False):
+            std /= math.sqrt(2 * self.config.num_layers)
+        if isinstance(module, (nn.Linear, nn.Embedding)):
+            nn.init.trunc_normal_(module.weight, std=std)
+        if isinstance(module, nn.Linear) and module.bias is not None:
+            nn.init.zeros_(module.bias)
