@@ -12,7 +12,7 @@ import torch
 
 from course_lib.checks.expect import Pattern
 from course_lib.checks.report import Wrong, number, vector
-from course_lib.checks.schedule_edges import edges, nothing_else, own_settings, sizes
+from course_lib.checks.schedule_edges import edges, new_settings, nothing_else, own_settings, sizes
 from course_lib.checks.schedule_rates import (
     TOLERANCE,
     ask_rates,
@@ -468,6 +468,7 @@ SUITES = (
             edges,
             sizes,
             nothing_else,
+            new_settings,
         ),
         tested="the rate climbs to lr, falls along half a cosine to min_lr and stays there;\n"
         "the same step has the same rate, whatever was asked before.",

@@ -115,6 +115,33 @@ def nothing_else(subject: Subject, draw: Draw) -> None:
         )
 
 
+def new_settings(subject: Subject, draw: Draw) -> None:
+    """A trainer whose config is replaced follows the new one, and the old one where it is back."""
+    one = make_config(draw)
+    configs = [
+        one,
+        replace(one, lr=2 * one.lr, min_lr=3 * one.min_lr),
+        replace(one, warmup_steps=one.warmup_steps + 3, max_steps=one.max_steps + 20),
+        one,
+    ]
+    middle = one.warmup_steps + (one.max_steps - one.warmup_steps) // 4
+    steps = [1, middle, one.max_steps - 1, one.max_steps + 30]
+    rates = build_trainer(subject, one).probe(f"{PROBES}:ask_rates_of", configs, steps)
+    for i, (c, found) in enumerate(zip(configs, rates, strict=True)):
+        wanted = [rate(step, c) for step in steps]
+        if not np.allclose(found, wanted, rtol=0, atol=TOLERANCE * c.lr):
+            raise Wrong(
+                "LR-OTHER-STATE",
+                "the rates are not those of the config that the trainer has now",
+                tried=f"updates {', '.join(map(str, steps))} after `trainer.config` became\n"
+                f"{describe_config(c)};\nbefore: {describe_config(configs[max(i - 1, 0)])}",
+                expected=vector(wanted),
+                got=vector(found),
+                fits="rates or settings kept from an earlier call.",
+                look="what is stored on `self`: `self.config` is asked anew each time.",
+            )
+
+
 def _edge(subject: Subject, c: TrainConfig, steps, code: str, what: str, look: str) -> None:
     expected = [c.min_lr if s >= c.max_steps else rate(s, c) for s in steps]
     facts = dict(

@@ -109,6 +109,17 @@ def ask_rates_later(trainer: DistributedTrainer, own_step: int, steps: list[int]
     return [float(trainer.get_lr(step)) for step in steps]
 
 
+def ask_rates_of(
+    trainer: DistributedTrainer, configs: list[TrainConfig], steps: list[int]
+) -> list[list[float]]:
+    """`get_lr` of each step under each config, which takes the place of the trainer's own."""
+    found = []
+    for config in configs:
+        trainer.config = config
+        found.append([float(trainer.get_lr(step)) for step in steps])
+    return found
+
+
 def save(kind: type[DistributedTrainer], seed: int) -> dict[str, Any]:
     """`save_checkpoint` in a state where the ranks differ in nothing but their random states.
 

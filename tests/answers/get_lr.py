@@ -360,3 +360,68 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         done = np.clip((step - W) / max(N - W, 1), 0, 1)
         rate = lr * min(1, (step + 1) / max(W, 1)) if step < W else (lr + low + (lr - low) * np.cos(np.pi * done)) / 2
         return float(low if step >= N else rate)
+
+# %% wrong LR-OTHER-STATE a table made at the first call | of: in plain steps
+  def get_lr(self, step):
+      c = self.config
++     if step >= c.max_steps:
++         return c.min_lr
++     if not hasattr(self, "rates"):
++         self.rates = [self.find_lr(i) for i in range(c.max_steps)]
++     return self.rates[step]
++
++ def find_lr(self, step):
++     c = self.config
+
+# %% wrong LR-OTHER-STATE the settings of the first call | of: in plain steps
+- c = self.config
++ c = self.first = getattr(self, "first", self.config)
+
+# %% wrong LR-OTHER-STATE the lengths of the first call | of: in plain steps
+  c = self.config
++ warmup, end = self.lengths = getattr(self, "lengths", (c.warmup_steps, c.max_steps))
+  if step >= c.max_steps:
+      return c.min_lr
+- if step < c.warmup_steps:
+-     return c.lr * (step + 1) / c.warmup_steps
+- done = (step - c.warmup_steps) / (c.max_steps - c.warmup_steps)
++ if step < warmup:
++     return c.lr * (step + 1) / warmup
++ done = (step - warmup) / (end - warmup)
+
+# %% wrong LR-OTHER-STATE rates kept by trainer and step | of: in plain steps
+  def get_lr(self, step):
+      c = self.config
++     kept = self.__dict__.setdefault("kept", {})
++     if step not in kept:
++         kept[step] = self.find_lr(step)
++     return kept[step]
++
++ def find_lr(self, step):
++     c = self.config
+
+# %% right a table for each config
+class DistributedTrainer(ddp_trainer.DistributedTrainer):
+    def get_lr(self, step):
+        c = self.config
+        tables = self.__dict__.setdefault("tables", {})
+        if c not in tables:
+            W, N = c.warmup_steps, c.max_steps
+            climb = [c.lr * (i + 1) / W for i in range(min(W, N))]
+            turns = [math.pi * (i - W) / (N - W) for i in range(W, N)]
+            tables[c] = climb + [c.min_lr + (c.lr - c.min_lr) * (1 + math.cos(turn)) / 2 for turn in turns]
+        return tables[c][step] if step < c.max_steps else c.min_lr
+
+# %% right the last config and its table
+class DistributedTrainer(ddp_trainer.DistributedTrainer):
+    def get_lr(self, step):
+        c = self.config
+        if step >= c.max_steps:
+            return c.min_lr
+        if getattr(self, "table_of", None) is not c:
+            self.table_of, self.table = c, {}
+        if step not in self.table:
+            done = (step - c.warmup_steps) / max(c.max_steps - c.warmup_steps, 1)
+            fall = c.min_lr + 0.5 * (c.lr - c.min_lr) * (1 + math.cos(math.pi * done))
+            self.table[step] = c.lr * (step + 1) / c.warmup_steps if step < c.warmup_steps else fall
+        return self.table[step]
