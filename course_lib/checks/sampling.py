@@ -321,10 +321,46 @@ def no_floor(subject: Subject, draw: Draw) -> None:
             )
 
 
+def as_many_as_k(subject: Subject, draw: Draw) -> None:
+    """`top_k` tokens stay open also where rounding makes all chances equal; whichever they are."""
+    k, V, flat = 3, 6, 2.0**30  # a power of two: no two scores are equal, divided or not
+    logits = torch.stack([torch.argsort(draw.randn(V)) for _ in range(2)]) / 4
+    for near, settings in (
+        (logits, dict(temperature=flat, top_k=k)),
+        (logits / flat, dict(top_k=k)),
+    ):
+        counts = (ask(subject, near, **settings) > 0).sum(-1)
+        if (counts != k).any():
+            row = int((counts != k).nonzero()[0])
+            raise Wrong(
+                "SAMPLE-COUNT",
+                "another number of tokens than `top_k` stays open",
+                tried=_say(near, settings),
+                expected=f"{k} of {V} tokens with a chance: no two scores are equal",
+                got=f"{int(counts[row])} tokens in row {row}",
+                fits="all that are not below the k-th largest chance: rounded, all are the same."
+                if counts[row] == V
+                else "",
+                hides="scores near each other, or a high temperature, open more than was asked for.",
+                look="what is compared with the k-th largest, and what happens where they are equal.",
+            )
+
+
 SUITES = (
     Suite(
         "sample",
-        (runs, temperature, at_zero, top_k, top_p, together, rows_alone, any_dtype, no_floor),
+        (
+            runs,
+            temperature,
+            at_zero,
+            top_k,
+            top_p,
+            together,
+            rows_alone,
+            any_dtype,
+            no_floor,
+            as_many_as_k,
+        ),
         tested="temperature, top-k and top-p do what they say, in this order, row by row.",
         remember="the token that brings the sum to p is kept, so one always stays open.",
         next_step="top_p=0.9: how many tokens stay open at temperature=2, and how many at 0.5?",

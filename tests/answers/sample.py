@@ -292,3 +292,43 @@ def next_token_probs(logits_BV, *, temperature=1.0, top_k=None, top_p=None):
 # %% wrong RAISED a vocabulary of one token | of: everything in the order of the ranks, then back
 - falling, order = logits.float().sort(dim=-1, descending=True)
 + falling, order = logits.float().squeeze(-1).sort(dim=-1, descending=True)
+
+# %% right the places of the k largest chances
+def next_token_probs(logits_BV, *, temperature=1.0, top_k=None, top_p=None):
+    z = logits_BV.float()
+    if temperature == 0:
+        return torch.zeros_like(z).scatter_(-1, z.argmax(-1, keepdim=True), 1.0)
+    p = (z / temperature).softmax(-1)
+    if top_k is not None:
+        best, places = p.topk(min(top_k, p.shape[-1]))
+        p = torch.zeros_like(p).scatter_(-1, places, best / best.sum(-1, keepdim=True))
+    if top_p is not None:
+        falling, places = p.sort(dim=-1, descending=True)
+        kept = torch.where(falling.cumsum(-1) - falling < top_p, falling, 0.0)
+        p = torch.zeros_like(p).scatter_(-1, places, kept / kept.sum(-1, keepdim=True))
+    return p
+
+# %% wrong SAMPLE-COUNT chances compared with the k-th largest
+def next_token_probs(logits_BV, *, temperature=1.0, top_k=None, top_p=None):
+    z = logits_BV.float()
+    if temperature == 0:
+        return torch.zeros_like(z).scatter_(-1, z.argmax(-1, keepdim=True), 1.0)
+    p = ((z - z.amax(-1, keepdim=True)) / temperature).softmax(-1)
+    if top_k is not None:
+        kth = p.topk(min(top_k, p.shape[-1]), dim=-1).values[:, -1:]
+        p = p.masked_fill(p < kth, 0.0)
+        p = p / p.sum(-1, keepdim=True)
+    if top_p is not None and top_p < 1:
+        values, order = p.sort(dim=-1, descending=True)
+        values = values.masked_fill(values.double().cumsum(-1) - values.double() >= top_p, 0.0)
+        values = values / values.sum(-1, keepdim=True)
+        p = torch.zeros_like(p).scatter_(-1, order, values)
+    return p
+
+# %% wrong SAMPLE-COUNT logarithms of chances compared with the k-th largest | of: as the library has it
+- logits_BV = logits_BV.float() / temperature
++ logits_BV = torch.log_softmax(logits_BV.float() / temperature, dim=-1)
+
+# %% wrong SAMPLE-COUNT as good as equal stays open too | of: ascending, as in other libraries
+- scores[scores < torch.topk(scores, k)[0][..., -1, None]] = -float("inf")
++ scores[scores < torch.topk(scores, k)[0][..., -1, None] - 1e-6] = -float("inf")
