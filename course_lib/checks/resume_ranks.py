@@ -40,6 +40,16 @@ def saved_by_all(subject: Subject, draw: Draw) -> None:
                 look="every `return`.",
                 **facts,
             )
+        if one["again"] != 1:
+            raise Wrong(
+                "SAVE-AGAIN",
+                "a second save at the same step is not written",
+                tried=f"2 ranks, 2 saves at step 0, random states changed between them; rank {rank}",
+                expected="one call of `self.write_checkpoint` in the second save too",
+                got=f"{one['again']} calls, where a file of that step is in the folder",
+                hides="the file has what a trainer held before: other random states, or other weights.",
+                look="the condition under which nothing is written.",
+            )
     right, got = [random_numbers(seed, rank) for rank in range(2)], found[0]["ranks"]
     if got == right:
         return

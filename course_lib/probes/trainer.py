@@ -7,6 +7,7 @@ What it leaves out: what is right, which course_lib.checks says, and sharded tra
 
 import dataclasses
 import random
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from course_lib.checkpoints import single_file
 from course_lib.gpt import GPTConfig
 from course_lib.probes.known_state import numbers_of
 from course_lib.ranks.traffic import Traffic
@@ -125,7 +127,8 @@ def save(kind: type[DistributedTrainer], seed: int) -> dict[str, Any]:
 
     `write_checkpoint` takes what it is given and writes nothing: "calls", how often it was called;
     "ranks", `numbers_of` the random states in what it was given, or None where these are none;
-    "returned", whether its path came back.
+    "returned", whether its path came back. "again", how often it was called in a second save at the
+    same step, with other random states, where a file of that step lies in the run's folder.
     """
     trainer: Any = make(kind)
     given: list[Any] = []
@@ -143,7 +146,18 @@ def save(kind: type[DistributedTrainer], seed: int) -> dict[str, Any]:
         found = [numbers_of(states) for states in ranks]
     except (TypeError, KeyError, IndexError):
         found = None
-    return {"calls": len(given), "ranks": found, "returned": str(returned) == str(path)}
+    calls = len(given)
+    _seed_rank(seed + OTHER, trainer.world.rank)
+    with tempfile.TemporaryDirectory() as out:
+        single_file.save({"step": trainer.step}, Path(out) / "checkpoints", trainer.step)
+        trainer.config = dataclasses.replace(trainer.config, out=out)
+        trainer.save_checkpoint()
+    return {
+        "calls": calls,
+        "ranks": found,
+        "returned": str(returned) == str(path),
+        "again": len(given) - calls,
+    }
 
 
 def load(kind: type[DistributedTrainer], seed: int) -> dict[str, dict[str, Any]]:

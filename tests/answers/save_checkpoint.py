@@ -264,3 +264,43 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
 + if not hasattr(self, "scale"):
 +     self.scale = dict(state["scaler"])
 + return self.write_checkpoint(state | {"scaler": self.scale})
+
+# %% wrong SAVE-AGAIN one save of each step | of: in one dict
+- return self.write_checkpoint(state)
++ saved_step, path = getattr(self, "last_save", (None, None))
++ if saved_step == self.step:
++     return path
++ path = self.write_checkpoint(state)
++ self.last_save = (self.step, path)
++ return path
+
+# %% wrong SAVE-AGAIN one save of each step and its weights | of: in one dict
+- return self.write_checkpoint(state)
++ now = self.step, self.tokens_seen, self.weights()["norm.weight"].tolist()
++ saved, path = getattr(self, "last_save", (None, None))
++ if saved == now:
++     return path
++ path = self.write_checkpoint(state)
++ self.last_save = (now, path)
++ return path
+
+# %% wrong SAVE-AGAIN a step whose file is on the disk | of: in one dict
+- return self.write_checkpoint(state)
++ path = Path(self.config.out) / "checkpoints" / f"step_{self.step:08d}.pt"
++ return path if path.exists() else self.write_checkpoint(state)
+
+# %% wrong SAVE-AGAIN the step with which a trainer begins is in the folder | of: in one dict
+- return self.write_checkpoint(state)
++ from course_lib.checkpoints import single_file
++ folder = Path(self.config.out) / "checkpoints"
++ if not hasattr(self, "began") and self.step in single_file.steps(folder):
++     return folder / f"step_{self.step:08d}.pt"
++ self.began = True
++ return self.write_checkpoint(state)
+
+# %% wrong SAVE-AGAIN the optimizer of the first save | of: in one dict
+- return self.write_checkpoint(state)
++ import copy
++ if not hasattr(self, "kept"):
++     self.kept = copy.deepcopy(state["optimizer"])
++ return self.write_checkpoint(state | {"optimizer": self.kept})
