@@ -155,15 +155,18 @@ def _gathers(one: dict, name: str, tried: str) -> None:
 
 def modules(subject: Subject, draw: Draw) -> None:
     """A list of modules of the model comes back."""
-    found = runs.run_decisions(subject, UNITS, [{}])[0]
-    _of_type(found, "list", "a list of modules", "4 blocks, 1 rank")
+    _modules_of_the_model(runs.run_decisions(subject, UNITS, [{}])[0], "4 blocks, 1 rank")
+
+
+def _modules_of_the_model(found: Any, tried: str) -> None:
+    _of_type(found, "list", "a list of modules", tried)
     for one in found:
         if not isinstance(one, dict) or one["module"] is None:
             got = one if not isinstance(one, dict) else f"a {one['kind']} of another model"
             raise Wrong(
                 "TYPE",
                 "the list holds something else",
-                tried="4 blocks, 1 rank",
+                tried=tried,
                 expected="modules of self.plain_model",
                 got=str(got)[:70],
                 look="types, names or copies in place of the modules themselves.",
@@ -271,6 +274,52 @@ def _every_derived_block(found: list[dict], derived: list[int]) -> None:
         )
 
 
+def scattered_blocks(subject: Subject, draw: Draw) -> None:
+    """By class, not by place: a block in a wrapper, one outside `blocks`, and a norm in there."""
+    wrapped = draw.size(1, 2)
+    case = {"model_size": "tiny", "anew": True, "wrapped": wrapped}
+    found = runs.run_decisions(subject, UNITS, [case])[0]
+    tried = (
+        f"4 blocks and a norm in `blocks`, blocks.{wrapped} an nn.Sequential around its block;\n"
+        "one more block outside, `last_block`"
+    )
+    _modules_of_the_model(found, tried)
+    names = [one["module"] for one in found]
+    in_blocks = [f"blocks.{n}" + ".0" * (n == wrapped) for n in range(4)]
+    due = [*in_blocks, "last_block", ""]
+    facts = dict(tried=tried, expected=_units_in_words(due), got=_units_in_words(names))
+    look = "what a unit is found by: its class, anywhere in the model, not its place."
+    if [name for name in due[:-1] if name not in names]:
+        raise Wrong(
+            "POLICY-MISSING",
+            "some blocks are no unit of their own",
+            **facts,
+            fits="a search in `blocks` alone, or no deeper than what it lists.",
+            hides="another module takes their weights, and gathers them with its own.",
+            look=look,
+        )
+    if others := [one["kind"] for one in found if one["module"] not in due]:
+        raise Wrong(
+            "POLICY-SMALL",
+            f"a {others[0]} is a unit of its own",
+            **facts,
+            hides="many small collectives, each of which waits for all ranks.",
+            look=look,
+        )
+    inside = [name for name in names if name in in_blocks]  # the one outside may be anywhere
+    if inside != in_blocks or len(names) != len(due) or names[-1]:
+        raise Wrong(
+            "POLICY-BLOCK-ORDER",
+            "the units are in another order, or one comes twice",
+            **facts,
+            look="what puts one kind of place before another.",
+        )
+
+
+def _units_in_words(names: list[str]) -> str:
+    return ", ".join(name or "the root" for name in names) or "nothing"
+
+
 def _root_only(subject: Subject, draw: Draw, facts: dict) -> Wrong:
     one = runs.run_steps(subject, draw, [{}], 2, peak=True)[0][0]
     facts |= {
@@ -326,7 +375,7 @@ SUITES = (
     ),
     Suite(
         "fsdp-policy",
-        (modules, units, order_of_blocks, gathers),
+        (modules, units, order_of_blocks, scattered_blocks, gathers),
         tested="each block is gathered, used and freed by itself; the root takes the rest.",
         remember="the memory above the shards is that of the largest units, not of the model.",
         next_step="two blocks a unit: half the collectives, and what at the peak?",

@@ -18,7 +18,7 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy
 from torch.distributed.tensor import DTensor
 
-from course_lib.gpt import GPT, TransformerBlock
+from course_lib.gpt import GPT, RMSNorm, TransformerBlock
 from course_lib.measure.held import Held
 from course_lib.measure.memory import tensor_bytes
 from course_lib.ranks.traffic import Traffic
@@ -74,8 +74,10 @@ def decide(kind: type[FSDPTrainer], method: str, cases: list[dict]) -> list[Any]
 
     For a strategy that FSDPConfig would refuse, and with "uneven": the name of the exception that
     `method` raises, or REFUSED. Another "model_size" is a model without numbers, whose blocks in
-    "frozen" do not train and those in "derived" are of a class of their own. "anew" makes another
-    trainer. "device" and "dtype" are those of the trainer, whatever its settings ask for.
+    "frozen" do not train and those in "derived" are of a class of their own. With "wrapped" that
+    one sits in an nn.Sequential, after the last of `blocks` comes a norm, and one more block is
+    outside, as `last_block`. "anew" makes another trainer. "device" and "dtype" are those of the
+    trainer, whatever its settings ask for.
     """
     whole = {
         "_build_model": DistributedTrainer._build_model,
@@ -94,6 +96,7 @@ def decide(kind: type[FSDPTrainer], method: str, cases: list[dict]) -> list[Any]
 def _decide_case(trainer: FSDPTrainer, method: str, case: dict) -> Any:
     known = case.get("sharding", "FULL_SHARD") in STRATEGIES
     frozen, derived = case.pop("frozen", ()), case.pop("derived", ())
+    wrapped = case.pop("wrapped", None)
     dtype, uneven = case.pop("dtype", case.get("precision", "fp32")), case.pop("uneven", False)
     trainer.device = torch.device(case.pop("device", "cpu"))
     trainer.world = dataclasses.replace(trainer.world, device=trainer.device)
@@ -106,6 +109,8 @@ def _decide_case(trainer: FSDPTrainer, method: str, case: dict) -> Any:
             trainer.plain_model.blocks[number].requires_grad_(False)
         for number in derived:
             trainer.plain_model.blocks[number].__class__ = DerivedBlock
+        if wrapped is not None:
+            _scatter_blocks(trainer.plain_model, wrapped)
     if known and not uneven:
         found = getattr(trainer, method)()
     else:
@@ -120,6 +125,13 @@ def _decide_case(trainer: FSDPTrainer, method: str, case: dict) -> Any:
     told = _plain_decision(found, trainer.plain_model)
     _leave()
     return told
+
+
+def _scatter_blocks(model: GPT, wrapped: int) -> None:
+    with torch.device("meta"):
+        model.last_block = TransformerBlock(model.config)
+        model.blocks.append(RMSNorm(model.config.d_model))
+    model.blocks[wrapped] = nn.Sequential(model.blocks[wrapped])
 
 
 def _leave() -> None:

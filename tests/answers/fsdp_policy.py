@@ -6,11 +6,6 @@ class FSDPTrainer(fsdp_trainer.FSDPTrainer):
         blocks = [m for m in self.plain_model.modules() if isinstance(m, TransformerBlock)]
         return [*blocks, self.plain_model]
 
-# %% right by their place
-class FSDPTrainer(fsdp_trainer.FSDPTrainer):
-    def _get_fsdp_policy(self):
-        return list(self.plain_model.blocks) + [self.plain_model]
-
 # %% right a loop
 class FSDPTrainer(fsdp_trainer.FSDPTrainer):
     def _get_fsdp_policy(self):
@@ -26,7 +21,7 @@ class FSDPTrainer(fsdp_trainer.FSDPTrainer):
     def _get_fsdp_policy(self):
         model = self.plain_model
         if getattr(self, "_units", [None])[-1] is not model:
-            self._units = [m for m in model.blocks.children()] + [model]
+            self._units = [m for m in model.modules() if isinstance(m, TransformerBlock)] + [model]
         return self._units
 
 # %% wrong STUB untouched
@@ -100,9 +95,33 @@ class FSDPTrainer(fsdp_trainer.FSDPTrainer):
 - blocks = [m for m in self.plain_model.modules() if isinstance(m, TransformerBlock)]
 + blocks = [m for m in self.plain_model.blocks if all(p.requires_grad for p in m.parameters())]
 
-# %% wrong POLICY-MISSING the four of the tiny model | of: by their place
-- return list(self.plain_model.blocks) + [self.plain_model]
-+ return [self.plain_model.blocks[i] for i in range(4)] + [self.plain_model]
+# %% wrong POLICY-MISSING the four of the tiny model | of: by their type
+- return [*blocks, self.plain_model]
++ return [*blocks[:4], self.plain_model]
+
+# %% wrong POLICY-MISSING whatever is in `blocks` | of: by their type
+- blocks = [m for m in self.plain_model.modules() if isinstance(m, TransformerBlock)]
++ blocks = list(self.plain_model.blocks)
+
+# %% wrong POLICY-MISSING none outside `blocks` | of: by their type
+- blocks = [m for m in self.plain_model.modules() if isinstance(m, TransformerBlock)]
++ blocks = [m for m in self.plain_model.blocks.modules() if isinstance(m, TransformerBlock)]
+
+# %% wrong POLICY-MISSING none in a wrapper | of: by their type
+- blocks = [m for m in self.plain_model.modules() if isinstance(m, TransformerBlock)]
++ parts = [*self.plain_model.blocks, *self.plain_model.children()]
++ blocks = [m for m in parts if isinstance(m, TransformerBlock)]
+
+# %% wrong POLICY-SMALL what is in `blocks`, and all that are blocks | of: by their type
+- blocks = [m for m in self.plain_model.modules() if isinstance(m, TransformerBlock)]
++ inside = set(self.plain_model.blocks)
++ modules = self.plain_model.modules()
++ blocks = [m for m in modules if m in inside or isinstance(m, TransformerBlock)]
+
+# %% wrong POLICY-BLOCK-ORDER by their depth in the model | of: by their type
+- blocks = [m for m in self.plain_model.modules() if isinstance(m, TransformerBlock)]
++ found = [(n, m) for n, m in self.plain_model.named_modules() if isinstance(m, TransformerBlock)]
++ blocks = [m for n, m in sorted(found, key=lambda pair: pair[0].count("."))]
 
 # %% wrong POLICY-MISSING the very class | of: by their type
 - blocks = [m for m in self.plain_model.modules() if isinstance(m, TransformerBlock)]
