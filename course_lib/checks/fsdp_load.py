@@ -36,17 +36,19 @@ def _load_on_ranks(
 
 
 def same_ranks(subject: Subject, draw: Draw) -> None:
-    """Two ranks: 0 from an empty folder; what two have saved; nothing of what does not fit."""
+    """Two ranks: 0 from an empty folder; what two have saved, whatever this run saves itself;
+    nothing of what does not fit."""
     files = run_probe(subject, [(draw.seed,)] * 2, "write_files")[0].value
     _written[subject] = files
-    cases = ["nothing", "there", "text", "text fresh"]
-    nothing, by_rank, text, fresh = _load_on_ranks(subject, draw, 2, cases, files)
+    cases = ["nothing", "there", "full", "text", "text fresh"]
+    nothing, there, full, text, fresh = _load_on_ranks(subject, draw, 2, cases, files)
     _expect_beginning(nothing)
-    tried = "saved on 2 ranks, loaded on 2"
-    _expect_accepted(by_rank, tried, "LOAD-REFUSES", "a good checkpoint is refused")
-    _returned_parts(by_rank, draw.seed, tried)
-    _random(by_rank, draw.seed, tried, "each rank's own, as they were saved")
-    _nothing_sent(by_rank, tried)
+    for by_rank, own in ((there, ""), (full, ' by a run with checkpoint="full"')):
+        tried = f"saved on 2 ranks, loaded on 2{own}"
+        _expect_accepted(by_rank, tried, "LOAD-REFUSES", "a good checkpoint is refused")
+        _returned_parts(by_rank, draw.seed, tried)
+        _random(by_rank, draw.seed, tried, "each rank's own, as they were saved")
+        _nothing_sent(by_rank, tried)
     _refuses_text(text, draw.seed)
     _leaves_fresh(fresh)
 

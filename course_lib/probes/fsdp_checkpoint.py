@@ -89,7 +89,7 @@ def load_cases(kind: type, seed: int, files: dict[str, Tensor], cases: list[str]
     "there": the checkpoint alone. "fresh": the same, and the optimizer has not made a step yet.
     "nothing": an empty folder. "half": beside a later folder that
     nobody has published. "text": with another text to read; "text fresh": that, and a new optimizer.
-    "given": by its path, elsewhere.
+    "given": by its path, elsewhere. "full": in a run that saves one whole file itself.
     """
     return [_load_case(kind, seed, files, case, folder(case)) for case in cases]
 
@@ -238,7 +238,8 @@ def _hashes(tensors: dict[str, Tensor]) -> dict[str, list]:
 def _load_case(kind: type, seed: int, files: dict[str, Tensor], case: str, out: Path) -> dict:
     other = seed + 100
     tokens = TOKENS[::-1].copy() if case.startswith("text") else TOKENS
-    trainer = trainer_at(kind, out, tokens, max_steps=60)  # 50 in what was saved
+    changes = {"checkpoint": "full"} if case == "full" else {}
+    trainer = trainer_at(kind, out, tokens, max_steps=60, **changes)  # 50 in what was saved
     settings = trainer.config
     put_state(trainer, other, moments="fresh" not in case)
     step = plain_state(seed)["step"]

@@ -131,6 +131,14 @@ class FSDPTrainer(fsdp_trainer.FSDPTrainer):
   optim_state_dict=state["optimizer"],
 + options=StateDictOptions(full_state_dict=True, broadcast_from_rank0=True),
 
+# %% wrong LOAD-SENDS gathered whole where this run saves one file | of: in order
+- model, optimizer = get_state_dict(self.plain_model, self.optimizer)
++ options = StateDictOptions(full_state_dict=self.config.checkpoint == "full")
++ model, optimizer = get_state_dict(self.plain_model, self.optimizer, options=options)
+
+  optim_state_dict=state["optimizer"],
++ options=options,
+
 # %% wrong LOAD-HALF the loader at the end
 - self.loader.load_state_dict(plain["loader"])
 
