@@ -51,7 +51,7 @@ def expect_separate_calls(
             "what is stored on `self`, in a global, in a default argument or by `cache`.",
         ),
     ):
-        if not _is_close(came, found, rtol=rtol, atol=atol):
+        if not is_close(came, found, rtol=rtol, atol=atol):
             raise Wrong(
                 code,
                 finding,
@@ -113,7 +113,7 @@ def expect_any_default(
     """
     wanted, *others = probe("course_lib.probes.calls:call_under_defaults", args, options or {})
     for name, found in zip(("float64", "bfloat16"), others, strict=True):
-        if not _is_close(wanted, found, rtol=rtol, atol=atol):
+        if not is_close(wanted, found, rtol=rtol, atol=atol):
             raise Wrong(
                 "DEFAULT-DTYPE",
                 "torch's default dtype changes the result",
@@ -137,11 +137,12 @@ def _describe(value: Any, other: Any = None) -> str:
     return f"other numbers in {said}" if other is not None and said == _describe(other) else said
 
 
-def _is_close(right: Any, other: Any, *, rtol: float, atol: float) -> bool:
+def is_close(right: Any, other: Any, *, rtol: float, atol: float) -> bool:
+    """Whether two results are alike: kinds, shapes, dtypes, and numbers within the tolerance."""
     if isinstance(right, (list, tuple)):
         same = type(right) is type(other) and len(right) == len(other)
         return same and all(
-            _is_close(a, b, rtol=rtol, atol=atol) for a, b in zip(right, other, strict=True)
+            is_close(a, b, rtol=rtol, atol=atol) for a, b in zip(right, other, strict=True)
         )
     if not isinstance(right, Tensor) or not isinstance(other, Tensor):
         return right == other

@@ -1,7 +1,8 @@
 """Inputs whose numbers do not lie in memory in the order of their indices, as a model hands them on.
 
-What is here: `transpose_layout`, which lays a tensor out so, and `expect_any_layout`, which refuses an
-answer that works only on tensors in one piece.
+What is here: `transpose_layout`, which lays a tensor out so; `expect_any_layout`, which refuses an
+answer that works only on tensors in one piece; `expect_expanded`, one that writes over numbers which
+`expand` made one number in memory.
 """
 
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from course_lib.checks.calls import is_close
 from course_lib.checks.report import Wrong
 from course_lib.checks.subject import AnswerError
 
@@ -58,5 +60,42 @@ def expect_any_layout(call: Callable[..., Any], *args: Any, tried: str, rtol: fl
                 got="other numbers",
                 fits="the memory read in its own order, not in that of the indices.",
                 look="`as_strided`, `data_ptr`, `storage`, `frombuffer`.",
+                **facts,
+            )
+
+
+def expect_expanded(probe: Callable[..., Any], *args: Any, tried: str, rtol: float, atol: float):
+    """The answer gives the same tensor, or tensors, for `args` expanded along a dimension as for their
+    copies, for each dimension in turn; else `Wrong` STRIDED.
+
+    `probe` is that of a module or of a subject, whose suite then says `ranks=1`: an expanded tensor
+    is made where the answer is, since it arrives elsewhere as a copy.
+    """
+    for dim, (right, found) in enumerate(probe("course_lib.probes.calls:call_expanded", args)):
+        facts = dict(
+            tried=f"{tried}, expanded along dimension {dim}: one number in memory for many places",
+            expected="what the same numbers give after `.contiguous()`",
+            hides="masks, tables and shared heads are often expanded; nobody copies them first.",
+        )
+        if isinstance(found, str):
+            overlap = "single memory location" in found
+            raise Wrong(
+                "STRIDED",
+                "an expanded tensor raises",
+                got=found[:76],
+                fits="a write to numbers that share their place in memory." if overlap else "",
+                look="`empty_strided`, and what is written into: `empty_like` and `clone` part "
+                "the numbers."
+                if overlap
+                else "what asks for one piece, as `view` does.",
+                **facts,
+            )
+        if not is_close(right, found, rtol=rtol, atol=atol):
+            raise Wrong(
+                "STRIDED",
+                "an expanded tensor gives other numbers",
+                got="other numbers",
+                fits="the memory read or written in its own order, not in that of the indices.",
+                look="`as_strided`, `empty_strided`, `data_ptr`, `storage`.",
                 **facts,
             )

@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 
 from course_lib.checks import expect
-from course_lib.checks.calls import expect_separate_calls
 from course_lib.checks.expect import Pattern
-from course_lib.checks.layouts import expect_any_layout
+from course_lib.checks.layouts import expect_any_layout, expect_expanded
 from course_lib.checks.report import Wrong
 from course_lib.checks.rope_mistakes import HALVES, Mistake, half_split, split
+from course_lib.checks.second_call import expect_second_16_bits, expect_second_call
 from course_lib.checks.subject import Subject
 from course_lib.checks.suite import Draw
 
@@ -143,17 +143,25 @@ def every_bit(subject: Subject, draw: Draw) -> None:
 
 
 def half_layouts(subject: Subject, draw: Draw) -> None:
-    """Heads after a transpose, which are not contiguous, too."""
-    x = draw.randn(2, 3, 5, 8)
-    expect_any_layout(subject.call, x, tried="x of shape (2, 3, 5, 8)", rtol=1e-6, atol=1e-6)
+    """Heads after a transpose, which are not contiguous, too; an expanded tensor."""
+    x, close = draw.randn(2, 3, 5, 8), dict(tried="x of shape (2, 3, 5, 8)", rtol=1e-6, atol=1e-6)
+    expect_any_layout(subject.call, x, **close)
+    expect_expanded(subject.probe, x, **close)
 
 
 def half_calls(subject: Subject, draw: Draw) -> None:
-    """A result stays when another call of its shape follows."""
-    first, second = draw.randn(2, 3, 8), draw.randn(2, 3, 8)
-    tried, close = "two inputs of shape (2, 3, 8)", dict(rtol=1e-6, atol=1e-6)
-    out = expect_separate_calls(subject.probe, (first,), (second,), tried=tried, **close)
-    _same_numbers(out, second, f"{tried}, the second one")
+    """A result stays when another call of its shape follows, and is that of its own x, in 16 bits
+    too."""
+    first, second = (draw.randn(2, 3, 8),), (draw.randn(2, 3, 8),)
+    tried, names = "two inputs of shape (2, 3, 8)", ("the result",)
+    right = (_quarter_turn(*second),)
+    expect_second_call(
+        subject.probe, first, second, right, names=names, tried=tried, rtol=1e-6, atol=1e-6
+    )
+    expect_second_16_bits(
+        subject.probe, first, second, lambda x: (_quarter_turn(x),),
+        names=names, tried=tried, within=1e-6,
+    )  # fmt: skip
 
 
 def half_gradient(subject: Subject, draw: Draw) -> None:

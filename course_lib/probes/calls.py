@@ -1,5 +1,5 @@
-"""What a call depends on besides its inputs: other calls before or after it, torch's default dtype
-and autocast; and what it does to them, and to what other calls gave."""
+"""What a call depends on besides its inputs: other calls before or after it, torch's default dtype,
+autocast, how tensors lie in memory; and what it does to them, and to what other calls gave."""
 
 from collections.abc import Callable
 from typing import Any
@@ -93,6 +93,27 @@ def call_under_autocast(answer: Callable, *args: Any) -> Any:
     """`answer(*args)` with gradients off, where autocast lets matrix products return bfloat16."""
     with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
         return answer(*args)
+
+
+def call_expanded(answer: Callable, args: tuple) -> list[tuple[Any, Any]]:
+    """`answer` of tensors that are expanded along one dimension, for each dimension in turn: what it
+    gives for copies, then for the expanded tensors themselves, or the text of what they raised.
+
+    The tensors of `args` that have that dimension hold along it the numbers of its first place.
+    """
+    pairs = []
+    for dim in range(max(x.dim() for x in args if isinstance(x, Tensor))):
+        views = [
+            x.narrow(dim, 0, 1).expand_as(x) if isinstance(x, Tensor) and x.dim() > dim else x
+            for x in args
+        ]
+        right = _copy(answer(*(x.contiguous() if isinstance(x, Tensor) else x for x in views)))
+        try:
+            found = _copy(answer(*views))
+        except Exception as error:
+            found = f"{type(error).__name__}: {error}"
+        pairs.append((right, found))
+    return pairs
 
 
 def _is_same(kept: Any, used: Any) -> bool:

@@ -267,3 +267,15 @@ def rotate_half(x):
     dim = 0 if x.dim() == 2 else -1
     first, second = x.chunk(2, dim=dim)
     return torch.cat((-second, first), dim=dim)
+
+# %% wrong STRIDED a room with the strides of x | of: a buffer filled in place
+- out, h = torch.empty_like(x), x.shape[-1] // 2
++ out = torch.empty_strided(x.shape, x.stride(), dtype=x.dtype)
++ h = x.shape[-1] // 2
+
+# %% wrong REMEMBERS results in bfloat16 kept by shape | of: slices
+- return torch.cat([-x[..., half:], x[..., :half]], dim=-1)
++ out = torch.cat([-x[..., half:], x[..., :half]], dim=-1)
++ if x.dtype == torch.bfloat16:
++     out = globals().setdefault("KEPT", {}).setdefault(x.shape, out.clone()).clone()
++ return out
