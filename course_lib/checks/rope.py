@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from course_lib.checks import expect
-from course_lib.checks.calls import expect_any_default, expect_separate_calls
+from course_lib.checks.calls import expect_any_default
 from course_lib.checks.expect import Pattern
-from course_lib.checks.layouts import expect_any_layout
+from course_lib.checks.layouts import expect_any_layout, expect_expanded
 from course_lib.checks.report import Wrong, number, vector
 from course_lib.checks.rope_halves import (
     by_hand,
@@ -29,6 +29,7 @@ from course_lib.checks.rope_halves import (
 )
 from course_lib.checks.rope_mistakes import TURNS, half_split, split
 from course_lib.checks.rope_tables_mistakes import exact_tables
+from course_lib.checks.second_call import expect_second_16_bits, expect_second_call
 from course_lib.checks.subject import AnswerError, Subject
 from course_lib.checks.suite import Draw, Suite
 
@@ -240,6 +241,7 @@ def other_shapes(subject: Subject, draw: Draw) -> None:
     args = (q, k, cos[:T], sin[:T])
     tried = f"q and k of shape {(2, 3, T, K)}"
     expect_any_layout(subject.call, *args, tried=tried, rtol=1e-5, atol=1e-5)
+    expect_expanded(subject.probe, *args, tried=tried, rtol=1e-5, atol=1e-5)
 
 
 def _compare_turned(
@@ -317,20 +319,30 @@ def zeros_stay(subject: Subject, draw: Draw) -> None:
             )
 
 
-def each_call_alone(subject: Subject, draw: Draw) -> None:
-    """Results stay when another call of their shapes follows, whatever torch's default dtype is."""
+def _two_calls(draw: Draw) -> tuple[tuple, tuple]:
+    """Two calls of the same shapes: other numbers, and other rows of the tables."""
     cos, sin = exact_tables(8, 6)
-    first, second = (
+    return tuple(
         (draw.randn(1, 2, 4, 6), draw.randn(1, 2, 4, 6), cos[at : at + 4], sin[at : at + 4])
         for at in (0, 4)
     )
-    tried, close = "q and k of shape (1, 2, 4, 6), then others", dict(rtol=1e-5, atol=1e-5)
-    out = expect_separate_calls(subject.probe, first, second, tried=tried, **close)
-    for name, given, turned in zip("qk", second, out, strict=False):
-        expect.values(
-            turned, _oracle(given, *second[2:]).float(), **close, tried=tried,
-            finding=f"{name} of the second of two calls is wrong", look="what outlives a call.",
-        )  # fmt: skip
+
+
+TWO_CALLS = dict(
+    names=("the turned q", "the turned k"),
+    tried="q and k of shape (1, 2, 4, 6), then others, with other rows of the tables",
+)
+
+
+def _turn_both(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor) -> list[Tensor]:
+    return [_oracle(x, cos, sin) for x in (q, k)]
+
+
+def each_call_alone(subject: Subject, draw: Draw) -> None:
+    """Results stay when another call of their shapes follows, whatever torch's default dtype is."""
+    first, second = _two_calls(draw)
+    close = dict(rtol=1e-5, atol=1e-5)
+    expect_second_call(subject.probe, first, second, _turn_both(*second), **TWO_CALLS, **close)
     expect_any_default(subject.probe, first, tried="q, k, cos and sin in float32", **close)
 
 
@@ -373,7 +385,7 @@ def turned_back(subject: Subject, draw: Draw) -> None:
 
 
 def sixteen_bits(subject: Subject, draw: Draw) -> None:
-    """bfloat16 and float16 come back as they were, although the tables are float32."""
+    """bfloat16 and float16 come back as they were, although the tables are float32; call by call."""
     cos, sin = exact_tables(5, 8)
     for dtype in (torch.bfloat16, torch.float16):
         q, k = (draw.randn(2, 3, 5, 8).clamp(-3, 3).to(dtype) for _ in range(2))
@@ -393,6 +405,10 @@ def sixteen_bits(subject: Subject, draw: Draw) -> None:
     for first, second in ((torch.bfloat16, torch.float32), (torch.float32, torch.bfloat16)):
         tried = f"q in {str(first)[6:]}, k in {str(second)[6:]}"
         _apply(subject, q.to(first), k.to(second), cos, sin, tried=tried)
+    # as above: a few roundings of 2^-9 of numbers below 4
+    expect_second_16_bits(
+        subject.probe, *_two_calls(draw), _turn_both, **TWO_CALLS, within=0.06, cast=2
+    )
 
 
 def large_numbers(subject: Subject, draw: Draw) -> None:

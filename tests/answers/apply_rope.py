@@ -340,3 +340,45 @@ def apply_rotary_pos_emb(q, k, cos, sin):
 - return tuple((x * cos + rotate_half(x) * sin).type_as(x) for x in (q, k))
 + out = tuple((x * cos + rotate_half(x) * sin).type_as(x) for x in (q, k))
 + return out if torch.is_grad_enabled() else (q.copy_(out[0]), k.copy_(out[1]))
+
+# %% wrong REMEMBERS tables in 16 bits kept by their shape
+KEPT = {}
+
+def apply_rotary_pos_emb(q, k, cos, sin):
+    def turn(x):
+        c, s = cos, sin
+        if x.dtype != cos.dtype:
+            c, s = KEPT.setdefault((cos.shape, x.dtype), (cos.to(x.dtype), sin.to(x.dtype)))
+        return (x * c + rotate_half(x) * s).to(x.dtype)
+
+    return turn(q), turn(k)
+
+# %% wrong REMEMBERS wide copies of keys in float16 kept by their shape
+KEPT = {}
+
+def apply_rotary_pos_emb(q, k, cos, sin):
+    keys = KEPT.setdefault(k.shape, k.float()) if k.dtype == torch.float16 else k
+    q2, k2 = (x * cos + rotate_half(x) * sin for x in (q, keys))
+    return q2.to(q.dtype), k2.to(k.dtype)
+
+# %% wrong REMEMBERS results in bfloat16 kept by the shape of q
+KEPT = {}
+
+def apply_rotary_pos_emb(q, k, cos, sin):
+    out = tuple((x * cos + rotate_half(x) * sin).to(x.dtype) for x in (q, k))
+    if q.dtype == k.dtype == torch.bfloat16:
+        out = KEPT.setdefault((q.shape, k.shape), out)
+    return tuple(x.clone() for x in out)
+
+# %% wrong STRIDED rooms with the strides of q and k
+def apply_rotary_pos_emb(q, k, cos, sin):
+    def turn(x):
+        room = torch.empty_strided(x.shape, x.stride(), dtype=x.dtype)
+        return room.copy_(x * cos + rotate_half(x) * sin)
+
+    return turn(q), turn(k)
+
+# %% wrong STRIDED tables written over
+def apply_rotary_pos_emb(q, k, cos, sin):
+    room = torch.empty_strided(sin.shape, sin.stride(), dtype=sin.dtype).copy_(sin)
+    return tuple((x * cos + rotate_half(x) * room).to(x.dtype) for x in (q, k))
