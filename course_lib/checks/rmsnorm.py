@@ -11,7 +11,7 @@ from course_lib.checks import expect
 from course_lib.checks.calls import expect_any_default, expect_separate_calls
 from course_lib.checks.expect import Pattern
 from course_lib.checks.fixed_input import expect_weight_gradients
-from course_lib.checks.layouts import expect_any_layout
+from course_lib.checks.layouts import expect_any_layout, expect_expanded
 from course_lib.checks.report import Wrong, number, vector
 from course_lib.checks.rmsnorm_precision import (
     gain_in_low_precision,
@@ -19,6 +19,7 @@ from course_lib.checks.rmsnorm_precision import (
     gradient_of_zeros,
     large_numbers,
     low_precision,
+    sixteen_bits_alone,
 )
 from course_lib.checks.subject import Subject
 from course_lib.checks.suite import Draw, Suite
@@ -290,8 +291,9 @@ def any_shape(subject: Subject, draw: Draw) -> None:
         out = expect.tensor(module.forward(x), shape=shape, dtype=x.dtype, tried=tried)
         right = F.rms_norm(x, (6,), eps=1e-5)
         expect.values(out, right, rtol=1e-4, atol=1e-5, tried=tried, look="the `dim` of `mean`.")
-    x = draw.randn(2, 3, 4, 6)
-    expect_any_layout(module.forward, x, tried="x of shape (2, 3, 4, 6)", rtol=1e-4, atol=1e-5)
+    x, close = draw.randn(2, 3, 4, 6), dict(tried="x of shape (2, 3, 4, 6)", rtol=1e-4, atol=1e-5)
+    expect_any_layout(module.forward, x, **close)
+    expect_expanded(module.probe, x, **close)
     x, tried = draw.randn(3, 1), "D = 1; x of shape (3, 1)"
     out = expect.tensor(subject.module(1).forward(x), shape=x.shape, dtype=x.dtype, tried=tried)
     expect.values(out, F.rms_norm(x, (1,), eps=1e-5), rtol=1e-4, atol=1e-5, tried=tried)
@@ -391,6 +393,7 @@ SUITES = (
             no_epsilon,
             low_precision,
             gain_in_low_precision,
+            sixteen_bits_alone,
             large_numbers,
             any_shape,
             gradient,

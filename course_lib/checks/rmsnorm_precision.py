@@ -9,6 +9,7 @@ from torch import Tensor
 
 from course_lib.checks import expect
 from course_lib.checks.report import Wrong, vector
+from course_lib.checks.second_call import expect_second_16_bits
 from course_lib.checks.subject import Subject
 from course_lib.checks.suite import Draw
 
@@ -89,6 +90,21 @@ def gain_in_low_precision(subject: Subject, draw: Draw) -> None:
     tried = "float64 numbers"
     x = draw.randn(2, 8, dtype=torch.float64)
     out = expect.tensor(subject.module(8).forward(x), shape=x.shape, dtype=x.dtype, tried=tried)
+
+
+def sixteen_bits_alone(subject: Subject, draw: Draw) -> None:
+    """In 16 bits too, a result depends on the x and the gain of its own call."""
+    module, x, other = subject.module(5), draw.randn(2, 3, 5), draw.randn(2, 3, 5)
+
+    def gives(x: Tensor) -> tuple[Tensor]:
+        return (F.rms_norm(x.float(), (5,), weight, eps=1e-5),)
+
+    for weight in (torch.ones(5), draw.randn(5)):
+        module.load({"weight": weight})
+        expect_second_16_bits(
+            module.probe, (x,), (other,), gives, names=("the result",), within=0.02,
+            tried=f"gains {vector(weight)}; two inputs of shape (2, 3, 5), then the first one again",
+        )  # fmt: skip
 
 
 def large_numbers(subject: Subject, draw: Draw) -> None:

@@ -277,3 +277,21 @@ class RMSNorm(RMSNorm):
   def forward(self, x):
 +     if not self.training:
 +         return x.copy_(F.rms_norm(x, self.weight.shape, self.weight, self.eps))
+
+# %% wrong STRIDED squares in a room with the strides of x | of: in plain steps
+- return (y * torch.rsqrt(y.pow(2).mean(-1, keepdim=True) + self.eps) * self.weight).to(x.dtype)
++ room = torch.empty_strided(x.shape, x.stride(), dtype=y.dtype).copy_(y.pow(2))
++ return (y * torch.rsqrt(room.mean(-1, keepdim=True) + self.eps) * self.weight).to(x.dtype)
+
+# %% wrong REMEMBERS wide copies of float16 kept by shape | of: in plain steps
+- y = x.float()
++ y = x.float()
++ if x.dtype == torch.float16:
++     y = self.__dict__.setdefault("wide", {}).setdefault(x.shape, y)
+
+# %% wrong REMEMBERS the first gain beside float16, without gradients | of: in plain steps
+- return (y * torch.rsqrt(y.pow(2).mean(-1, keepdim=True) + self.eps) * self.weight).to(x.dtype)
++ gain = self.weight
++ if x.dtype == torch.float16 and not torch.is_grad_enabled():
++     gain = self.__dict__.setdefault(str(gain.dtype), gain.detach().float().clone())
++ return (y * torch.rsqrt(y.pow(2).mean(-1, keepdim=True) + self.eps) * gain).to(x.dtype)
