@@ -10,8 +10,9 @@ from torch import Tensor
 from course_lib.checks import expect
 from course_lib.checks.calls import expect_any_default, expect_separate_calls
 from course_lib.checks.fixed_input import expect_weight_gradients
-from course_lib.checks.layouts import expect_any_layout
+from course_lib.checks.layouts import expect_any_layout, expect_expanded
 from course_lib.checks.report import Wrong, vector
+from course_lib.checks.second_call import expect_second_16_bits
 from course_lib.checks.subject import Module, Subject
 from course_lib.checks.suite import Draw, Suite
 from course_lib.checks.swiglu_mistakes import hidden_mistakes
@@ -107,10 +108,11 @@ def large_gates(subject: Subject, draw: Draw) -> None:
 
 
 def any_input(subject: Subject, draw: Draw) -> None:
-    """A view that is not contiguous, and a model in bfloat16."""
+    """A view that is not contiguous, an expanded one, and a model in bfloat16."""
     module, w = _random(subject, draw, 6, 9)
-    x = draw.randn(2, 3, 6)
-    expect_any_layout(module.forward, x, tried="x of shape (2, 3, 6)", rtol=1e-4, atol=1e-5)
+    x, close = draw.randn(2, 3, 6), dict(tried="x of shape (2, 3, 6)", rtol=1e-4, atol=1e-5)
+    expect_any_layout(module.forward, x, **close)
+    expect_expanded(module.probe, x, **close)
     for batch, length in ((1, 1), (1, 3), (3, 1)):
         x, tried = draw.randn(batch, length, 6), f"x of shape {(batch, length, 6)}"
         out = expect.tensor(module.forward(x), shape=x.shape, dtype=x.dtype, tried=tried)
@@ -131,6 +133,24 @@ def any_input(subject: Subject, draw: Draw) -> None:
     right = _run(x, w)
     # a handful of roundings of 2^-9 of numbers below 4
     expect.values(out.float(), right, rtol=0.1, atol=0.1, tried=tried, look="casts in forward.")
+
+
+def sixteen_bits_alone(subject: Subject, draw: Draw) -> None:
+    """In 16 bits too, a result depends on its own x and on the weights of now."""
+    first, second = (draw.randn(2, 3, 6),), (draw.randn(2, 3, 6),)
+    for dtype in (torch.bfloat16, torch.float16):
+        module, w = _random(subject, draw, 6, 9)
+        module.to(dtype)
+        for name in (None, *range(3)):  # then with other numbers in one matrix after the other
+            if name is not None:
+                w[name] = w[name].flip(0)
+                module.load(dict(zip(NAMES, w, strict=True)))
+            expect_second_16_bits(
+                module.probe, first, second, lambda x, w=tuple(w): (_run(x.float(), w),),
+                dtypes=(dtype,), names=("the result",), within=0.1,  # as in `any_input`
+                tried="two inputs of shape (2, 3, 6), then the first one again"
+                + ("" if name is None else f"; other numbers in {NAMES[name]} than before"),
+            )  # fmt: skip
 
 
 def oracle(subject: Subject, draw: Draw) -> None:
@@ -399,6 +419,7 @@ SUITES = (
             overflowing_product,
             each_call_alone,
             any_input,
+            sixteen_bits_alone,
             tokens_apart,
             gradient,
             gradient_of_large_gates,

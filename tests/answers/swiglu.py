@@ -354,3 +354,27 @@ class MLP(MLP):
 - return self.down_proj(silu * self.up_proj(x))
 + out = self.down_proj(silu * self.up_proj(x))
 + return out if self.training else x.copy_(out)
+
+# %% wrong STRIDED a copy of x with its strides
+class MLP(MLP):
+    def forward(self, x):
+        if not x.requires_grad:
+            x = torch.empty_strided(x.shape, x.stride(), dtype=x.dtype).copy_(x)
+        return self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x))
+
+# %% wrong REMEMBERS hidden values of 16 bits kept by shape, without gradients
+class MLP(MLP):
+    def forward(self, x):
+        hidden = F.silu(self.gate_proj(x)) * self.up_proj(x)
+        if x.dtype in (torch.float16, torch.bfloat16) and not torch.is_grad_enabled():
+            hidden = self.__dict__.setdefault("kept", {}).setdefault(x.shape, hidden)
+        return self.down_proj(hidden)
+
+# %% wrong REMEMBERS the joined matrices in 16 bits, without gradients
+class MLP(MLP):
+    def forward(self, x):
+        joined = torch.cat((self.gate_proj.weight, self.up_proj.weight))
+        if x.dtype in (torch.float16, torch.bfloat16) and not torch.is_grad_enabled():
+            joined = self.__dict__.setdefault("joined", {}).setdefault(x.dtype, joined)
+        gate, up = F.linear(x, joined).chunk(2, dim=-1)
+        return self.down_proj(F.silu(gate) * up)
