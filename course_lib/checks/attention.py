@@ -21,6 +21,7 @@ from course_lib.checks.attention_precision import (
     low_precision,
 )
 from course_lib.checks.expect import Pattern
+from course_lib.checks.layouts import expect_expanded
 from course_lib.checks.masks import (
     K,
     are_close,
@@ -273,7 +274,8 @@ def scale(subject: Subject, draw: Draw) -> None:
 
 
 def values(subject: Subject, draw: Draw) -> None:
-    """Every head of every sequence for itself; one token; q, k, v as the model hands them over."""
+    """Every head of every sequence for itself; one token; q, k, v as the model hands them over, or
+    expanded."""
     B, T, H, size = 2, draw.size(9, 7, 11), 3, 4
     q, k, v = (draw.randn(B, T, H, size).transpose(1, 2) for _ in range(3))
     out = expect.tensor(subject.call(q, k, v), shape=q.shape, dtype=q.dtype)
@@ -297,6 +299,8 @@ def values(subject: Subject, draw: Draw) -> None:
         finding="the outputs differ",
         look="q @ k^T, scale, mask, softmax, @ v, in this order.",
     )
+    tried = f"q, k and v of shape {tuple(q.shape)}"
+    expect_expanded(subject.probe, q, k, v, tried=tried, rtol=1e-4, atol=1e-5)
     q, k, v = (draw.randn(1, 2, 1, size) for _ in range(3))
     tried = "one token, T = 1: it can only read itself"
     out = expect.tensor(subject.call(q, k, v), shape=q.shape, dtype=q.dtype, tried=tried)

@@ -11,6 +11,7 @@ from torch import Tensor
 from course_lib.checks import expect
 from course_lib.checks.masks import K, attention
 from course_lib.checks.report import Wrong, vector
+from course_lib.checks.second_call import expect_second_16_bits
 from course_lib.checks.subject import AnswerError, Subject
 from course_lib.checks.suite import Draw
 
@@ -135,7 +136,7 @@ def low_precision(subject: Subject, draw: Draw) -> None:
 
 
 def float16(subject: Subject, draw: Draw) -> None:
-    """float16 in, float16 out: its largest number is 65,504."""
+    """float16 in, float16 out: its largest number is 65,504; in 16 bits call by call."""
     q, k, v = (draw.randn(1, 2, 16, K, dtype=torch.float16) for _ in range(3))
     facts = dict(
         tried="random float16 tokens",
@@ -160,6 +161,21 @@ def float16(subject: Subject, draw: Draw) -> None:
     expect.values(
         out.float(), attention(q.double(), k.double(), v.double()).float(), rtol=0.02, atol=0.02,
         tried=facts["tried"], finding="float16 gives other outputs", look="casts on the way.",
+    )  # fmt: skip
+    expect_own_calls_16(subject, draw, 2, 2)
+
+
+def expect_own_calls_16(subject: Subject, draw: Draw, H: int, G: int) -> None:
+    """In 16 bits too, a call of H query heads and G of keys and values depends on its own inputs."""
+    first, second = (tuple(draw.randn(1, heads, 5, 4) for heads in (H, G, G)) for _ in range(2))
+
+    def gives(q, k, v):
+        return (attention(q, *(x.repeat_interleave(H // G, dim=1) for x in (k, v))),)
+
+    # scores, weights and the output rounded, as in `low_precision`
+    expect_second_16_bits(
+        subject.probe, first, second, gives, names=("the output",), within=0.05,
+        tried=f"H = {H}, G = {G}, T = 5, then other numbers, then the first ones again",
     )  # fmt: skip
 
 

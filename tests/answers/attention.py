@@ -364,3 +364,26 @@ def causal_attention(q, k, v):
 +     return out
 + room = globals().setdefault("ROOM", {})
 + return room.setdefault((out.shape, out.dtype), torch.empty_like(out)).copy_(out)
+
+# %% wrong STRIDED scaled queries in a room with their strides
+def causal_attention(q, k, v):
+    room = q
+    if not q.requires_grad:
+        room = torch.empty_strided(q.shape, q.stride(), dtype=q.dtype).copy_(q)
+    return F.scaled_dot_product_attention(room, k, v, is_causal=True)
+
+# %% wrong REMEMBERS wide copies of keys in 16 bits kept by shape
+KEPT = {}
+
+def causal_attention(q, k, v):
+    wide = [x.float() for x in (q, k, v)]
+    if q.dtype in (torch.float16, torch.bfloat16):
+        wide[1] = KEPT.setdefault((k.shape, k.dtype), wide[1])
+    return F.scaled_dot_product_attention(*wide, is_causal=True).to(q.dtype)
+
+# %% wrong REMEMBERS results in float16 kept by shape
+KEPT = {}
+
+def causal_attention(q, k, v):
+    out = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+    return KEPT.setdefault(q.shape, out).clone() if q.dtype == torch.float16 else out
