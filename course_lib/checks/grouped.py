@@ -9,12 +9,14 @@ from torch import Tensor
 
 from course_lib.checks import expect
 from course_lib.checks.attention_precision import (
+    expect_own_calls_16,
     expect_wide_softmax,
     gradient_of_large_scores,
     large_values,
 )
 from course_lib.checks.calls import expect_separate_calls
 from course_lib.checks.expect import Pattern
+from course_lib.checks.layouts import expect_expanded
 from course_lib.checks.masks import K, attention
 from course_lib.checks.report import Wrong, vector
 from course_lib.checks.subject import Subject
@@ -154,7 +156,7 @@ def values(subject: Subject, draw: Draw) -> None:
 
 
 def as_the_model_calls(subject: Subject, draw: Draw) -> None:
-    """Strides as after `view(B, T, heads, K).transpose(1, 2)`; bfloat16; one token."""
+    """Strides as after `view(B, T, heads, K).transpose(1, 2)`, or `expand`; bfloat16; one token."""
     B, T, H, G = 2, draw.size(9, 7, 11), 4, 2
     inputs = [draw.randn(B, T, heads, K).transpose(1, 2) for heads in (H, G, G)]
     for words, within, (q, k, v) in (
@@ -169,6 +171,8 @@ def as_the_model_calls(subject: Subject, draw: Draw) -> None:
             out.float(), attention(q, share(k, H), share(v, H)).float(), rtol=1e-4 + within,
             atol=within, tried=tried, look="`view` and casts on the way.",
         )  # fmt: skip
+    tried = f"H = {H}, G = {G}, T = {T}"
+    expect_expanded(subject.probe, *inputs, tried=tried, rtol=1e-4, atol=1e-5)
 
 
 def low_scores(subject: Subject, draw: Draw) -> None:
@@ -260,9 +264,11 @@ def each_call_alone(subject: Subject, draw: Draw) -> None:
 
 
 def softmax_in_sixteen_bits(subject: Subject, draw: Draw) -> None:
-    """bfloat16 in, and the softmax is taken in a wider dtype, with all heads and with fewer keys."""
+    """bfloat16 in, and the softmax is taken in a wider dtype, with all heads and with fewer keys;
+    call by call."""
     for H, G in ((2, 2), (4, 2)):
         expect_wide_softmax(subject, H, G)
+    expect_own_calls_16(subject, draw, 4, 2)
 
 
 SUITES = (

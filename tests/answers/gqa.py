@@ -192,3 +192,23 @@ def grouped_attention(q, k, v):
 - return causal_attention(q, k, v)
 + out = causal_attention(q, k, v)
 + return out if torch.is_grad_enabled() else q.copy_(out)
+
+# %% wrong STRIDED a copy of q with its strides | of: repeat_interleave
+- return causal_attention(q, k, v)
++ if not q.requires_grad:
++     q = torch.empty_strided(q.shape, q.stride(), dtype=q.dtype).copy_(q)
++ return causal_attention(q, k, v)
+
+# %% wrong REMEMBERS repeated keys in 16 bits kept by shape | of: repeat_interleave
+- k = k.repeat_interleave(n, dim=1)
++ kept = globals().setdefault("KEPT", {})
++ k = k.repeat_interleave(n, dim=1)
++ if k.dtype in (torch.float16, torch.bfloat16):
++     k = kept.setdefault((k.shape, k.dtype), k)
+
+# %% wrong REMEMBERS results in float16 kept by shape | of: repeat_interleave
+- return causal_attention(q, k, v)
++ out = causal_attention(q, k, v)
++ if q.dtype == torch.float16:
++     out = globals().setdefault("KEPT", {}).setdefault((q.shape, k.shape), out).clone()
++ return out
