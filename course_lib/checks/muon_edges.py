@@ -229,35 +229,42 @@ def _expect_same(
 
 
 def separate_calls(subject: Subject, draw: Draw) -> None:
-    """Each call depends on its own arguments alone, and its results stay as they are."""
-    shape = (3, 4)
-    first, second = (
-        (0.1 * draw.randn(*shape), matrix(draw, *shape).float(), 0.1 * draw.randn(*shape))
-        for _ in range(2)
-    )
-    tried = "two matrices of one shape in turn"
-    new, m = expect_separate_calls(
-        subject.probe,
-        first,
-        second,
-        tried=tried,
-        options=dict(lr=LR, weight_decay=0.0),
-        rtol=1e-4,
-        atol=1e-6,
-    )
-    right_m = BETA * second[2] + (1 - BETA) * second[1]
-    right = second[0] - length_of(shape) * turn((BETA * right_m + (1 - BETA) * second[1]).double())
-    near = is_near((new.double() - right) / length_of(shape), torch.zeros(shape))
-    if not near or not torch.allclose(m, right_m, rtol=1e-4, atol=1e-5):
-        raise Wrong(
-            "REMEMBERS",
-            "a second call differs from a first one",
-            tried=tried,
-            expected=row(right),
-            got=row(new),
-            fits="something kept from an earlier call.",
-            look="what is stored in a global, in a default argument or by `cache`.",
-        )
+    """Each call depends on its own arguments alone, in 16 bits too, and its results stay as they are."""
+    shape, lr = (3, 4), 1.0
+    first, second = (_sized_step(draw, *shape) for _ in range(2))
+    # float32; then 16 bits, where param, m and the rounds are each a few roundings of 2^-9 wrong
+    for dtype, share, atol in (
+        (torch.float32, CLOSE, 1e-5),
+        (torch.bfloat16, 0.15, 4e-3),
+        (torch.float16, 0.15, 4e-3),
+    ):
+        calls = [tuple(x.to(dtype) for x in args) for args in (first, second)]
+        tried = f"two matrices of one shape in turn, {str(dtype).removeprefix('torch.')}"
+        new, m = expect_separate_calls(
+            subject.probe, *calls, tried=tried,
+            options=dict(lr=lr, weight_decay=0.0), rtol=1e-4, atol=1e-6,
+        )  # fmt: skip
+        param, grad, old = (x.double() for x in calls[1])
+        right_m = BETA * old + (1 - BETA) * grad
+        length = length_of(shape) / LR * lr
+        right = param - length * turn(BETA * right_m + (1 - BETA) * grad)
+        far = ((new.double() - right) / length).abs().max()
+        if far > share or not torch.allclose(m.double(), right_m, rtol=atol, atol=atol):
+            raise Wrong(
+                "REMEMBERS",
+                "a second call differs from a first one",
+                tried=tried,
+                expected=row(right),
+                got=row(new),
+                fits="something kept from an earlier call.",
+                look="what is stored in a global, in a default argument or by `cache`.",
+            )
+
+
+def _sized_step(draw: Draw, rows: int, columns: int) -> tuple[Tensor, Tensor, Tensor]:
+    """param, grad and m of an update whose direction has the sizes of `matrix`."""
+    param, m = 0.3 * draw.randn(rows, columns), 0.1 * draw.randn(rows, columns)
+    return param, ((matrix(draw, rows, columns) - BETA**2 * m) / (1 - BETA**2)).float(), m
 
 
 def short_side(subject: Subject, draw: Draw) -> None:

@@ -384,3 +384,19 @@ def muon_step(param, grad, m, *, lr, weight_decay, beta=0.95, coefficients=(3.44
 # %% wrong MUON-ROUNDED the factor of the decay in the dtype of param | of: in plain steps
 - old = (1 - lr * weight_decay) * param
 + old = param.new_tensor(1 - lr * weight_decay) * param
+
+# %% wrong REMEMBERS results of 16 bits kept by shape and settings | of: in plain steps
+- return old - length * x, m
++ out = old - length * x, m
++ if param.dtype in (torch.float16, torch.bfloat16):
++     key = param.shape, param.dtype, lr, weight_decay, beta, coefficients, rounds, eps
++     out = tuple(y.clone() for y in globals().setdefault("KEPT", {}).setdefault(key, out))
++ return out
+
+# %% wrong REMEMBERS wide gradients of float16 kept by shape | of: in plain steps
+- m = beta * m + (1 - beta) * grad
+- direction = beta * m + (1 - beta) * grad
++ if grad.dtype == torch.float16:
++     grad = globals().setdefault("KEPT", {}).setdefault(grad.shape, grad)
++ m = beta * m + (1 - beta) * grad
++ direction = beta * m + (1 - beta) * grad
