@@ -122,24 +122,41 @@ def gradient_products(subject: Subject, draw: Draw) -> None:
 
 
 def each_call_alone(subject: Subject, draw: Draw) -> None:
-    """Loss and gradients stay when another batch follows, and hang on their own batch alone."""
+    """Loss and gradients stay when another batch follows, and hang on their own batch alone, in 16
+    bits too."""
     head = subject.module(5)
     first, second = (
         (draw.randn(12, 4), draw.randn(9, 4), draw.randint(0, 9, (12,))) for _ in range(2)
     )
     second[2][:4] = IGNORED
-    tried = "two batches of one shape, 12 and 8 targets count, then the first again"
-    found = expect_separate_calls(
-        lambda name, *args: head.probe("course_lib.probes.held:compare_head_calls", *args),
-        first, second, tried=tried, rtol=RTOL, atol=ATOL,
-    )  # fmt: skip
-    right = F.cross_entropy(second[0] @ second[1].T, second[2]).item()
-    if abs(found[0].item() - right) > RTOL * right:
-        raise Wrong(
-            "REMEMBERS",
-            "the second of two calls is wrong",
-            tried=tried,
-            expected=number(right),
-            got=number(found[0].item()),
-            look="what outlives a call.",
-        )
+    # float32; then 16 bits, where a gradient is a few roundings of 2^-9 wrong
+    for dtype, rtol, off in (
+        (torch.float32, RTOL, 1e-4),
+        (torch.bfloat16, 0.05, 0.1),
+        (torch.float16, 0.05, 0.1),
+    ):
+        calls = [(x.to(dtype), weight.to(dtype), targets) for x, weight, targets in (first, second)]
+        tried = "two batches of one shape, 12 and 8 targets count, then the first again"
+        tried += f", {str(dtype).removeprefix('torch.')}"
+        found = expect_separate_calls(
+            lambda name, *args: head.probe("course_lib.probes.held:compare_head_calls", *args),
+            *calls, tried=tried, rtol=rtol, atol=ATOL,
+        )  # fmt: skip
+        x, weight = (x.double().requires_grad_() for x in calls[1][:2])
+        loss = F.cross_entropy(x @ weight.T, second[2])
+        for name, got, right in zip(
+            ("loss", "dx", "dweight"),
+            found,
+            (loss.detach(), *torch.autograd.grad(loss, (x, weight))),
+            strict=True,
+        ):
+            if (got.double() - right).norm() > off * right.norm():
+                at = int((got.double() - right).abs().argmax())
+                raise Wrong(
+                    "REMEMBERS",
+                    f"{name} of the second of two calls is wrong",
+                    tried=tried,
+                    expected=f"{number(right.flatten()[at].item())} at place {at}",
+                    got=number(got.flatten()[at].item()),
+                    look="what outlives a call.",
+                )

@@ -325,3 +325,15 @@ class ChunkedHead(chunked_loss.ChunkedHead):
             del grad
         loss = total / counted
         return loss, dx, dweight.to(x_ND.dtype)
+
+# %% wrong REMEMBERS the weight in 16 bits kept by shape, without gradients | of: in plain steps
+- count = (targets != IGNORED).sum()
++ if weight.dtype != torch.float32 and not torch.is_grad_enabled():
++     weight = self.__dict__.setdefault("kept", {}).setdefault((weight.shape, weight.dtype), weight)
++ count = (targets != IGNORED).sum()
+
+# %% wrong REMEMBERS gradients in float16 kept by shape, without gradients | of: in plain steps
+- return loss, dx, dweight.to(weight.dtype)
++ if x.dtype == torch.float16 and not torch.is_grad_enabled():
++     dx = self.__dict__.setdefault("kept", {}).setdefault(x.shape, dx).clone()
++ return loss, dx, dweight.to(weight.dtype)
