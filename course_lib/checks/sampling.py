@@ -346,6 +346,37 @@ def as_many_as_k(subject: Subject, draw: Draw) -> None:
             )
 
 
+def each_call_alone(subject: Subject, draw: Draw) -> None:
+    """What is given hangs on this call's logits alone, in every dtype and with each setting."""
+    falling = torch.tensor([[0.4, 0.25, 0.2, 0.1, 0.05], [0.05, 0.4, 0.1, 0.2, 0.25]]).log()
+    for dtype in (torch.float32, torch.bfloat16, torch.float16, torch.float64):
+        first, second = (x.to(dtype) for x in (falling, falling.roll(2, dims=-1)))
+        for settings in (
+            {}, dict(temperature=0.7), dict(top_k=3), dict(top_p=0.7),
+            dict(top_k=3, top_p=0.7), dict(temperature=0),
+        ):  # fmt: skip
+            for said, logits in (("first", first), ("second", second), ("first again", first)):
+                wanted = (
+                    (logits == logits.amax(-1, keepdim=True)).float()
+                    if settings.get("temperature") == 0
+                    else chances(logits, **settings)
+                )
+                tried = f"two sets of logits in {str(dtype)[6:]} in turn, now the {said}; "
+                tried += _say(logits, settings)
+                out = _of_shape(subject.call(logits, **settings), logits, settings)
+                # as in `any_dtype`
+                if not torch.allclose(out, wanted, rtol=5e-4, atol=1e-6):
+                    raise Wrong(
+                        "REMEMBERS",
+                        "logits that come after others of their shape give other chances",
+                        tried=tried,
+                        expected=f"{vector(wanted[0])} for row 0, {vector(wanted[1])} for row 1",
+                        got=f"{vector(out[0])} for row 0, {vector(out[1])} for row 1",
+                        fits="something kept from an earlier call.",
+                        look="what is stored in a global, in a default argument or by `cache`.",
+                    )
+
+
 SUITES = (
     Suite(
         "sample",
@@ -360,6 +391,7 @@ SUITES = (
             any_dtype,
             no_floor,
             as_many_as_k,
+            each_call_alone,
         ),
         tested="temperature, top-k and top-p do what they say, in this order, row by row.",
         remember="the token that brings the sum to p is kept, so one always stays open.",

@@ -332,3 +332,27 @@ def next_token_probs(logits_BV, *, temperature=1.0, top_k=None, top_p=None):
 # %% wrong SAMPLE-COUNT as good as equal stays open too | of: ascending, as in other libraries
 - scores[scores < torch.topk(scores, k)[0][..., -1, None]] = -float("inf")
 + scores[scores < torch.topk(scores, k)[0][..., -1, None] - 1e-6] = -float("inf")
+
+# %% wrong REMEMBERS chances of 16 bits kept by shape and settings
+def next_token_probs(logits_BV, *, temperature=1.0, top_k=None, top_p=None):
+    key = str((logits_BV.shape, logits_BV.dtype, temperature, top_k, top_p))
+    if key in next_token_probs.__dict__:
+        return next_token_probs.__dict__[key].clone()
+    falling, order = logits_BV.float().sort(dim=-1, descending=True)
+    p = F.softmax(falling / temperature, dim=1) if temperature else torch.eye(falling.shape[1])[:1].repeat(len(falling), 1)
+    if top_k is not None:
+        p[:, top_k:] = 0
+        p = p / p.sum(1, keepdim=True)
+    if top_p is not None:
+        p[:, 1:] = p[:, 1:].masked_fill(p.cumsum(1)[:, :-1] >= top_p, 0)
+        p = p / p.sum(1, keepdim=True)
+    chances = torch.empty_like(p).scatter_(1, order, p)
+    if logits_BV.dtype in (torch.bfloat16, torch.float16):
+        next_token_probs.__dict__[key] = chances.clone()
+    return chances
+
+# %% wrong REMEMBERS the first logits of a shape in float16 | of: as the library has it
+- V = logits_BV.shape[-1]
++ V = logits_BV.shape[-1]
++ if logits_BV.dtype == torch.float16:
++     logits_BV = next_token_probs.__dict__.setdefault(str(logits_BV.shape), logits_BV.clone())
