@@ -68,9 +68,9 @@ def draw_sizes(draw: Draw) -> list[Case]:
     return cases
 
 
-def draw_options(draw: Draw) -> list[Case]:
+def draw_options(draw: Draw, dtype: torch.dtype = torch.float32) -> list[Case]:
     """One q, k and v with each `causal` and several `num_keys`: none at all, some, and all."""
-    qkv = [draw.randn(2, 2, 6, 3) for _ in range(3)]
+    qkv = [draw.randn(2, 2, 6, 3, dtype=dtype) for _ in range(3)]
     cases = []
     for keys in ([5, 2], [1, 6], None, [0, 0], [6, 6], [2, 5]):
         for causal in (True, False):
@@ -83,7 +83,7 @@ def draw_options(draw: Draw) -> list[Case]:
                 "FLASH-OPTIONS",
                 "differs when options come together, or after others",
                 "each of `causal` and `num_keys` acts in every call: 0 keys are no keys.",
-                f"T = 6, tile = 4, causal={causal}, num_keys = {keys}",
+                f"{str(dtype)[6:]}, T = 6, tile = 4, causal={causal}, num_keys = {keys}",
                 qkv,
                 may,
                 options,
