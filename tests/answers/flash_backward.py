@@ -292,3 +292,15 @@ def flash_backward(grad, q, k, v, out, lse, *, tile=64, causal=True, num_keys=No
 # %% wrong FLASH-PRODUCTS-16 weights meet the gradient in 16 bits | of: in plain steps once more
 - dv[:, :, j] += p.mT @ g
 + dv[:, :, j] += (p.to(v.dtype).mT @ grad[:, :, i]).to(dtype)
+
+# %% wrong REMEMBERS row sums of 16 bits kept by shape | of: in plain steps
+- dot = (grad.to(dtype) * out.to(dtype)).sum(-1)
++ dot = (grad.to(dtype) * out.to(dtype)).sum(-1)
++ if q.dtype != dtype:
++     dot = flash_backward.__dict__.setdefault(f"{tuple(q.shape)} {q.dtype} {tile} {causal} {num_keys}", dot)
+
+# %% wrong FLASH-OPTIONS numbers of keys kept by shape in 16 bits | of: in plain steps
+- dtype, T, scale = sums_dtype(q), q.shape[2], q.shape[-1] ** -0.5
++ dtype, T, scale = sums_dtype(q), q.shape[2], q.shape[-1] ** -0.5
++ if q.dtype != dtype and num_keys is not None:
++     num_keys = flash_backward.__dict__.setdefault(f"{tuple(q.shape)} {q.dtype}", num_keys)
