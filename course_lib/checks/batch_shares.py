@@ -205,6 +205,32 @@ def any_numbers(subject: Subject, draw: Draw) -> None:
             )
 
 
+def each_call_alone(subject: Subject, draw: Draw) -> None:
+    """A part is that of this call's starts, whatever batch of the same length came before."""
+    for dtype in ("int64", "int32", "uint16", "uint8"):
+        for rank, world in ((0, 1), (0, 2), (1, 2), (2, 3)):
+            first, second = (np.arange(at, at + 6, dtype=dtype) for at in (10, 90))
+            for starts in (first, second, first):
+                right = starts[rank * (6 // world) :][: 6 // world]
+                tried = f"6 starts in {dtype}, other 6, the first again; rank {rank} of {world}"
+                out = arrays.array(
+                    subject.call(starts.copy(), rank=rank, world_size=world),
+                    shape=right.shape,
+                    tried=tried,
+                )
+                if out.tolist() != right.tolist():
+                    raise Wrong(
+                        "REMEMBERS",
+                        "a call gives starts of another call",
+                        tried=tried,
+                        expected=arrays.row(right),
+                        got=arrays.row(out),
+                        fits="something kept from an earlier call.",
+                        hides="every step would train on the windows of the first one.",
+                        look="what is stored outside the call, by `cache`, or in a default argument.",
+                    )
+
+
 def refuses_uneven(subject: Subject, draw: Draw) -> None:
     """Seven windows for two ranks are a ValueError, on every rank; so are fewer windows than ranks."""
     for size, rank, world in (
@@ -255,7 +281,16 @@ def refuses_ranks(subject: Subject, draw: Draw) -> None:
 SUITES = (
     Suite(
         "shard-batch",
-        (own_part, shared_out, any_sizes, empty_batch, any_numbers, refuses_uneven, refuses_ranks),
+        (
+            own_part,
+            shared_out,
+            any_sizes,
+            empty_batch,
+            any_numbers,
+            each_call_alone,
+            refuses_uneven,
+            refuses_ranks,
+        ),
         tested="the ranks' parts, joined by rank, are the batch that one rank would draw.",
         remember="all ranks draw the same starts and keep their own part: no message is sent.",
         next_step="BatchLoader with world_size 2, both ranks in one process, side by side.",
