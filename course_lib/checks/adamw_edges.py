@@ -192,23 +192,33 @@ def any_shape(subject: Subject, draw: Draw) -> None:
 
 
 def separate_calls(subject: Subject, draw: Draw) -> None:
-    """Each call depends on its own arguments alone, and its results stay as they are."""
-    for steps in ((3, 2), (2, 6)):
-        first, second = ((*state(draw, 2, 3), step) for step in steps)
+    """Each call depends on its own arguments alone, in 16 bits too, and its results stay as they are."""
+    # 16 bits: a few roundings of 2^-9; betas of a half, beside which every argument shows
+    for dtype, steps, betas, close in (
+        (torch.float32, (3, 2), (0.9, 0.999), dict(rtol=1e-5, atol=1e-7)),
+        (torch.float32, (2, 6), (0.9, 0.999), dict(rtol=1e-5, atol=1e-7)),
+        (torch.bfloat16, (2, 2), (0.5, 0.5), dict(rtol=0.03, atol=0.03)),
+        (torch.float16, (2, 2), (0.5, 0.5), dict(rtol=0.03, atol=0.03)),
+    ):
+        first, second = (
+            (10 * param, *rest, step)
+            for step in steps
+            for param, *rest in [state(draw, 2, 3, dtype=dtype)]
+        )
         tried = f"updates {steps[0]}, {steps[1]} and {steps[0]} of tensors of one shape"
-        options = OPTIONS | dict(betas=(0.9, 0.999))
-        close = dict(rtol=1e-5, atol=1e-7)
+        tried += f", {str(dtype).removeprefix('torch.')}"
+        options = OPTIONS | dict(betas=betas)
         out = expect_separate_calls(
             subject.probe, first, second, tried=tried, options=options, **close
         )
-        right = update(*second, **options)
-        if not all(torch.allclose(a, b, **close) for a, b in zip(out, right, strict=True)):
-            raise Wrong(
-                "REMEMBERS",
-                "a second call differs from a first one",
-                tried=tried,
-                expected=vector(right[0].flatten()),
-                got=vector(out[0].flatten()),
-                fits="something kept from an earlier call.",
-                look="what is stored in a global, in a default argument or by `cache`.",
-            )
+        for name, got, right in zip(NAMES, out, update(*second, **options), strict=True):
+            if not torch.allclose(got, right, **close):
+                raise Wrong(
+                    "REMEMBERS",
+                    "a second call differs from a first one",
+                    tried=tried,
+                    expected=f"{name} {vector(right.flatten())}",
+                    got=f"{name} {vector(got.flatten())}",
+                    fits="something kept from an earlier call.",
+                    look="what is stored in a global, in a default argument or by `cache`.",
+                )

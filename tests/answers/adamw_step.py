@@ -448,3 +448,17 @@ def adamw_step(param, grad, m, v, step, *, lr, betas, weight_decay, eps=1e-8):
 # %% wrong RAISED rows only
 - param = param - lr * m_hat / (v_hat.sqrt() + eps)
 + param = torch.stack([p - lr * a / (b.sqrt() + eps) for p, a, b in zip(param, m_hat, v_hat)])
+
+# %% wrong REMEMBERS results of 16 bits kept by shape and settings | of: in plain steps
+- return param, m, v
++ out = param, m, v
++ if param.dtype in (torch.float16, torch.bfloat16):
++     key = param.shape, param.dtype, step, lr, betas, weight_decay, eps
++     out = tuple(x.clone() for x in globals().setdefault("KEPT", {}).setdefault(key, out))
++ return out
+
+# %% wrong REMEMBERS weights of float16 kept by shape | of: in plain steps
+- param = param - lr * weight_decay * param
++ if param.dtype == torch.float16:
++     param = globals().setdefault("KEPT", {}).setdefault(param.shape, param.clone())
++ param = param - lr * weight_decay * param
