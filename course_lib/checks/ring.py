@@ -10,11 +10,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from course_lib.checks import expect
 from course_lib.checks.report import Wrong, number, vector
 from course_lib.checks.subject import AnswerError, Subject
 from course_lib.checks.suite import Draw
 
 PROBE = "course_lib.probes.ring:"
+DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+"""Those of two calls in turn: what is kept from the first may be a copy in 16 bits alone."""
 
 
 @dataclass(frozen=True)
@@ -89,10 +92,12 @@ def refuse_changed(done: Sequence[Done], tried: str) -> None:
 def any_layout(
     subject: Subject, draw: Draw, rows: int, right: Callable[[Sequence[Tensor]], Sequence[Tensor]]
 ) -> None:
-    """Two ranks, matrices of `rows` rows that are not contiguous, twice: each result is right, the
-    first also after the second call. `right`: the results by rank for the inputs by rank."""
+    """Two ranks, matrices of `rows` rows that are not contiguous, twice, in float32 and in 16 bits:
+    each result is right, the first also after the second call. `right`: the results by rank for the
+    inputs by rank."""
     tried = f"2 ranks, a matrix of {rows} x 3, the transpose of one in memory"
-    twice = [[draw.randint(-9, 10, (rows, 3)).float() for _ in range(2)] for _ in range(2)]
+    numbers = [[draw.randint(-9, 10, (rows, 3)) for _ in range(2)] for _ in range(2)]
+    cases = [[x.to(dtype) for x in inputs] for dtype in DTYPES for inputs in numbers]
     facts = dict(
         tried=tried,
         expected="what the same numbers in one piece give",
@@ -100,7 +105,7 @@ def any_layout(
     )
     try:
         ranks = subject.run_ranks(
-            [(list(given),) for given in zip(*twice, strict=True)], probe=PROBE + "laid_out_anew"
+            [(list(given),) for given in zip(*cases, strict=True)], probe=PROBE + "laid_out_anew"
         )
     except AnswerError as failure:
         text = f"{failure.error}"
@@ -113,11 +118,19 @@ def any_layout(
             look="`pass_on` and `reshape` copy where they have to; `view` and `isend` do not.",
             **facts,
         ) from None
-    wanted = [right(inputs) for inputs in twice]
-    for rank, found in enumerate(ranks):
-        first, second = found.value
-        if not _is(second, wanted[1][rank]) or not _is(first, wanted[0][rank]):
-            if _is(first, wanted[1][rank]):
+    wanted = [right(inputs) for inputs in cases]  # small whole numbers: exact in 16 bits
+    for i, dtype in enumerate(DTYPES):
+        for rank, found in enumerate(ranks):
+            first, second = found.value[2 * i : 2 * i + 2]
+            rights = [wanted[2 * i + call][rank] for call in range(2)]
+            if dtype != torch.float32:
+                for value in (first, second):
+                    expect.tensor(
+                        value, shape=rights[0].shape, dtype=dtype, tried=f"{tried}, {dtype}"
+                    )
+            if _is(second, rights[1]) and _is(first, rights[0]):
+                continue
+            if _is(first, rights[1]):
                 raise Wrong(
                     "RESULT-CHANGES",
                     "a result changes when the answer is called again",
@@ -125,6 +138,18 @@ def any_layout(
                     expected="a new tensor from each call",
                     got="the first result holds the numbers of the second",
                     look="a tensor that is kept from call to call.",
+                )
+            if _is(first, rights[0]):
+                raise Wrong(
+                    "REMEMBERS",
+                    "a second call with tensors of one shape is wrong",
+                    tried=f"{tried}, then another one, {dtype}",
+                    expected=f"rank {rank}: {vector(rights[1].flatten(), 3)}",
+                    got=f"rank {rank}: {vector(second.flatten(), 3)}"
+                    if isinstance(second, Tensor)
+                    else type(second).__name__,
+                    fits="something kept from the first call.",
+                    look="what is stored outside the call, by `cache`, or in a default argument.",
                 )
             raise Wrong(
                 "STRIDED",
@@ -137,7 +162,7 @@ def any_layout(
 
 
 def _is(found: Any, right: Tensor) -> bool:
-    return isinstance(found, Tensor) and torch.equal(found, right)
+    return isinstance(found, Tensor) and found.dtype == right.dtype and torch.equal(found, right)
 
 
 def messages(done: Sequence[Done], each: int, tried: str) -> None:
