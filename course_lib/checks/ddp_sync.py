@@ -149,16 +149,49 @@ def odd_gradients(subject: Subject, draw: Draw) -> None:
 
 
 def separate_calls(subject: Subject, draw: Draw) -> None:
-    """One call leaves nothing to the next, and no mean changes with it."""
-    (params, (first,)), (_, (second,)) = _gradients(draw, 1), _gradients(draw, 1)
-    expect_separate_calls(
-        subject.probe,
-        (params, first),
-        (params, second),
-        tried="one rank; other gradients, then the first ones again",
-        rtol=0,
-        atol=0,
+    """One call leaves nothing to the next, and no mean changes with it; in 16 bits too."""
+    params, drawn = _gradients(draw, 4)
+    dtypes = (torch.float32, torch.bfloat16, torch.float16)
+    tried = "one rank; other gradients, then the first ones again"
+    theirs, first, second = (
+        [x.to(dtype) for dtype in dtypes for x in some] for some in (params, *drawn[:2])
     )
+    between = expect_separate_calls(
+        subject.probe, (theirs, first), (theirs, second), tried=tried, rtol=0, atol=0
+    )
+    _refuse_remembered(between, second, f"{tried}; float32, bfloat16 and float16")
+    given = [
+        ([[[x.to(dtype) for x in some] for some in (params, drawn[2 * call + rank])]
+          for dtype in dtypes for call in range(2)],)
+        for rank in range(2)
+    ]  # fmt: skip
+    ranks = subject.run_ranks(given, probe=PROBE + "sync_in_turn")
+    for i, dtype in enumerate(dtypes):
+        for call in range(2):
+            tried = f"2 ranks, call {call + 1} of 2 with gradients of the same shapes, {dtype}"
+            (theirs, first), (_, second) = (given[rank][0][2 * i + call] for rank in range(2))
+            expected = _means(theirs, [first, second])
+            for found in (rank.value[2 * i + call] for rank in ranks):
+                _tensors(found["means"], theirs, tried)
+                if call:
+                    _refuse_remembered(found["means"], expected, tried)
+                else:
+                    _values(found["means"], expected, tried)
+
+
+def _refuse_remembered(means: Sequence[Tensor], expected: Sequence[Tensor], tried: str) -> None:
+    """`Wrong` when the means of a second call are not those of its own gradients."""
+    for mean, right in zip(means, expected, strict=False):
+        if not _is_near(mean, right):
+            raise Wrong(
+                "REMEMBERS",
+                "a second call with gradients of the same shapes is wrong",
+                tried=tried,
+                expected=vector(right.reshape(-1)),
+                got=vector(mean.reshape(-1)),
+                fits="something kept from an earlier call.",
+                look="what is stored outside the call, by `cache`, or in a default argument.",
+            )
 
 
 def groups(subject: Subject, draw: Draw) -> None:

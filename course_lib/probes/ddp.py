@@ -108,6 +108,11 @@ def sync(answer: Callable, params: list, grads: list) -> dict:
     return _sync(answer, params, grads)
 
 
+def sync_in_turn(answer: Callable, calls: list[tuple[list, list]]) -> list[dict]:
+    """The same for each (params, grads) of `calls`, one call after the other."""
+    return [_sync(answer, params, grads) for params, grads in calls]
+
+
 def sync_in_pairs(answer: Callable, params: list, grads: list) -> dict:
     """The same for `answer(params, grads, group)`, on four ranks that are two groups."""
     return _sync(answer, params, grads, make_pair())

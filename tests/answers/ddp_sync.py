@@ -263,3 +263,35 @@ def sync_gradients(params, grads, group=None):
         total /= place(group)[1]
         means.append(total)
     return means
+
+# %% wrong REMEMBERS means kept by the shapes of the parameters
+KEPT = {}
+
+def sync_gradients(params, grads, group=None):
+    key = tuple((tuple(p.shape), p.dtype, g is None) for p, g in zip(params, grads))
+    if key not in KEPT:
+        KEPT[key] = []
+        for p, g in zip(params, grads):
+            total = torch.zeros_like(p)
+            if g is not None:
+                total.copy_(g.detach())
+            if dist.is_initialized():
+                dist.all_reduce(total, group=group)
+            KEPT[key].append(total.detach() / place(group)[1])
+    return [mean.clone() for mean in KEPT[key]]
+
+# %% wrong REMEMBERS gradients of float16 kept by place and shape, among several ranks
+KEPT = {}
+
+def sync_gradients(params, grads, group=None):
+    means, (_, world_size) = [], place(group)
+    for i, (p, g) in enumerate(zip(params, grads)):
+        total = torch.zeros_like(p)
+        if g is not None:
+            total.copy_(g.detach())
+        if p.dtype == torch.float16 and world_size > 1:
+            total = KEPT.setdefault((i, tuple(p.shape)), total).clone()
+        if dist.is_initialized():
+            dist.all_reduce(total, group=group)
+        means.append(total.detach() / world_size)
+    return means
