@@ -249,6 +249,29 @@ def sixteen_bits(subject: Subject, draw: Draw) -> None:
         _traffic(c, found, c.tried)
 
 
+def each_call_alone(subject: Subject, draw: Draw) -> None:
+    """Two ranks: a second call of the same shapes, step and settings is an update of its own."""
+    size, dtypes = draw.size(8, 12, 16), (torch.float32, torch.bfloat16, torch.float16)
+    cases = [case(draw, 2, size, 3, dtype) for dtype in dtypes for _ in range(2)]
+    for i, (c, found) in enumerate(zip(cases, _run(subject, cases), strict=True)):
+        _form(c, found, c.tried)
+        try:
+            _values(c, found, c.tried)
+        except Wrong as wrong:
+            if i % 2 == 0:
+                raise
+            rows = dict(wrong.rows)
+            raise Wrong(
+                "REMEMBERS",
+                "a second call of the same shapes is wrong",
+                tried=f"{rows['Tried']}, after a call with other numbers",
+                expected=rows["Expected"],
+                got=rows["Got"],
+                fits="something kept from the first call.",
+                look="what is stored outside the call, by `cache`, or in a default argument.",
+            ) from None
+
+
 def three_ranks(subject: Subject, draw: Draw) -> None:
     """Three ranks divide nothing: the last shards are padded, and one may be padding alone."""
     cases = [case(draw, 3, draw.size(10, 11, 13), 3), case(draw, 3, 4)]
@@ -392,6 +415,7 @@ SUITES = (
             one_process,
             four_ranks,
             sixteen_bits,
+            each_call_alone,
             three_ranks,
             thirds,
             settings_of_each_call,

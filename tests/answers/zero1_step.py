@@ -252,3 +252,15 @@ def zero1_step(grad, master, m, v, step, *, lr, betas, weight_decay, eps=1e-8, g
 # %% wrong ZERO1-DIVIDES-16 divides before it widens | of: in plain steps
 - mean = mine.float() / world_size
 + mean = (mine / world_size).float()
+
+# %% wrong REMEMBERS results kept by shape, step and settings | of: in plain steps
+- return weights, master, m, v
++ key = weights.shape, weights.dtype, step, lr, betas, weight_decay, eps, world_size
++ kept = vars(zero1_step).setdefault("kept", {}).setdefault(key, (weights, master, m, v))
++ return tuple(x.clone() for x in kept)
+
+# %% wrong REMEMBERS gradients of float16 kept by shape | of: in plain steps
+- mine = reduce_scatter(pad_to_multiple(grad, world_size), group)
++ if grad.dtype == torch.float16:
++     grad = vars(zero1_step).setdefault("kept", {}).setdefault((grad.shape, step), grad.clone())
++ mine = reduce_scatter(pad_to_multiple(grad, world_size), group)
