@@ -79,7 +79,8 @@ READY_MADE = {
         SDPA),
     "one of its kernels": (
         "attention", HEADS.format("torch._scaled_dot_product_flash_attention_for_cpu("
-                                  "q, k, v, 0.0, True)[0]"), "", "torch._scaled_dot_product_*"),
+                                  "*(x.contiguous() for x in (q, k, v)), 0.0, True)[0]"),
+        "", "torch._scaled_dot_product_*"),
 }  # fmt: skip
 
 
