@@ -150,10 +150,10 @@ class DistributedTrainer:
         The loss is the mean over all targets that count (not IGNORED), in all micro-batches of all
         ranks together, however unequal they are. Its gradient is clipped to the global norm
         `config.grad_clip`, 0 for no limit. Every group takes the rate `get_lr(step)`. No parameter
-        has a gradient before the call. Afterwards every gradient is None or zero, `step` is 1 higher, and
-        `tokens_seen`, a plain number, is higher by the targets that counted on all ranks. `batches`
-        stay as they are. ValueError on every rank when no target counts on any of them; nothing has
-        changed then.
+        has a gradient before the call. Afterwards every gradient is None or zero, `step` is 1
+        higher, and `tokens_seen`, a plain number, is higher by the targets that counted on all
+        ranks. `batches` stay as they are. ValueError on every rank when no target counts on any of
+        them; nothing has changed then.
 
         Returns "loss" (nats per token, before the update), "grad_norm" (before clipping) and "lr".
         Each is a float, or a tensor of no dimension that the device may still be computing.
@@ -335,8 +335,8 @@ class DistributedTrainer:
     def write_checkpoint(self, state: dict) -> Path:
         """Write `state`, from rank 0, as the run's checkpoint of its step; the path.
 
-        All ranks must call it, and none goes on before the file is there; they wait for up to two hours.
-        OSError on every rank when the disk is full; earlier checkpoints are then still there.
+        All ranks must call it, and none goes on before the file is there; they wait for up to two
+        hours. OSError on every rank when the disk is full; earlier checkpoints are then still there.
         """
         folder, keep = Path(self.config.out) / "checkpoints", self.config.keep
         return self.patient.do_on_first(

@@ -62,8 +62,9 @@ class FSDPTrainer(DistributedTrainer):
     Args: as for `DistributedTrainer`, with an `FSDPConfig`. Without a `world`, or with one that has
     no group, that of the default group is taken, which is made where there is none.
 
-    A rank need not hold the whole model to begin: the first weights are drawn matrix by matrix in host memory,
-    the same on every rank, and each keeps its part. `config.sharding` says what is whole later.
+    A rank need not hold the whole model to begin: the first weights are drawn matrix by matrix in
+    host memory, the same on every rank, and each keeps its part. `config.sharding` says what is
+    whole later.
     """
 
     config: FSDPConfig

@@ -19,7 +19,7 @@ DTYPES = {
     "bf16": torch.bfloat16,
     "fp16": torch.float16,
 }
-"""What tensors are multiplied in, by the word for it; "auto" stands for one of them, see `compute_dtype`."""
+"""What tensors are multiplied in, by the word for it; "auto" stands for one, see `compute_dtype`."""
 
 
 def compute_dtype(precision: str, device: torch.device) -> torch.dtype:
