@@ -28,7 +28,11 @@ from course_lib.sampling import next_token_probs
 
 @dataclass(frozen=True, kw_only=True)
 class GPTConfig:
-    """Shape of a model. Immutable, so a config can be hashed, logged and compared."""
+    """Shape of a model. Immutable, so a config can be hashed, logged and compared.
+
+    ValueError for a setting out of its range, when d_model isn't a multiple of 2 * num_heads, since
+    rotary embedding turns pairs inside each head, and when num_kv_heads doesn't divide num_heads.
+    """
 
     vocab_size: int = 8192
     """V, number of token ids. The course's own tokenizer has 8,192."""

@@ -201,6 +201,31 @@ def test_library_files_are_small_and_documented(path):
     assert not [n.name for n in public if not ast.get_docstring(n)], "without a docstring"
 
 
+@pytest.mark.parametrize(
+    "path", [p for p in LIBRARY if "checks" not in p.parts], ids=lambda p: str(p.relative_to(ROOT))
+)
+def test_a_contract_names_the_errors_that_its_code_raises(path):
+    """Where a class builds its objects, the class may."""
+    missing = []
+
+    def look(body: list[ast.stmt], owner: ast.ClassDef | None = None) -> None:
+        for node in body:
+            name = getattr(node, "name", "_")
+            builds = owner and name in ("__init__", "__post_init__")
+            if isinstance(node, ast.ClassDef) and name[0] != "_":
+                look(node.body, node)
+            if not isinstance(node, ast.FunctionDef) or (name[0] == "_" and not builds):
+                continue
+            said = [ast.get_docstring(n) or "" for n in (node, owner if builds else None) if n]
+            raised = [n.exc for n in ast.walk(node) if isinstance(n, ast.Raise) and n.exc]
+            kinds = {ast.unparse(getattr(e, "func", e)) for e in raised}
+            kinds = {kind for kind in kinds if re.fullmatch(r"[A-Z]\w+", kind)} - {"SystemExit"}
+            missing.extend(f"{name}: {kind}" for kind in kinds if kind not in " ".join(said))
+
+    look(ast.parse(path.read_text(encoding="utf-8")).body)
+    assert not missing
+
+
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda p: str(p.relative_to(ROOT)))
 def test_a_function_is_called_by_a_verb_or_a_noun(path):
     """Not by a bare participle, adjective or pronoun; a property may be, it is read as a word."""

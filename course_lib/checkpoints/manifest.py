@@ -75,10 +75,11 @@ def read(path: Path) -> dict:
         )
     try:
         found = json.loads((path / NAME).read_text(encoding="utf-8"))
-        if not all(entry.keys() >= {"bytes", "sha256"} for entry in found["files"].values()):
-            raise ValueError
+        whole = all(entry.keys() >= {"bytes", "sha256"} for entry in found["files"].values())
     except (ValueError, KeyError, TypeError, AttributeError):
-        raise CheckpointError(f"{path.name}/{NAME} is damaged: not used") from None
+        whole = False
+    if not whole:
+        raise CheckpointError(f"{path.name}/{NAME} is damaged: not used")
     return found
 
 

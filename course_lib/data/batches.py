@@ -72,6 +72,8 @@ class BatchLoader:
 
     `tokens`: a 1-D uint16 array, a memmap, or `TokenStore`, in which no window crosses two files.
     `vocab_size`, when given, is the model's: ids beyond it are refused instead of crashing there.
+    ValueError for such ids, for sizes below 1, a rank outside 0..world_size - 1, a seed below 0, and
+    when no row of tokens is as long as a window, which takes seq_len + 1.
     """
 
     def __init__(

@@ -53,7 +53,8 @@ class Corpus:
     def default(cls) -> "Corpus":
         """Sources of the standard library of this Python, without its tests and installed packages.
 
-        The same version of Python gives the same text, and another version another text.
+        The same version of Python gives the same text, and another version another text. ValueError
+        when this Python comes without its sources.
         """
         root = Path(sysconfig.get_path("stdlib"))
         if not (root / "os.py").is_file():
@@ -121,7 +122,8 @@ class Corpus:
 
         Whole files move, since neighboring windows of one file would leak. Which ones depends on
         the hash of each name: a file keeps its side when others are added, as long as neither side
-        would be empty.
+        would be empty. ValueError for a share outside 0 to 1, both ends excluded, and for a corpus of
+        one file.
         """
         if not 0 < valid_fraction < 1:
             raise ValueError(f"valid_fraction must lie between 0 and 1, got {valid_fraction}")

@@ -145,7 +145,10 @@ def read_header(path: Path) -> Header:
 
 
 def map_tokens(path: Path, header: Header, *, verify: bool) -> np.ndarray:
-    """(num_tokens,) uint16, mapped and read-only; `verify` reads them once against the checksum."""
+    """(num_tokens,) uint16, mapped and read-only.
+
+    `verify` reads them once and compares their checksum; ValueError where it is another one.
+    """
     if verify and _crc32(path) != header.crc32:
         raise ValueError(
             f"the tokens in {path} do not fit their checksum: the file is damaged; {REPAIR}"

@@ -42,7 +42,8 @@ class Tokenizer:
     def __init__(self, ranks: dict[bytes, int], *, name: str = "own"):
         """`ranks`: token bytes to id, ids 0..n-1, all 256 single bytes among them.
 
-        The id n becomes the end of text, so the vocabulary has n + 1 ids; at most 65,536.
+        The id n becomes the end of text, so the vocabulary has n + 1 ids. ValueError for more than
+        65,536 of them, and for ranks that are not as said.
         """
         if len(ranks) + 1 > MAX_VOCAB_SIZE:
             raise ValueError(

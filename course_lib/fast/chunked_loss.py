@@ -22,6 +22,7 @@ class ChunkedHead(nn.Module):
     """Head and mean cross-entropy over `chunk` tokens at a time. It has no weights of its own.
 
     Calling it with x (N, D), weight (V, D) and targets (N,) gives the loss; see `chunked_loss`.
+    ValueError for a chunk below 1.
     """
 
     def __init__(self, chunk: int = 1024):

@@ -79,8 +79,9 @@ class Fp8Linear(nn.Linear):
     def forward(self, x: Tensor) -> Tensor:
         """(..., D) to (..., F), in the dtype of autocast, or of x.
 
-        The rows must be a multiple of 16 where gradients are wanted; where not, as when a model
-        writes text token by token, other numbers of rows are multiplied in the dtype of the result.
+        The rows must be a multiple of 16 where gradients are wanted, else ValueError; where not, as
+        when a model writes text token by token, other numbers of rows are multiplied in the dtype of
+        the result.
         """
         kind = x.device.type
         dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else x.dtype

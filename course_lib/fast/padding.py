@@ -17,7 +17,8 @@ from course_lib.gpt import GPT
 class PaddedHead(nn.Module):
     """A linear head of V outputs, computed as one of V rounded up to `multiple`.
 
-    `weight` is (padded, D): the rows of `head`, then zeros, which take no gradient but 0.
+    `weight` is (padded, D): the rows of `head`, then zeros, which take no gradient but 0. ValueError
+    for a multiple below 1 and for a head with a bias.
     """
 
     def __init__(self, head: nn.Linear, multiple: int = 64):

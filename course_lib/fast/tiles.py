@@ -240,7 +240,7 @@ def _launch(kernel: str, programs: int, memories: dict[str, _Memory]) -> Launch:
 
 
 def program_id(axis: int) -> Tensor:
-    """The running program's number along an axis of the grid."""
+    """The running program's number along an axis of the grid; ValueError unless it is 0, 1 or 2."""
     if axis not in (0, 1, 2):
         raise ValueError(f"expected axis 0, 1 or 2 of the grid, got {axis}")
     place = _PLACE.get()[0]

@@ -54,7 +54,10 @@ def programs(root: Path) -> dict[str, Program]:
 
 
 def run(args: argparse.Namespace) -> int:
-    """`course bench [NAME [OPTIONS]]`: the list, a program's help, or its run and exit status."""
+    """`course bench [NAME [OPTIONS]]`: the list, a program's help, or its run and exit status.
+
+    ValueError for a name that no benchmark has, and for options of one that takes none.
+    """
     known = programs(args.root)
     if args.name is None:
         print(listing(known))

@@ -62,7 +62,10 @@ def run(args) -> int:
 
 
 def notebook(lesson: str | None) -> str:
-    """The notebook to open, relative to the course home: "notebooks/01_rmsnorm.ipynb"."""
+    """The notebook to open, relative to the course home: "notebooks/01_rmsnorm.ipynb".
+
+    ValueError when no lesson is called so, or its notebook is not there.
+    """
     name = find_lesson(lesson) if lesson else FIRST
     page = f"notebooks/{name}.ipynb"
     if not (home() / page).is_file():

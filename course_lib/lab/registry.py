@@ -52,7 +52,10 @@ class Exercise:
 
 @functools.cache
 def exercises() -> dict[str, Exercise]:
-    """All exercises by id, in the order of the lessons."""
+    """All exercises by id, in the order of the lessons.
+
+    ValueError where `course build` has not yet written them.
+    """
     if not FILE.exists():
         raise ValueError(f"{FILE.name} is missing: run `course build` in the course folder")
     cards = json.loads(FILE.read_text(encoding="utf-8"))

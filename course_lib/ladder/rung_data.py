@@ -51,7 +51,8 @@ class WindowedText:
     """A text and its tokens, and windows of both that hold the same.
 
     Windows begin where a word does, so that a piece of the text alone gives the ids that the whole
-    text has there. `folder` gets the file of tokens.
+    text has there. `folder` gets the file of tokens. ValueError for a text without a window
+    of seq_len + 1 tokens.
     """
 
     def __init__(self, text: str, folder: str | Path, *, seq_len: int):

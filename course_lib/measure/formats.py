@@ -149,7 +149,10 @@ def fake_quantize(x: Tensor, name: str) -> Tensor:
 
 
 def bit_string(value: float, name: str) -> str:
-    """Sign, exponent and fraction bits of `value` as torch stores it: fp32, bf16, fp16, e5m2, e4m3."""
+    """Sign, exponent and fraction bits of `value` as torch stores it in format `name`.
+
+    It is "fp32", "bf16", "fp16", "e5m2" or "e4m3"; ValueError for another one.
+    """
     dtypes = {"fp32": (torch.float32, torch.int32), "bf16": (torch.bfloat16, torch.int16),
               "fp16": (torch.float16, torch.int16), "e5m2": (torch.float8_e5m2, torch.uint8),
               "e4m3": (torch.float8_e4m3fn, torch.uint8)}  # fmt: skip

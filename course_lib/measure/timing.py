@@ -67,7 +67,8 @@ def side_by_side(
     """Time several functions in turn, one run of each a round, as `time_it` does; by name.
 
     Ratios of what was measured in the same round leave out what the machine did meanwhile.
-    `before()` is called before every run that counts, and its time does not.
+    `before()` is called before every run that counts, and its time does not. ValueError for less
+    than one round, or a negative warm-up.
     """
     if rounds < 1 or warmup < 0:
         raise ValueError(f"expected 1 run or more and no negative warm-up, got {rounds}, {warmup}")

@@ -524,7 +524,10 @@ class DistributedTrainer:
 
 
 def main(world: World, config: TrainConfig, kind: type[DistributedTrainer] | None = None) -> None:
-    """Train as `config` says, on its text, with a trainer of that kind, and write a sample."""
+    """Train as `config` says, on its text, with a trainer of that kind, and write a sample.
+
+    ValueError for fp16 on a CPU.
+    """
     if config.precision == "fp16" and world.device.type == "cpu":  # it works, far too slowly
         raise ValueError("fp16 trains on GPUs: on this CPU pass --precision bf16 or fp32")
     lock = RunLock(config.out)

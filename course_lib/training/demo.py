@@ -44,7 +44,10 @@ class DemoConfig:
 
 
 def main(world: World, chosen: DemoConfig) -> None:
-    """Measure a step, train as many as fit, print losses and samples."""
+    """Measure a step, train as many as fit, print losses and samples.
+
+    ValueError for data without a part to validate on.
+    """
     config = TrainConfig(
         model_size=chosen.model_size,
         batch_size=chosen.batch_size,

@@ -32,7 +32,8 @@ class FSDPConfig(TrainConfig):
     """Train a GPT whose weights, gradients and optimizer state are sharded over the ranks.
 
     Sizes: a step is one update of the weights. It reads batch_size x grad_accumulation sequences of
-    seq_len tokens on each rank.
+    seq_len tokens on each rank. ValueError as for TrainConfig, for the optimizer muon, for a shard_size
+    without HYBRID_SHARD, and for async_save of a full checkpoint.
     """
 
     ranges: ClassVar[Allowed] = FSDP_RANGES

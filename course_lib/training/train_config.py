@@ -69,7 +69,8 @@ class TrainConfig:
     """Train a GPT on one device, or with DDP on many under torchrun.
 
     Sizes: a step is one update of the weights. It reads batch_size x grad_accumulation sequences of
-    seq_len tokens on each rank.
+    seq_len tokens on each rank. ValueError for a setting out of its range, for min_lr above lr, for
+    lr * weight_decay of 1 or more, and for a seq_len beyond the preset's longest.
     """
 
     ranges: ClassVar[Allowed] = RANGES

@@ -54,7 +54,10 @@ def _strip_comments(source: str) -> str:
 
 
 def module_text(name: str) -> str:
-    """Engine and figure as one ES module, for hosts that take a single text (anywidget)."""
+    """Engine and figure as one ES module, for hosts that take a single text (anywidget).
+
+    ValueError for a figure that doesn't import from the engine.
+    """
     source = (HERE / f"{name}.mjs").read_text(encoding="utf-8")
     engine = (HERE / ENGINE).read_text(encoding="utf-8")
     imported = IMPORT.search(source)
@@ -85,7 +88,7 @@ class Figure:
     """A figure at one preset. A notebook shows the widget, print and nbconvert its text.
 
     `widget` is None without anywidget, or when the environment says COURSE_FIGURES=static
-    (book build, grading).
+    (book build, grading). ValueError for a preset that the figure doesn't have lists those it has.
     """
 
     def __init__(self, name: str, preset: str | None = None):

@@ -35,7 +35,10 @@ class Subject:
 
 @functools.cache
 def lessons() -> dict[str, dict]:
-    """Of each lesson: title, what it is about, its journal prompt, the names of its predictions."""
+    """Of each lesson: title, what it is about, its journal prompt, the names of its predictions.
+
+    ValueError where `course build` has not yet written them.
+    """
     if not LESSONS.exists():
         raise ValueError(f"{LESSONS.name} is missing: run `course build` in the course folder")
     return json.loads(LESSONS.read_text(encoding="utf-8"))

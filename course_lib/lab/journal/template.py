@@ -122,7 +122,7 @@ def _read() -> str:
 
 
 def parse(text: str) -> Template:
-    """The template that a file's text describes."""
+    """The template that a file's text describes; ValueError says what in it can't be read."""
     data = _data(text)
     sections, changes = data.get("sections") or {}, data.get("changes") or []
     if not isinstance(sections, dict) or not isinstance(changes, list):
@@ -203,7 +203,10 @@ def _order_sections(sections: tuple[Section, ...], order) -> tuple[Section, ...]
 
 
 def add(change: dict, *, today: date) -> Template:
-    """Append one change and return the template that follows; the lines above stay as they are."""
+    """Append one change and return the template that follows; the lines above stay as they are.
+
+    ValueError, and nothing is written, for a file that takes no line at its end.
+    """
     current = load()
     change = {"on": today.isoformat(), **change}
     before = _read() if file().exists() else HEAD

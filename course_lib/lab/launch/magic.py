@@ -23,7 +23,7 @@ def torchrun(line: str) -> Run:
     """Run a script on several ranks: %torchrun --nproc_per_node=2 train.py [options of the script]
 
     The options are torchrun's own; without --nproc_per_node there is one rank, with "auto" one per
-    GPU, or some on the CPU. A rank that fails, fails the cell.
+    GPU, or some on the CPU. A rank that fails, fails the cell. Refused for a line that can't be read.
     """
     try:
         words = shlex.split(line)
@@ -59,7 +59,10 @@ def view(shell) -> View:
 
 
 def limit_s(watched: bool) -> float | None:
-    """Seconds that a run may take: COURSE_LAUNCH_LIMIT_S, else as long as a person lets it."""
+    """Seconds that a run may take: COURSE_LAUNCH_LIMIT_S, else as long as a person lets it.
+
+    Refused when that is no number.
+    """
     text = os.environ.get(LIMIT, "")
     try:
         return float(text) if text else None if watched else UNATTENDED_S

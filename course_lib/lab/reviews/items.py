@@ -72,7 +72,10 @@ class Item:
 
 @functools.cache
 def items() -> dict[str, Item]:
-    """All items by id, in the order of the lessons."""
+    """All items by id, in the order of the lessons.
+
+    ValueError where `course build` has not yet written them.
+    """
     if not FILE.exists():
         raise ValueError(f"{FILE.name} is missing: run `course build` in the course folder")
     cards = json.loads(FILE.read_text(encoding="utf-8"))
