@@ -217,7 +217,8 @@ def shard_model(model: nn.Module, kinds: type | tuple[type, ...], **options) -> 
 def full_parameters(model: nn.Module) -> dict[str, Tensor]:
     """Copies of all parameters under the names of the plain model; every rank must call it.
 
-    One all-gather per wrapper, in the shard's dtype; the result is as large as the plain model.
+    One all-gather per wrapper, in the shard's dtype, in which a rank receives the other ranks' shards;
+    the result is as large as the plain model.
     """
     found = {}
     for module, prefix in _walk(model, ""):

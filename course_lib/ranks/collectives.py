@@ -31,9 +31,9 @@ def place(group: dist.ProcessGroup | None = None) -> tuple[int, int]:
 def pass_on(chunk: Tensor, group: dist.ProcessGroup | None = None) -> Tensor:
     """One step of the ring: send `chunk` to the next rank, return what the one before sent.
 
-    A new tensor of the shape and dtype of `chunk`, which the chunks of all ranks must share. One
-    send and one receive, at the same time: two ranks that both send before they receive could wait
-    for each other for ever.
+    A new tensor of the shape and dtype of `chunk`, which the chunks of all ranks must share. Each rank
+    sends the bytes of one chunk and receives as many, at the same time: two ranks that both send before
+    they receive could wait for each other for ever.
     """
     rank, world_size = place(group)
     chunk, received = chunk.contiguous(), torch.empty_like(chunk)

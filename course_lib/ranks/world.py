@@ -146,7 +146,7 @@ class World:
         return found or []
 
     def broadcast(self, value: Any) -> Any:
-        """Rank 0's small Python value, on every rank. One broadcast of a pickled object."""
+        """Rank 0's small Python value, on every rank: two broadcasts, of its pickled bytes and their number."""
         if self.group is None:
             return value
         box = [value]
