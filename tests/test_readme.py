@@ -14,7 +14,11 @@ from pathlib import Path
 
 import pytest
 
+from course_lib.lab import checking, registry, terminal
 from grader.course import ROOT
+from grader.site import count_hours
+from tests.answers import answers
+from tests.course import lessons
 from tests.test_house import FLOORS
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -145,6 +149,20 @@ def test_make_lab_serves_the_first_lesson(home):
 def test_the_picture_is_there_and_has_words():
     words, path = re.search(r"!\[([^\]]+)\]\(([^)]+)\)", README).groups()
     assert len(words) > 40 and (ROOT / path).is_file()
+
+
+def test_the_message_is_the_checks():
+    wrong = {a.name: a.text for a in answers("attention")}["begins one diagonal too late"]
+    card = registry.exercise("attention")
+    message = checking.judge(card, terminal.define(card, wrong, "<attention>"), seed=0).text()
+    assert f"```text\n{message.rstrip()}\n```" in README, message
+
+
+def test_lessons_exercises_and_hours_are_counted():
+    words = f"{len(lessons())} lessons with {len(registry.exercises())} exercises"
+    said = re.search(rf"{words}, about (\d+) hours", README)
+    assert said, words
+    assert abs(int(said[1]) - sum(count_hours(ROOT))) <= 1
 
 
 def test_links_and_folders_exist():
