@@ -126,7 +126,7 @@ class RMSNorm(nn.Module):
 
         All of it is computed in float32 or wider, the gain included, and rounded once, at the end.
         """
-        x_f32 = x.float()  # squares of fp16 overflow beyond 255.9, bf16 keeps 3 digits
+        x_f32 = x.float()  # squares of fp16 overflow beyond 255.9, bf16 keeps 8 bits
         inverse_rms = torch.rsqrt(x_f32.pow(2).mean(-1, keepdim=True) + self.eps)
         return (x_f32 * inverse_rms * self.weight.float()).to(x.dtype)
 
@@ -267,9 +267,8 @@ class CausalSelfAttention(nn.Module):
 
         x (B, T, D) to (B, T, D), in the dtype of x. cos and sin are (T, K). Head h of a projection
         is its numbers [h * K : (h + 1) * K]. k and v have d_kv / K heads, maybe fewer than q.
-        `self.attend` takes q, k and v, each (B, heads, T, K), in the dtype of x, best of all heads at
-        once.
-        The arguments stay as they are.
+        `self.attend` takes q, k and v, each (B, heads, T, K) and in the dtype of x; a single call for
+        all heads is the fastest. The arguments stay as they are.
         """
         B, T, D = x_BTD.shape
         q, k, v = (

@@ -425,7 +425,7 @@ SUITES = (
         ),
         tested="heads are cut, turned, attended and joined as in an independent implementation, with\n"
         "shared keys and values too, in float32 and bfloat16, with gradients.",
-        remember="view(B, T, H, K) before the transpose, and a transpose before the way back.",
+        remember="on the way out view, then transpose; on the way back transpose, then reshape.",
         next_step="GPTConfig(num_heads=1): one head of D numbers; what is left of split and join?",
     ),
 )

@@ -41,8 +41,8 @@ def muon_step(
     and (a, b, c) = `coefficients`. Where A is above B, the rounds work on the transpose, and their
     result is turned back, so G is never larger than min(A, B) x min(A, B). The step is
     0.2 * sqrt(max(A, B)) * lr times that result. The decay takes lr * weight_decay of the old
-    `param`. `m` and the decay are computed in the dtype of `param` or a wider one, with settings
-    that are not rounded to it; the rounds may be in bfloat16.
+    `param`. `m` and the decay are computed in the dtype of `param` or a wider one, and the settings
+    stay the Python floats that they are; the rounds may be in bfloat16.
     """
     if param.dim() != 2:
         raise ValueError(
