@@ -1,5 +1,8 @@
 """What the model of lesson 06 writes after some minutes: the samples that the page has stored.
 
+    python -m benchmarks.minutes             # a minute and five of them
+    python -m benchmarks.minutes --curves    # losses of the first 128 updates, also from torch's weights
+
 The loop is the lesson's own, seed and all, with the library's model. A minute is one of processor
 time on a single thread, so that a busy machine changes little.
 """
@@ -9,7 +12,7 @@ import time
 from collections.abc import Iterator
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from benchmarks.record import record
 from course_lib.data.corpus import Corpus
@@ -17,6 +20,8 @@ from course_lib.data.tokenizer import Tokenizer
 from course_lib.gpt import GPT, GPTConfig
 
 BATCH_SIZE, SEQ_LEN, LEARNING_RATE = 16, 128, 2e-3
+UPDATES = 128
+"""As many as the stored minute made."""
 LAST = 20
 """Updates whose mean loss is given: one alone says how hard its batch was."""
 
@@ -52,14 +57,38 @@ def write_text(model: GPT, tokenizer: Tokenizer, prompt: str = "def ", tokens: i
     return tokenizer.decode(found[0])
 
 
+class DefaultWeights(GPT):
+    """The model with the weights that torch draws by itself."""
+
+    def _init_weights(self, module: nn.Module) -> None:
+        pass
+
+
+def record_curves(tokenizer: Tokenizer, data: Tensor) -> None:
+    """Write benchmarks/results/first_minute.json: the losses of both models, one per update."""
+    figures = {"threads": 1}
+    for name, kind in (("course", GPT), ("default", DefaultWeights)):
+        torch.manual_seed(0)
+        steps = train_steps(kind(GPTConfig.preset("tiny", vocab_size=tokenizer.vocab_size)), data)
+        figures[f"{name}_nats"] = [round(next(steps), 2) for _ in range(UPDATES)]
+    record("first_minute", figures)
+
+
 def main() -> None:
     """Train, and write benchmarks/results/minutes.json anew after each sample."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--minutes", type=float, nargs="+", default=[1, 5])
-    ends = sorted(parser.parse_args().minutes)
+    parser.add_argument("--curves", action="store_true")
+    chosen = parser.parse_args()
+    ends = sorted(chosen.minutes)
     torch.set_num_threads(1)
     tokenizer = Tokenizer.course()
     data = read_data(tokenizer)
+    if chosen.curves:
+        record_curves(tokenizer, data)
+        return
     torch.manual_seed(0)
     model = GPT(GPTConfig.preset("tiny", vocab_size=tokenizer.vocab_size))
     steps, losses, spent, rows = train_steps(model, data), [], 0.0, []

@@ -20,11 +20,12 @@ def next_token_probs(
 ) -> Tensor:
     """(B, V) logits of any float dtype to (B, V) probabilities in float32; each row sums to 1.
 
-    Logits may be -inf, but not all of a row; no two finite ones of a row are equal. They stay as
-    they are. Three steps, in this order and in float32 or wider:
+    Logits may be -inf, but not all of a row; no two finite ones of a row are equal. The
+    argument stays as it is. Three steps, in this order and in float32 or wider:
     1. Divide by `temperature`. At 0, do not divide: the likeliest token has the probability 1.
     2. Close all but the `top_k` likeliest tokens. A `top_k` beyond V closes none.
-    3. Close all but the fewest likeliest tokens whose probabilities sum to `top_p` or more.
+    3. From the likeliest on, keep tokens until their probabilities sum to `top_p` or more. Close the
+       rest.
     Closed tokens have the probability 0. Open tokens keep their proportions and sum to 1, also
     after step 2. At least one token always stays open. None switches a setting off.
     """
