@@ -133,8 +133,7 @@ class DistributedTrainer:
         leads from lr, at update `warmup_steps`, to `min_lr`, at `max_steps`. From `max_steps` on
         the rate is `min_lr`, even where the warmup is as long as the run or longer. An update is
         one step of the optimizer, however many micro-batches it takes. Only `step` and the settings
-        count, so a resumed run goes on with the same rates. If the settings are whole numbers, the
-        rate may be too.
+        count, so a resumed run goes on with the same rates. Where `min_lr` is an int, an int may come back.
         """
         c = self.config
         if step >= c.max_steps:
