@@ -27,11 +27,11 @@ def adamw_step(
 
     `param`, `grad`, `m`, `v` and the results all have one shape and one float dtype. The arithmetic
     is in that dtype or a wider one. Leave lr, betas, weight_decay and eps the Python floats that they
-    are, since a tensor of that dtype would round them. The caller keeps autograd from recording. The arguments stay as they are. `m` and `v` are the
-    running means of the gradient and of its square, 0 before the first update and without
-    correction. `betas` are the shares of the old `m` and `v` that an update keeps. `step` counts
-    from 1, or ValueError. The decay takes lr * weight_decay of the old `param`. `eps` is added to
-    the root of the corrected v.
+    are, since a tensor of that dtype would round them. The caller keeps autograd from recording. The
+    arguments stay as they are. `m` and `v` are the running means of the gradient and of its square, 0
+    before the first update and without correction. `betas` are the shares of the old `m` and `v` that
+    an update keeps. `step` counts from 1, or ValueError. The decay takes lr * weight_decay of the old
+    `param`. `eps` is added to the root of the corrected v.
     """
     if step < 1:
         raise ValueError(f"step counts updates from 1, got {step}")
