@@ -105,6 +105,30 @@ def each_strategy(subject: Subject, draw: Draw) -> None:
         mesh, flag = _pair(one, f"{name}, 4 ranks")
         _mesh(mesh, name, case[2], case[3], 4, device)
         _flag(name, flag, case[4], 4)
+    _numbered_devices(subject)
+
+
+def _numbered_devices(subject: Subject) -> None:
+    """A device may have a number, as on a machine of many GPUs: its type has none."""
+    tries = list(zip(CASES[1:4], ("cpu:0", "meta:1", "meta:12"), strict=True))
+    cases = [case[1] | {"device": device, "may_raise": True} for case, device in tries]
+    found = runs.run_decisions(subject, METHOD, cases, 4)
+    for (case, device), one in zip(tries, found, strict=True):
+        name, kind = f"{case[0]}, self.device {device}", device.partition(":")[0]
+        if isinstance(one, str):
+            raise Wrong(
+                "STRATEGY-DEVICE",
+                "a device that has a number stops it",
+                tried=f"{name}, 4 ranks",
+                expected=f'a mesh on devices of type "{kind}"',
+                got=one,
+                fits="the device as it is, or as a text, in place of its type.",
+                hides="on one GPU all is well; ranks on a machine of eight have cuda:0 to cuda:7.",
+                look="the first argument of `init_device_mesh`.",
+            )
+        mesh, flag = _pair(one, f"{name}, 4 ranks")
+        _mesh(mesh, name, case[2], case[3], 4, kind)
+        _flag(name, flag, case[4], 4)
 
 
 def _flag(name: str, flag: bool, wanted: bool, ranks: int) -> None:
@@ -130,8 +154,8 @@ def odd_world(subject: Subject, draw: Draw) -> None:
         said = f"{name}, shard_size {size}" if size else name
         _mesh(_pair(found, f"{said}, 3 ranks")[0], said, shape, TWO, 3)
     uneven = [
-        {"sharding": "HYBRID_SHARD", "shard_size": 2, "uneven": True},
-        {"sharding": "HYBRID_SHARD", "machine": 2, "uneven": True},
+        {"sharding": "HYBRID_SHARD", "shard_size": 2, "may_raise": True},
+        {"sharding": "HYBRID_SHARD", "machine": 2, "may_raise": True},
     ]
     for case, found in zip(uneven, runs.run_decisions(subject, METHOD, uneven, 3), strict=True):
         if found != REFUSED:
@@ -153,6 +177,7 @@ def _mesh(
     got = (tuple(mesh["shape"]), tuple(mesh["names"] or ()))
     if got == (shape, axes) and mesh["ranks"] == list(range(ranks)):
         if mesh["device"] == device:
+            _nothing_sent(mesh["sent"], f"{name}, {ranks} ranks")
             return
         raise Wrong(
             "STRATEGY-DEVICE",
@@ -207,6 +232,19 @@ def _mesh(
         **facts,
         look="`self.config.ranks_per_copy(...)`, and the order of the ranks.",
     )
+
+
+def _nothing_sent(sent: list[str], tried: str) -> None:
+    if sent:
+        raise Wrong(
+            "STRATEGY-SENDS",
+            "the ranks send one another something for a mesh",
+            tried=tried,
+            expected="no collective that carries data: each rank has the same settings",
+            got=", ".join(sent[:4]),
+            fits="a value or an object of one rank that is told to the others.",
+            look="what is called beside `init_device_mesh`.",
+        )
 
 
 def _words(shape: tuple, axes: tuple) -> str:

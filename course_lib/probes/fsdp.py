@@ -8,6 +8,7 @@ and numbers. What it leaves out: judging them (course_lib/checks), updates, spee
 import contextlib
 import dataclasses
 import os
+from collections.abc import Iterator
 from typing import Any, cast
 
 import numpy as np
@@ -35,6 +36,10 @@ DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 class DerivedBlock(TransformerBlock):
     """A block of a class of its own, which is a TransformerBlock all the same."""
+
+
+class TwiceDerivedBlock(DerivedBlock):
+    """A block whose class is derived from that one."""
 
 
 def config(
@@ -72,12 +77,14 @@ def make(kind: type[FSDPTrainer], **case) -> FSDPTrainer:
 def decide(kind: type[FSDPTrainer], method: str, cases: list[dict]) -> list[Any]:
     """What `method` says in each case (arguments of `make`), in plain values, before sharding.
 
-    For a strategy that FSDPConfig would refuse, and with "uneven": the name of the exception that
-    `method` raises, or REFUSED. Another "model_size" is a model without numbers, whose blocks in
-    "frozen" do not train and those in "derived" are of a class of their own. With "wrapped" that
-    one sits in an nn.Sequential, after the last of `blocks` comes a norm, and one more block is
-    outside, as `last_block`. "anew" makes another trainer. "device" and "dtype" are those of the
-    trainer, whatever its settings ask for.
+    For a strategy that FSDPConfig would refuse, and with "may_raise": the name of the exception
+    that `method` raises, or REFUSED. Another "model_size" is a model without numbers, whose blocks
+    in "frozen" do not train and those in "derived" are of classes of their own, the last of them of
+    one that is derived twice. With "wrapped" that one sits in an nn.Sequential, after the last of
+    `blocks` comes a norm, and one more block is outside, as `last_block`. With "shared" that block
+    stands in an nn.Sequential called `extra` too, and again at the end of `blocks`. "anew" makes
+    another trainer. "device", "dtype" and "world_size" are those of the trainer, whatever its
+    settings ask for and however many ranks there are; "default" is torch's default dtype.
     """
     whole = {
         "_build_model": DistributedTrainer._build_model,
@@ -96,10 +103,12 @@ def decide(kind: type[FSDPTrainer], method: str, cases: list[dict]) -> list[Any]
 def _decide_case(trainer: FSDPTrainer, method: str, case: dict) -> Any:
     known = case.get("sharding", "FULL_SHARD") in STRATEGIES
     frozen, derived = case.pop("frozen", ()), case.pop("derived", ())
-    wrapped = case.pop("wrapped", None)
-    dtype, uneven = case.pop("dtype", case.get("precision", "fp32")), case.pop("uneven", False)
+    wrapped, shared = case.pop("wrapped", None), case.pop("shared", None)
+    dtype = case.pop("dtype", case.get("precision", "fp32"))
+    may_raise, default = case.pop("may_raise", False), case.pop("default", "fp32")
     trainer.device = torch.device(case.pop("device", "cpu"))
-    trainer.world = dataclasses.replace(trainer.world, device=trainer.device)
+    size = case.pop("world_size", dist.get_world_size())
+    trainer.world = dataclasses.replace(trainer.world, device=trainer.device, world_size=size)
     trainer.config = config(**case | ({} if known else {"sharding": "FULL_SHARD"}))
     trainer.dtype = DTYPES[dtype]
     if "model_size" in case:
@@ -108,23 +117,42 @@ def _decide_case(trainer: FSDPTrainer, method: str, case: dict) -> Any:
         for number in frozen:
             trainer.plain_model.blocks[number].requires_grad_(False)
         for number in derived:
-            trainer.plain_model.blocks[number].__class__ = DerivedBlock
+            last = number == derived[-1]
+            kind = TwiceDerivedBlock if last else DerivedBlock
+            trainer.plain_model.blocks[number].__class__ = kind
         if wrapped is not None:
             _scatter_blocks(trainer.plain_model, wrapped)
-    if known and not uneven:
-        found = getattr(trainer, method)()
-    else:
-        if not known:
-            object.__setattr__(trainer.config, "sharding", case["sharding"])
-        try:
+        if shared is not None:
+            _share_block(trainer.plain_model, shared)
+    if not known:
+        object.__setattr__(trainer.config, "sharding", case["sharding"])
+    try:
+        with Traffic() as traffic, _default_dtype(DTYPES[default]):
             found = getattr(trainer, method)()
-        except (KeyError, ValueError):
-            return REFUSED
-        except Exception as error:
-            return type(error).__name__
+    except Exception as error:
+        if isinstance(error, NotImplementedError) and known or not (may_raise or not known):
+            raise
+        return REFUSED if isinstance(error, (KeyError, ValueError)) else type(error).__name__
     told = _plain_decision(found, trainer.plain_model)
+    if isinstance(told, list) and told and isinstance(told[0], dict) and "shape" in told[0]:
+        told[0]["sent"] = [name for name, _ in traffic.seen if name != "barrier"]
     _leave()
     return told
+
+
+@contextlib.contextmanager
+def _default_dtype(dtype: torch.dtype) -> Iterator[None]:
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
+
+
+def _share_block(model: GPT, shared: int) -> None:
+    model.extra = nn.Sequential(model.blocks[shared])
+    model.blocks.append(model.blocks[shared])
 
 
 def _scatter_blocks(model: GPT, wrapped: int) -> None:

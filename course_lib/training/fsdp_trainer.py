@@ -104,7 +104,8 @@ class FSDPTrainer(DistributedTrainer):
         NO_SHARD: one part, R copies, the same two axes; kept, there is nothing to free. (as DDP)
         Any other name raises KeyError or ValueError.
 
-        Collectives: no tensor travels. All ranks must call it, since two axes make groups of ranks.
+        Collectives: neither tensors nor objects travel between ranks. All ranks must call it, since
+        two axes make groups of ranks.
         """
         ranks, size = self.world.world_size, self.config.ranks_per_copy(self.world.world_size)
         one_copy = (ranks,), ("shard",)

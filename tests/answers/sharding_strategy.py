@@ -202,3 +202,25 @@ class FSDPTrainer(fsdp_trainer.FSDPTrainer):
 + S = self.config.ranks_per_copy(R)
 + if name == "NO_SHARD":
 +     S = int(__import__("os").environ.get("LOCAL_WORLD_SIZE", 1))
+
+# %% wrong STRATEGY-DEVICE the device as a text | of: questions one after the other
+- name, R, kind = self.config.sharding, self.world.world_size, self.device.type
++ name, R, kind = self.config.sharding, self.world.world_size, f"{self.device}"
+
+# %% wrong STRATEGY-DEVICE the device as a text, without the number of the first | of: questions one after the other
+- name, R, kind = self.config.sharding, self.world.world_size, self.device.type
++ name, R, kind = self.config.sharding, self.world.world_size, str(self.device).replace(":0", "")
+
+# %% wrong STRATEGY-DEVICE the device as a text, its last two letters cut off | of: questions one after the other
+- name, R, kind = self.config.sharding, self.world.world_size, self.device.type
++ name, R, kind = self.config.sharding, self.world.world_size, str(self.device)
++ kind = kind if self.device.index is None else kind[:-2]
+
+# %% wrong STRATEGY-SENDS rank 0 says which strategy it is | of: questions one after the other
+- name, R, kind = self.config.sharding, self.world.world_size, self.device.type
++ R, kind = self.world.world_size, self.device.type
++ name = self.world.broadcast(self.config.sharding)
+
+# %% wrong STRATEGY-SENDS counts the ranks that hold a copy | of: questions one after the other
++ R = int(self.world.sum_numbers([1])[0])
+  if name in ("HYBRID_SHARD", "NO_SHARD"):
