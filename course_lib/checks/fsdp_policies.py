@@ -14,6 +14,7 @@ from course_lib.checks.report import Wrong
 from course_lib.checks.subject import AnswerError, Subject
 from course_lib.checks.suite import Draw, Suite
 from course_lib.probes.fsdp import DTYPES
+from course_lib.training.fsdp_config import STRATEGIES
 
 PRECISION, UNITS = "_get_mixed_precision_policy", "_get_fsdp_policy"
 LOW = {"bf16": torch.bfloat16, "fp16": torch.float16}
@@ -69,6 +70,39 @@ def the_trainers_dtype(subject: Subject, draw: Draw) -> None:
                 expected=_policy(due),
                 got=_policy(one),
                 look="`self.dtype`.",
+            )
+
+
+def beside_the_dtype(subject: Subject, draw: Draw) -> None:
+    """Nothing else counts: ranks, strategies, devices, torch's default dtype."""
+    around: list[tuple[str, dict[str, Any]]] = [
+        ("1 rank", {}),
+        ("a world of 8 ranks", {"world_size": 8}),
+        *((name, {"sharding": name}) for name in STRATEGIES[1:]),
+        ("self.device of type meta", {"device": "meta"}),
+        *((f"torch's default dtype {_name(DTYPES[name])}", {"default": name}) for name in LOW),
+    ]
+    tries = [(name, said, case) for said, case in around for name in ("fp32", *LOW)]
+    cases = [{"precision": name, **case} for name, _, case in tries]
+    found = runs.run_decisions(subject, PRECISION, cases)
+    for (name, said, _), one in zip(tries, found, strict=True):
+        tried = f"precision {name}, {said}"
+        _of_type(one, "dict", "a MixedPrecisionPolicy", tried)
+        none = (None, torch.float32)
+        if name == "fp32":
+            right = one["param"] in none and one["reduce"] in none and one["output"] in none
+        else:
+            right = tuple(one.values()) == (LOW[name], torch.float32, None, False)
+        if not right:
+            raise Wrong(
+                "PRECISION-BESIDE",
+                "something else than `self.dtype` counts",
+                tried=tried,
+                expected="nothing cast"
+                if name == "fp32"
+                else f"param_dtype {_name(LOW[name])}, reduce_dtype float32, inputs as they are",
+                got=f"{_policy(one)}, inputs {'cast' if one['inputs'] else 'as they are'}",
+                look="conditions on other things than the dtype, and dtypes that are not written out.",
             )
 
 
@@ -214,21 +248,23 @@ def units(subject: Subject, draw: Draw) -> None:
 
 def order_of_blocks(subject: Subject, draw: Draw) -> None:
     """Twelve blocks: first to last, those that do not train and those of derived classes among them."""
-    frozen, derived = [draw.size(1, 2), 7], [draw.size(4, 5), 11]
+    frozen = [draw.size(1, 2), 7]
+    derived = [[draw.size(4, 5), 11], [0, draw.size(6, 3)], list(range(12))]
     large = {"model_size": "134m", "frozen": frozen, "anew": True}
-    cases = [{}, large, large | {"derived": derived}]
-    _, found, last = runs.run_decisions(subject, UNITS, cases)
-    if any(one["module"] is None for one in found + last):
+    cases = [{}, large, *(large | {"derived": one} for one in derived)]
+    _, found, *others = runs.run_decisions(subject, UNITS, cases)
+    if any(one["module"] is None for one in found + sum(others, [])):
         raise Wrong(
             "REMEMBERS",
             "a trainer gets the modules of another one",
-            tried="a trainer of 4 blocks, then two of 12, in one process",
+            tried="a trainer of 4 blocks, then some of 12, in one process",
             expected="modules of its own plain_model for each",
             got="modules that were found for an earlier trainer",
             look="what is kept in the class, or outside it.",
         )
     names = [str(one["module"]) for one in found][:-1]
-    _every_derived_block(last, derived)
+    for numbers, other in zip(derived, others, strict=True):
+        _derived_and_others(other, numbers)
     due = [f"blocks.{number}" for number in range(12)]
     if names == due:
         return
@@ -257,20 +293,24 @@ def order_of_blocks(subject: Subject, draw: Draw) -> None:
     )
 
 
-def _every_derived_block(found: list[dict], derived: list[int]) -> None:
+def _derived_and_others(found: list[dict], derived: list[int]) -> None:
+    """Blocks of the class itself, of a derived one, and of one that is derived from that."""
     names = [one["module"] for one in found]
-    missing = [f"blocks.{number}" for number in derived if f"blocks.{number}" not in names]
+    missing = [f"blocks.{number}" for number in range(12) if f"blocks.{number}" not in names]
     if missing:
+        shown = ", ".join(missing[:5]) + (", ..." if len(missing) > 5 else "")
+        which = " and ".join(map(str, derived)) if len(derived) < 12 else "all"
         raise Wrong(
             "POLICY-MISSING",
             "some blocks are no unit of their own",
-            tried=f"12 blocks, of which {derived[0]} and {derived[1]} are of a class derived from "
-            "TransformerBlock",
+            tried=f"12 blocks, of which {which} are of classes derived from TransformerBlock",
             expected="blocks.0 to blocks.11, then the root",
-            got=f"{', '.join(missing)} missing",
-            fits="a comparison with the very class, or with its name.",
+            got=f"{shown} missing",
+            fits="a comparison with the very class, or with its name."
+            if int(missing[0].partition(".")[2]) in derived
+            else "the class of one block taken for that of all.",
             hides="the root takes their weights, and gathers them with its own.",
-            look="`isinstance`, which takes what is derived.",
+            look="`isinstance`, which takes what is derived, and the class it is given.",
         )
 
 
@@ -313,6 +353,37 @@ def scattered_blocks(subject: Subject, draw: Draw) -> None:
             "the units are in another order, or one comes twice",
             **facts,
             look="what puts one kind of place before another.",
+        )
+
+
+def shared_block(subject: Subject, draw: Draw) -> None:
+    """A block that stands in several places is one unit."""
+    shared = draw.size(0, 1, 2)
+    case = {"model_size": "tiny", "anew": True, "shared": shared}
+    found = runs.run_decisions(subject, UNITS, [case])[0]
+    tried = (
+        f"4 blocks in `blocks`, of which block {shared} comes once more at the end,\n"
+        "and stands in another module, `extra`, too"
+    )
+    _modules_of_the_model(found, tried)
+    names = [one["module"] for one in found]
+    due = [*(f"blocks.{n}" for n in range(4)), ""]
+    facts = dict(tried=tried, expected=_units_in_words(due), got=_units_in_words(names))
+    if len(set(names)) < len(names):
+        raise Wrong(
+            "POLICY-TWICE",
+            "a module is listed more than once",
+            **facts,
+            fits="a list of places, not of modules.",
+            hides="`fully_shard` refuses a module that it has had already.",
+            look="how the blocks are walked: `modules()` gives each module once.",
+        )
+    if sorted(names) != sorted(due) or names[-1]:
+        raise Wrong(
+            "POLICY-MISSING" if set(due) - set(names) else "OTHER",
+            "the units are others where a block is shared",
+            **facts,
+            look="what is done with a block that has come before.",
         )
 
 
@@ -364,7 +435,7 @@ def gathers(subject: Subject, draw: Draw) -> None:
 SUITES = (
     Suite(
         "mixed-precision-policy",
-        (a_policy, the_trainers_dtype, collective_dtypes),
+        (a_policy, the_trainers_dtype, collective_dtypes, beside_the_dtype),
         tested="weights travel and work in the low dtype, what is added up stays in float32:\n"
         "2 bytes a parameter in a gather, 4 in a reduction.",
         remember="no autocast: the gathered copy is the low one, the shard is float32.",
@@ -375,7 +446,7 @@ SUITES = (
     ),
     Suite(
         "fsdp-policy",
-        (modules, units, order_of_blocks, scattered_blocks, gathers),
+        (modules, units, order_of_blocks, scattered_blocks, shared_block, gathers),
         tested="each block is gathered, used and freed by itself; the root takes the rest.",
         remember="the memory above the shards is that of the largest units, not of the model.",
         next_step="two blocks a unit: half the collectives, and what at the peak?",

@@ -137,9 +137,9 @@ class FSDPTrainer(DistributedTrainer):
 
         A unit's weights are gathered in one collective, used, and freed together. So the memory
         above the shards is that of the largest units, not of the model. The units are every
-        TransformerBlock in `plain_model`, also one that sits in a wrapper or outside `blocks`, in
-        order, and then `plain_model` itself; nothing else. The model comes last because a call
-        takes every parameter that no earlier call has taken: here embedding, last norm and head.
+        TransformerBlock in `plain_model`, also one that sits in a wrapper or outside `blocks`, each
+        once, in order, and then `plain_model` itself; nothing else. The model comes last because a
+        call takes every parameter that no earlier call has taken: embedding, last norm and head.
         """
         blocks = [m for m in self.plain_model.modules() if isinstance(m, TransformerBlock)]
         return [*blocks, self.plain_model]

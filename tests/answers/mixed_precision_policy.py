@@ -92,3 +92,35 @@ class FSDPTrainer(fsdp_trainer.FSDPTrainer):
     def _get_mixed_precision_policy(self):
         cast = dict(param_dtype=self.dtype) if self.dtype.itemsize < 4 else {}
         return MixedPrecisionPolicy(**cast, reduce_dtype=torch.float32, cast_forward_inputs=False)
+
+# %% wrong PRECISION-BESIDE alone, a process has nobody to gather from
+class FSDPTrainer(fsdp_trainer.FSDPTrainer):
+    def _get_mixed_precision_policy(self):
+        alone = self.world.world_size < 2
+        low = None if alone or self.dtype == torch.float32 else self.dtype
+        return MixedPrecisionPolicy(param_dtype=low, reduce_dtype=torch.float32, cast_forward_inputs=False)
+
+# %% wrong PRECISION-BESIDE nothing is cut, so nothing is cast
+class FSDPTrainer(fsdp_trainer.FSDPTrainer):
+    def _get_mixed_precision_policy(self):
+        low = None if self.dtype == torch.float32 or self.config.sharding == "NO_SHARD" else self.dtype
+        return MixedPrecisionPolicy(param_dtype=low, reduce_dtype=torch.float32, cast_forward_inputs=False)
+
+# %% wrong PRECISION-BESIDE float32 sums for few ranks alone
+class FSDPTrainer(fsdp_trainer.FSDPTrainer):
+    def _get_mixed_precision_policy(self):
+        low = None if self.dtype == torch.float32 else self.dtype
+        total = torch.float32 if self.world.world_size <= 4 else low
+        return MixedPrecisionPolicy(param_dtype=low, reduce_dtype=total, cast_forward_inputs=False)
+
+# %% wrong PRECISION-BESIDE sums in the dtype of a new tensor
+class FSDPTrainer(fsdp_trainer.FSDPTrainer):
+    def _get_mixed_precision_policy(self):
+        low = None if self.dtype == torch.float32 else self.dtype
+        return MixedPrecisionPolicy(param_dtype=low, reduce_dtype=torch.empty(0).dtype, cast_forward_inputs=False)
+
+# %% wrong PRECISION-BESIDE nothing is cast where torch computes in that dtype by default
+class FSDPTrainer(fsdp_trainer.FSDPTrainer):
+    def _get_mixed_precision_policy(self):
+        low = None if self.dtype == torch.get_default_dtype() else self.dtype
+        return MixedPrecisionPolicy(param_dtype=low, reduce_dtype=torch.float32, cast_forward_inputs=False)
