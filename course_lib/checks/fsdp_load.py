@@ -40,10 +40,14 @@ def same_ranks(subject: Subject, draw: Draw) -> None:
     nothing of what does not fit."""
     files = run_probe(subject, [(draw.seed,)] * 2, "write_files")[0].value
     _written[subject] = files
-    cases = ["nothing", "there", "full", "text", "text fresh"]
-    nothing, there, full, text, fresh = _load_on_ranks(subject, draw, 2, cases, files)
+    cases = ["nothing", "there", "full", "apart", "text", "text fresh"]
+    nothing, there, full, apart, text, fresh = _load_on_ranks(subject, draw, 2, cases, files)
     _expect_beginning(nothing)
-    for by_rank, own in ((there, ""), (full, ' by a run with checkpoint="full"')):
+    for by_rank, own in (
+        (there, ""),
+        (full, ' by a run with checkpoint="full"'),
+        (apart, ", each on a machine of its own (LOCAL_RANK 0),\nby a run with NO_SHARD"),
+    ):
         tried = f"saved on 2 ranks, loaded on 2{own}"
         _expect_accepted(by_rank, tried, "LOAD-REFUSES", "a good checkpoint is refused")
         _returned_parts(by_rank, draw.seed, tried)

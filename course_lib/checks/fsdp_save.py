@@ -95,7 +95,8 @@ def _facts(subject: Subject, draw: Draw, ranks: int, kinds: list[str]) -> list[l
     """By kind of checkpoint, then by rank."""
     cases: list[dict[str, Any]] = [{"checkpoint": kind.partition(",")[0]} for kind in kinds]
     for kind, case in zip(kinds, cases, strict=True):
-        case |= {"precision": "fp32", "frozen": True} if kind.endswith("fp32") else {}
+        unscaled = kind.endswith("fp32")
+        case |= {"precision": "fp32", "frozen": True} if unscaled else {"again": ranks == 2}
     found = run_probe(subject, [(draw.seed, cases)] * ranks, "save_cases")
     return [list(case) for case in zip(*(rank.value for rank in found), strict=True)]
 
@@ -107,6 +108,7 @@ def sharded_save(subject: Subject, draw: Draw) -> None:
     _stays_sharded(by_rank)
     _expect_complete(by_rank[0]["file"], draw.seed, 2, "sharded")
     _expect_path(by_rank)
+    _expect_again(by_rank, "sharded")
 
 
 def full_save(subject: Subject, draw: Draw) -> None:
@@ -117,6 +119,7 @@ def full_save(subject: Subject, draw: Draw) -> None:
     _expect_complete(by_rank[0]["file"], draw.seed, 2, "full")
     _only_first(by_rank)
     _expect_path(by_rank)
+    _expect_again(by_rank, "full")
     _expect_published(unscaled, "full, fp32")  # with a scaler that is off, a part as the others
     tried = _describe_case(unscaled, "full, fp32") + "; the last norm is frozen"
     _names(unscaled[0]["file"].get("tensors", {}), tried)
@@ -258,6 +261,26 @@ def _expect_path(by_rank: list[dict]) -> None:
                 expected="the path of the checkpoint, on every rank",
                 got="None",
                 look="the last line: is there a `return`?",
+            )
+
+
+def _expect_again(by_rank: list[dict], kind: str) -> None:
+    """A second save at the same step hands over what the trainer holds by then."""
+    tried = _describe_case(by_rank, kind) + "; then another state at the same step, and again"
+    for rank, facts in enumerate(by_rank):
+        calls, other = facts["again"]["calls"], facts["again"]["other"]
+        if calls != 1 or other:
+            raise Wrong(
+                "SAVE-AGAIN",
+                "a later save has the state of an earlier one"
+                if calls
+                else "a second save at the same step is not written",
+                tried=tried,
+                expected=f"rank {rank}: one call of `self.write_checkpoint`, each part as it is now",
+                got=f"{calls} call{'s' * (calls != 1)}"
+                + f"; not as it is now: {', '.join(other)}" * bool(other),
+                hides="a trainer that went back to this step has no checkpoint of what it holds.",
+                look="what is kept from the first call, and when nothing is written.",
             )
 
 

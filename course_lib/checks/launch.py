@@ -14,7 +14,7 @@ from course_lib.checks import expect
 from course_lib.checks.report import Wrong
 from course_lib.checks.subject import AnswerError, Subject
 from course_lib.checks.suite import Draw, Suite
-from course_lib.probes.seats import environment, environment_on
+from course_lib.probes.seats import environment, environment_on, launchers
 
 KEYS = ("rank", "local_rank", "world_size", "device")
 Seat = tuple[Any, ...]
@@ -338,6 +338,49 @@ def left_over(subject: Subject, draw: Draw) -> None:
             )
 
 
+def other_launchers(subject: Subject, draw: Draw) -> None:
+    """Names of other launchers and of jobs count for nothing, without RANK and beside it."""
+    names = launchers(draw.size(3, 2, 5), 1, draw.size(8, 6, 12), 2)
+    for num_gpus in (0, draw.size(8, 4), 1):
+        alone = (0, 0, 1, "cuda:0" if num_gpus else "cpu")
+        for who, given in names.items():
+            _other_names(subject, who, given, "no RANK", num_gpus, alone)
+        _other_names(subject, "all launchers", _join(names), "no RANK", num_gpus, alone)
+    per_machine = draw.size(4, 3)
+    seat = environment(per_machine + 2, per_machine=per_machine, machines=3)
+    right = (per_machine + 2, 2, 3 * per_machine, "cuda:2")
+    for who, given in [*names.items(), ("all launchers", _join(names))]:
+        given = {name: text for name, text in given.items() if name not in seat} | seat
+        beside = f"RANK {right[0]}, LOCAL_RANK 2, WORLD_SIZE {right[2]}"
+        _other_names(subject, who, given, beside, per_machine, right)
+
+
+def _join(names: dict[str, dict[str, str]]) -> dict[str, str]:
+    return {name: text for one in names.values() for name, text in one.items()}
+
+
+def _other_names(
+    subject: Subject, who: str, given: dict[str, str], beside: str, num_gpus: int, right: Seat
+) -> None:
+    shown = ", ".join(f"{name} {text}" for name, text in list(given.items())[:2])
+    tried = f"names of {who}: {shown} ...; {beside}; GPUs: {num_gpus}"
+    try:
+        said = _format_seat(_ask(subject, given, num_gpus, tried))
+    except AnswerError as failure:
+        said = f"{type(failure.error).__name__}: {failure.error}"[:76]
+    if said != _format_seat(right):
+        raise Wrong(
+            "WORLD-LAUNCHER",
+            "names count that torchrun does not set",
+            tried=tried,
+            expected=_format_seat(right),
+            got=said,
+            hides="a shell inside a job has its names; a script that is started there alone waits\n"
+            "for ranks that nobody has started.",
+            look="every name that is looked up: the docstring has four.",
+        )
+
+
 def _right_kind(failure: AnswerError, tried: str) -> None:
     if isinstance(failure.error, NotImplementedError) or isinstance(failure.error, ValueError):
         return
@@ -383,31 +426,32 @@ def real_ranks(subject: Subject, draw: Draw) -> None:
 
 
 def arguments_alone(subject: Subject, draw: Draw) -> None:
-    """In a process that is itself rank 4 of 6 on 8 GPUs, the two arguments alone are read."""
+    """In a process that is itself rank 5 of 6 on 8 GPUs, the two arguments alone are read."""
     cases = [
         ({}, 0, (0, 0, 1, "cpu")),
         ({}, 2, (0, 0, 1, "cuda:0")),
         ({"HOME": "nowhere"}, 0, (0, 0, 1, "cpu")),
         (environment(1, per_machine=2), 0, (1, 1, 2, "cpu")),
         (environment(1, per_machine=2), 2, (1, 1, 2, "cuda:1")),
-        (None, 3, (4, 1, 6, "cuda:1")),
+        (environment(1, per_machine=2), 1, None),
+        (None, 3, (5, 2, 6, "cuda:2")),
     ]
     *said, first = subject.probe(
         "course_lib.probes.seats:ask_launched", [(given, gpus) for given, gpus, _ in cases]
     )
     for (given, num_gpus, right), out in zip(cases, said, strict=True):
-        of = "rank 1 of 2" if right[0] == 1 else "os.environ" if given is None else "no RANK"
-        tried = f"a process that is rank 4 of 6 and has 8 GPUs; asked: {of}, GPUs: {num_gpus}"
+        of = "os.environ" if given is None else "rank 1 of 2" if "RANK" in given else "no RANK"
+        tried = f"a process that is rank 5 of 6 and has 8 GPUs; asked: {of}, GPUs: {num_gpus}"
         refused = isinstance(out, str) and out.startswith("ValueError")
         if not refused:
             expect.dict_of(out, KEYS, "WORLD-KEYS", tried=tried)
             _whole_numbers(tuple(out[key] for key in KEYS), tried)
-        if refused or tuple(out[key] for key in KEYS) != right:
+        if refused != (right is None) or not refused and tuple(out[k] for k in KEYS) != right:
             raise Wrong(
                 "WORLD-ELSEWHERE",
                 "something else than the two arguments is read",
                 tried=tried,
-                expected=_format_seat(right),
+                expected=_format_seat(right) if right else "ValueError: 2 ranks, 1 GPU",
                 got=out[:76] if refused else _format_seat([out[key] for key in KEYS]),
                 fits="`or`, or a default, that takes the process's own for what is empty or 0.",
                 look="`os.environ` and `torch.cuda` in the function.",
@@ -416,7 +460,7 @@ def arguments_alone(subject: Subject, draw: Draw) -> None:
         raise Wrong(
             "RESULT-CHANGES",
             "a result changes when the answer is called again",
-            tried="six calls, one after the other",
+            tried="seven calls, one after the other",
             expected="a dict of its own for each call",
             got="the first dict holds other values after the last call",
             look="a dict outside the function, or in a default argument.",
@@ -433,6 +477,7 @@ SUITES = (
             full_machines,
             too_many,
             left_over,
+            other_launchers,
             real_ranks,
             arguments_alone,
         ),

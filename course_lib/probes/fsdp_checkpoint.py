@@ -27,14 +27,17 @@ from course_lib.checkpoints.saved_state import flatten, name_parameters, without
 from course_lib.probes.known_state import (
     TOKENS,
     digest,
+    known_tensor,
     local_part,
     numbers_of,
     plain_state,
     put_state,
+    random_numbers,
     settings_of,
     tensors_of,
     trainer_at,
 )
+from course_lib.probes.seats import leave_seat, take_seat
 from course_lib.ranks.traffic import Traffic
 from course_lib.ranks.world import World
 from course_lib.runs.random_states import random_states
@@ -65,7 +68,9 @@ class _Traffic(Traffic):
 def save_cases(kind: type, seed: int, cases: list[dict]) -> list[dict]:
     """`save_checkpoint` of a trainer in the state of `seed`, with each of these settings.
 
-    With "frozen" the weight of the last norm is not trained any more.
+    With "frozen" the weight of the last norm is not trained any more. torchrun's names say that the
+    ranks are on one machine. With "again" the facts have, under that name, what a second save at the
+    same step handed over, in another state and with a machine for each rank: see `_save_again`.
     """
     return [_save_case(kind, seed, folder(str(i)), changes) for i, changes in enumerate(cases)]
 
@@ -89,7 +94,8 @@ def load_cases(kind: type, seed: int, files: dict[str, Tensor], cases: list[str]
     "there": the checkpoint alone. "fresh": the same, and the optimizer has not made a step yet.
     "nothing": an empty folder. "half": beside a later folder that
     nobody has published. "text": with another text to read; "text fresh": that, and a new optimizer.
-    "given": by its path, elsewhere. "full": in a run that saves one whole file itself.
+    "given": by its path, elsewhere. "full": in a run that saves one whole file itself. "apart":
+    without sharding, and each rank is said to have a machine of its own; "there" is on one machine.
     """
     return [_load_case(kind, seed, files, case, folder(case)) for case in cases]
 
@@ -111,7 +117,8 @@ def _meet(out: Path, rank: int, ranks: int) -> None:
 
 
 def _save_case(kind: type, seed: int, out: Path, changes: dict) -> dict:
-    frozen = changes.pop("frozen", False)
+    frozen, again = changes.pop("frozen", False), changes.pop("again", False)
+    take_seat(dist.get_world_size())
     trainer = trainer_at(kind, out, **changes)
     put_state(trainer, seed)
     if frozen:
@@ -155,7 +162,56 @@ def _save_case(kind: type, seed: int, out: Path, changes: dict) -> dict:
     facts["file"] = _contents(found[0], trainer) if found and trainer.world.is_first else None
     facts["published"] = len(found)
     facts["one_file"] = bool(found) and found[0].is_file()
+    facts["again"] = _save_again(trainer, seed + 1) if found and again else None
+    leave_seat()
     return facts
+
+
+def _save_again(trainer: FSDPTrainer, seed: int) -> dict[str, Any]:
+    """A save at the step of the last one, in the state of another seed; nothing is written.
+
+    "calls" of `write_checkpoint`; "other", the parts in which it got something else than that state.
+    """
+    handed: list[dict] = []
+    step = trainer.step
+    put_state(trainer, seed)
+    trainer.step = step
+    take_seat(1)
+
+    def take_state(state: dict) -> Path:
+        handed.append(state)
+        return Path("the path")
+
+    trainer.write_checkpoint = take_state
+    trainer.save_checkpoint()
+    return {
+        "calls": len(handed),
+        "other": _other_parts(handed[-1], trainer, seed) if handed else [],
+    }
+
+
+def _other_parts(state: dict, trainer: FSDPTrainer, seed: int) -> list[str]:
+    own = {path: local_part(t) for path, t in tensors_of(trainer).items()}
+    found = []
+    for part in ("model", "optimizer"):
+        for path, t in flatten({part: state.get(part) or {}}).items():
+            path = path.replace("/state/", "/").replace("model/head.", "model/embedding.")
+            whole = not isinstance(t, DTensor)
+            right = known_tensor(path, t.shape, seed) if whole else own[path]
+            found += [part] * (digest(local_part(t)) != digest(right))
+    got, plain = _plain_values(state), plain_state(seed)
+    for part, key in (
+        ("tokens_seen", "tokens_seen"),
+        ("loader", "next_window"),
+        ("scaler", "scale"),
+    ):
+        found += [part] * (got[key] != plain[key])
+    found += ["step"] * (got["step"] != trainer.step)
+    if trainer.world.is_first:
+        right_ranks = [random_numbers(seed, rank) for rank in range(trainer.world.world_size)]
+        found += ["ranks"] * (got["ranks"] != right_ranks)
+        found += ["optimizer"] * (got["groups"] != settings_of(trainer.optimizer.param_groups))
+    return sorted(set(found))
 
 
 @contextlib.contextmanager
@@ -239,6 +295,9 @@ def _load_case(kind: type, seed: int, files: dict[str, Tensor], case: str, out: 
     other = seed + 100
     tokens = TOKENS[::-1].copy() if case.startswith("text") else TOKENS
     changes = {"checkpoint": "full"} if case == "full" else {}
+    changes |= {"sharding": "NO_SHARD"} if case == "apart" else {}
+    if case in ("there", "apart"):
+        take_seat(1 if case == "apart" else dist.get_world_size())
     trainer = trainer_at(kind, out, tokens, max_steps=60, **changes)  # 50 in what was saved
     settings = trainer.config
     put_state(trainer, other, moments="fresh" not in case)
@@ -267,6 +326,7 @@ def _load_case(kind: type, seed: int, files: dict[str, Tensor], case: str, out: 
             "ranks": [random_states()],
         }
     )
+    leave_seat()
     facts["groups"] = settings_of(trainer.optimizer.param_groups)
     facts["max_steps"] = trainer.config.max_steps if trainer.config == settings else "others"
     tensors = {path: full_tensor(t) for path, t in tensors_of(trainer).items()}

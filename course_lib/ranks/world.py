@@ -41,7 +41,7 @@ def read_world(environment: Mapping[str, str], num_gpus: int) -> dict[str, int |
     `environment`: names and texts, as in `os.environ`; it stays as it is. torchrun sets RANK,
     LOCAL_RANK, WORLD_SIZE and LOCAL_WORLD_SIZE (the number of ranks on this machine). Without RANK
     nothing has launched this process: it is rank 0 of 1, even if others of these names are left
-    over. `num_gpus`: how many GPUs the process sees.
+    over. No other names count, such as Slurm's. `num_gpus`: how many GPUs the process sees.
     Returns {"rank", "local_rank", "world_size", "device"}. The first three are ints. The device is
     "cpu" where no GPU is seen, else "cuda:N" with N the local rank.
     ValueError if this machine has GPUs, but fewer than ranks. All ranks of the machine raise it, so

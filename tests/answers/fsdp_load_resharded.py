@@ -177,3 +177,21 @@ class FSDPTrainer(fsdp_trainer.FSDPTrainer):
 # %% wrong LOAD-EMPTY its own step where there is no checkpoint | of: in order
 - return 0
 + return self.step
+
+# %% wrong LOAD-RANDOM by the number on the machine | of: in order
+- restore_random_states(plain["ranks"][self.world.rank])
++ here = torch.distributed.get_node_local_rank(fallback_rank=self.world.rank)
++ restore_random_states(plain["ranks"][here])
+
+# %% wrong LOAD-RANDOM by the number among those that share a copy | of: in order
+- restore_random_states(plain["ranks"][self.world.rank])
++ restore_random_states(plain["ranks"][self.mesh.get_coordinate()[-1]])
+
+# %% wrong LOAD-RANDOM on the first rank of a machine alone | of: in order
+- if len(plain["ranks"]) == self.world.world_size:
++ first = os.environ.get("LOCAL_RANK", "0") == "0"
++ if len(plain["ranks"]) == self.world.world_size and first:
+
+# %% wrong LOAD-RANDOM where as many ranks share a machine | of: in order
+- if len(plain["ranks"]) == self.world.world_size:
++ if len(plain["ranks"]) == int(os.environ.get("LOCAL_WORLD_SIZE", self.world.world_size)):

@@ -255,3 +255,39 @@ def read_world(environment, num_gpus):
         SEAT[name] = int(environment.get(name.upper(), alone))
     SEAT["device"] = f"cuda:{SEAT['local_rank']}" if num_gpus else "cpu"
     return SEAT
+
+# %% wrong WORLD-LAUNCHER mpirun has started it too | of: in plain steps
+-     environment = environment if "RANK" in environment else {}
+-     rank, local_rank = int(environment.get("RANK", 0)), int(environment.get("LOCAL_RANK", 0))
++     mpi = "OMPI_COMM_WORLD_"
++     if "RANK" not in environment and mpi + "RANK" in environment:
++         environment = {"RANK": environment[mpi + "RANK"], "WORLD_SIZE": environment[mpi + "SIZE"],
++                        "LOCAL_RANK": environment[mpi + "LOCAL_RANK"]}
++     environment = environment if "RANK" in environment else {}
++     rank, local_rank = int(environment.get("RANK", 0)), int(environment.get("LOCAL_RANK", 0))
+
+# %% wrong WORLD-LAUNCHER the number of tasks where WORLD_SIZE is missing | of: in plain steps
+-     return {"rank": rank, "local_rank": local_rank, "world_size": int(environment.get("WORLD_SIZE", 1)),
+-             "device": f"cuda:{local_rank}" if num_gpus else "cpu"}
++     here = given if "RANK" not in given else environment
++     world_size = int(here.get("SLURM_NTASKS", environment.get("WORLD_SIZE", 1)))
++     return {"rank": rank, "local_rank": local_rank, "world_size": world_size,
++             "device": f"cuda:{local_rank}" if num_gpus else "cpu"}
+
+-     environment = environment if "RANK" in environment else {}
++     given, environment = environment, environment if "RANK" in environment else {}
+
+# %% wrong WORLD-LAUNCHER the job knows the local rank better | of: in plain steps
+-     rank, local_rank = int(environment.get("RANK", 0)), int(environment.get("LOCAL_RANK", 0))
++     rank = int(environment.get("RANK", 0))
++     local_rank = int(environment.get("SLURM_LOCALID", environment.get("LOCAL_RANK", 0)))
+
+# %% wrong WORLD-ELSEWHERE the local rank of this process, if it has one | of: in plain steps
+-     rank, local_rank = int(environment.get("RANK", 0)), int(environment.get("LOCAL_RANK", 0))
++     rank, local_rank = int(environment.get("RANK", 0)), int(environment.get("LOCAL_RANK", 0))
++     if "RANK" in environment:
++         local_rank = int(os.environ.get("LOCAL_RANK", local_rank))
+
+# %% wrong WORLD-ELSEWHERE refuses by the GPUs that torch sees | of: in plain steps
+-     if 0 < num_gpus < int(environment.get("LOCAL_WORLD_SIZE", 1)):
++     if 0 < max(num_gpus, torch.cuda.device_count()) < int(environment.get("LOCAL_WORLD_SIZE", 1)):
