@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from course_lib.checks import expect
-from course_lib.checks.adamw_formula import CLOSE, NAMES, ask, state, update
+from course_lib.checks.adamw_formula import CLOSE, NAMES, ask, expect_spread, state, update
 from course_lib.checks.calls import expect_separate_calls
 from course_lib.checks.layouts import expect_any_layout
 from course_lib.checks.report import Wrong, number, vector
@@ -162,6 +162,23 @@ def _expect_near(
                 fits=fits,
                 look=look,
             )
+
+
+def not_finite(subject: Subject, draw: Draw) -> None:
+    """Infinity and NaN go through the formula as other gradients do, number by number."""
+    for dtype in (torch.float32, torch.float16):
+        for put in ((torch.inf,), (-torch.inf,), (torch.nan,), (torch.inf, torch.nan, -torch.inf)):
+            param, grad, m, v = state(draw, 6, dtype=dtype)
+            bad = torch.arange(6) % 2 == 1
+            bad &= torch.arange(6) < 2 * len(put)
+            grad[bad] = torch.tensor(put, dtype=dtype)
+            tried = f"update 3, {str(dtype)[6:]}, gradient {vector(grad)}"
+            out = subject.call(param, grad, m, v, 3, **OPTIONS | dict(eps=1e-4))
+            right = update(param, grad, m, v, 3, **OPTIONS | dict(eps=1e-4))
+            for name, got, wanted in zip(NAMES, out, right, strict=True):
+                at = f"{tried}; the new {name}"
+                expect.tensor(got, shape=(6,), dtype=dtype, tried=at, finite=False)
+                expect_spread(got, wanted, bad, code="ADAMW-NOT-FINITE", tried=at)
 
 
 def any_shape(subject: Subject, draw: Draw) -> None:

@@ -73,6 +73,32 @@ def _not_finite(param: Tensor, args: tuple, value: Tensor, name: str, tried: str
     expect.not_finite(value, tried=tried)
 
 
+def expect_spread(got: Tensor, right: Tensor, bad: Tensor, *, code: str, tried: str) -> None:
+    """Where `bad` says, no number is finite; elsewhere `got` is `right`.
+
+    Whether infinity or NaN comes out there depends on the order of the arithmetic.
+    """
+    near = dict(rtol=1e-2, atol=1e-2) if got.dtype.itemsize < 4 else dict(rtol=1e-4, atol=1e-5)
+    kept = torch.isfinite(got) & bad
+    other = ~torch.isclose(got.float(), right.float(), **near) & ~bad
+    if not (kept | other).any():
+        return
+    at = tuple((kept if kept.any() else other).nonzero()[0].tolist())
+    raise Wrong(
+        code,
+        "gradients that are not finite are taken as others, or left out"
+        if kept.any()
+        else "one gradient that is not finite changes what becomes of the others",
+        tried=tried,
+        expected=f"NaN or infinity at index {at}"
+        if kept.any()
+        else f"{right[at]:.5g} at index {at}",
+        got=f"{got[at]:.5g}",
+        hides="the formula has no condition: a loss scaler, which stands outside, skips updates.",
+        look="`isfinite`, `isnan`, `nan_to_num`, `clamp`, and what they decide.",
+    )
+
+
 def update(
     param: Tensor,
     grad: Tensor,

@@ -415,6 +415,7 @@ SUITES = (
             muon_edges.memory_layouts,
             muon_edges.separate_calls,
             muon_edges.short_side,
+            muon_edges.not_finite,
             as_torch,
         ),
         tested="all but tiny singular values come out of the rounds between 0.68 and 1.21;\n"

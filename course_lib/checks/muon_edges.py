@@ -6,6 +6,8 @@ Oracle: the contract in float64.
 import torch
 from torch import Tensor
 
+from course_lib.checks import expect
+from course_lib.checks.adamw_formula import expect_spread
 from course_lib.checks.calls import expect_separate_calls
 from course_lib.checks.muon_formula import (
     BETA,
@@ -265,6 +267,33 @@ def _sized_step(draw: Draw, rows: int, columns: int) -> tuple[Tensor, Tensor, Te
     """param, grad and m of an update whose direction has the sizes of `matrix`."""
     param, m = 0.3 * draw.randn(rows, columns), 0.1 * draw.randn(rows, columns)
     return param, ((matrix(draw, rows, columns) - BETA**2 * m) / (1 - BETA**2)).float(), m
+
+
+def not_finite(subject: Subject, draw: Draw) -> None:
+    """Infinity and NaN go through the formula: m has them in their places, the matrix all over."""
+    for shape, put in (((3, 5), torch.inf), ((4, 3), torch.nan), ((3, 3), -torch.inf)):
+        param, grad, m = (draw.randn(*shape) for _ in range(3))
+        bad = torch.zeros(shape, dtype=torch.bool)
+        bad[1, 2] = True
+        grad[bad] = put
+        tried = f"shape {shape}, a gradient of {put} at (1, 2)"
+        new, new_m = subject.call(param, grad, m, lr=LR, weight_decay=0.1)
+        for name, got in (("param", new), ("m", new_m)):
+            expect.tensor(got, shape=shape, dtype=torch.float32, tried=tried, finite=False)
+            if name == "m":
+                right = BETA * m + (1 - BETA) * grad
+                at = f"{tried}; the new m"
+                expect_spread(got, right, bad, code="MUON-NOT-FINITE", tried=at)
+            elif torch.isfinite(got).all():
+                raise Wrong(
+                    "MUON-NOT-FINITE",
+                    "gradients that are not finite are taken as others, or left out",
+                    tried=f"{tried}; the new param",
+                    expected="NaN: its norm, and with it every number of X",
+                    got=row(got),
+                    hides="the formula has no condition: whoever looks at gradients stands outside.",
+                    look="`isfinite`, `isnan`, `nan_to_num`, `clamp`, and what they decide.",
+                )
 
 
 def short_side(subject: Subject, draw: Draw) -> None:

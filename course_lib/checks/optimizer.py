@@ -555,6 +555,7 @@ SUITES = (
             adamw_edges.near_one,
             adamw_edges.zeros,
             adamw_edges.any_shape,
+            adamw_edges.not_finite,
             from_one,
         ),
         tested="a run of your updates ends at the weights of torch.optim.AdamW.",

@@ -50,13 +50,19 @@ def saved_by_all(subject: Subject, draw: Draw) -> None:
                 hides="the file has what a trainer held before: other random states, or other weights.",
                 look="the condition under which nothing is written.",
             )
-    right, got = [random_numbers(seed, rank) for rank in range(2)], found[0]["ranks"]
+    _expect_saved_random(found[0]["ranks"], seed, "2 ranks with random states of their own")
+    tried = "2 ranks, each on a machine of its own (LOCAL_RANK 0), a second save at the same step"
+    _expect_saved_random(found[0]["ranks_again"], seed + OTHER, tried)
+
+
+def _expect_saved_random(got: list[list[int]] | None, seed: int, tried: str) -> None:
+    right = [random_numbers(seed, rank) for rank in range(2)]
     if got == right:
         return
     raise Wrong(
         "SAVE-RANKS",
         "the random states in the file are not those of the ranks",
-        tried="2 ranks with random states of their own",
+        tried=tried,
         expected=_show_random(right),
         got=_show_random(got),
         fits="the states of rank 0 alone." if got and all(x == right[0] for x in got) else "",
@@ -100,6 +106,7 @@ def loaded_by_all(subject: Subject, draw: Draw) -> None:
     for rank, one in enumerate(found):
         for case, path in (
             ("same", None),
+            ("apart", None),
             ("more", "a path"),
             ("fewer", "a path"),
             ("nothing", None),
@@ -107,11 +114,14 @@ def loaded_by_all(subject: Subject, draw: Draw) -> None:
             _expect_asked(one[case]["asked"], path, f"{tried}; rank {rank}")
         _expect_nothing(one["nothing"], f"{tried} where nothing is, at step 3; rank {rank}")
         _expect_loaded(one["same"], found[0]["same"], f"{tried}; rank {rank}")
-    for case, ranks in (("same", 2), ("more", 3), ("fewer", 1)):
+        apart = f"{tried}, each on a machine of its own; rank {rank}"
+        _expect_loaded(one["apart"], found[0]["apart"], apart)
+    for case, ranks in (("same", 2), ("apart", 2), ("more", 3), ("fewer", 1)):
         for rank, one in enumerate(found):
             kept = random_numbers(seed + OTHER, rank)
             right = random_numbers(seed, rank) if ranks == 2 else kept
-            _expect_random(one[case]["random"], right, random_numbers(seed, 0), ranks, rank)
+            where = ", of which each has a machine of its own" * (case == "apart")
+            _expect_random(one[case]["random"], right, random_numbers(seed, 0), ranks, rank, where)
 
 
 def _expect_asked(asked: list, path: str | None, tried: str) -> None:
@@ -177,12 +187,12 @@ def _differ(weights: dict, others: dict) -> bool:
 
 
 def _expect_random(
-    got: list[int], right: list[int], first: list[int], ranks: int, rank: int
+    got: list[int], right: list[int], first: list[int], ranks: int, rank: int, where: str
 ) -> None:
     if got == right:
         return
     facts = dict(
-        tried=f"a checkpoint of {ranks} ranks, loaded by 2; rank {rank}",
+        tried=f"a checkpoint of {ranks} ranks, loaded by 2{where}; rank {rank}",
         expected=f"Python {right[0]}, numpy {right[1]}, torch seed {right[-1]}",
         got=f"Python {got[0]}, numpy {got[1]}, torch seed {got[-1]}",
     )

@@ -9,9 +9,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from course_lib.checks import expect
-from course_lib.checks.report import Wrong
+from course_lib.checks.report import Wrong, vector
 from course_lib.checks.subject import Subject
 from course_lib.checks.suite import Draw
+from course_lib.probes.mini_fsdp import PASSES, loud
 
 PROBE = "course_lib.probes.mini_fsdp:call_methods"
 GROUPS = [[0, 2, 3], [1]]
@@ -38,6 +39,11 @@ def groups_and_dtypes(subject: Subject, draw: Draw) -> None:
             for place, rank in enumerate(ranks):
                 _methods(found[rank].value[case], weights.to(own), total, place, len(ranks), tried)
                 _output(found[rank].value[case], weights, x, tried)
+                for kept, later in zip(
+                    (False, True), found[rank].value[case]["later"], strict=True
+                ):
+                    at = f"{tried};\nreshard_after_forward {not kept}"
+                    _passes(later, weights.to(own), x, len(ranks), at)
 
 
 def _methods(one: dict, weights: Tensor, total: Tensor, place: int, ranks: int, tried: str) -> None:
@@ -161,6 +167,46 @@ def _mean(
         finding="the mean of the gradients differs",
         look="`scatter`.",
     )
+
+
+def _passes(later: list, weights: Tensor, x: Tensor, ranks: int, tried: str) -> None:
+    """Forward passes without a backward pass, the weights changed after each: always the new ones."""
+    modes = {"": "with gradients", "no_grad": "in no_grad", "eval": "in eval()"}
+    x, before = loud(x).to(LOW), weights
+    for i, (out, sent) in enumerate(later):
+        now, last = weights.to(LOW), before.to(LOW)
+        before, weights = weights, weights + 1
+        if i < len(PASSES):
+            right, old = F.linear(x, now), F.linear(x, last)
+            what = f"forward pass {i + 1}, {modes[PASSES[i]]}"
+        else:  # what pads the shards grows too
+            right, old, out = now.flatten(), last.flatten(), out[: now.numel()]
+            what = "gather() after them"
+        at = f"{tried}; {i} forward passes without backward,\nweights + 1 after each; {what}"
+        out = expect.tensor(out, shape=right.shape, dtype=LOW, tried=at)
+        gathers = sent.count("allgather")
+        facts = dict(tried=at, look="`gather`: what it takes the numbers from.")
+        close = dict(rtol=2**-5, atol=2**-4)
+        if not torch.allclose(out.float(), right.float(), **close):
+            raise Wrong(
+                "FSDP-STALE",
+                "a forward pass computes with weights of an earlier one"
+                if torch.allclose(out.float(), old.float(), **close)
+                else "a later forward pass differs",
+                expected=vector(right.float().flatten()[:3]) + " ...",
+                got=vector(out.float().flatten()[:3]) + " ...",
+                fits="what was gathered before the weights changed.",
+                hides="a loss that is only looked at, and no error: the weights are a step behind.",
+                **facts,
+            )
+        if ranks > 1 and gathers != 1:
+            raise Wrong(
+                "FSDP-STALE",
+                "gathered weights are served a second time",
+                expected="one all-gather in each call of `gather`, so in each forward pass",
+                got=f"{gathers} all-gathers",
+                **facts,
+            )
 
 
 def _output(one: dict, weights: Tensor, x: Tensor, tried: str) -> None:

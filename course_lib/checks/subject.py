@@ -304,7 +304,15 @@ def _is_unchanged(kept: Any, used: Any) -> bool:
         return np.array_equal(kept, used)
     if is_plain_container(kept):
         return repr(kept) == repr(used)  # where a nan is itself, and an order counts
-    return not isinstance(kept, Tensor) or torch.equal(kept, used)
+    return not isinstance(kept, Tensor) or are_the_same(kept, used)
+
+
+def are_the_same(kept: Tensor, used: Tensor) -> bool:
+    """Whether two tensors hold the same numbers, NaN in the same places."""
+    if torch.equal(kept, used):
+        return True
+    alike = kept.shape == used.shape and kept.dtype == used.dtype and kept.is_floating_point()
+    return alike and torch.allclose(kept, used, rtol=0, atol=0, equal_nan=True)
 
 
 def _refuse_changed(before: tuple, after: tuple) -> None:

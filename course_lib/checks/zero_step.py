@@ -11,6 +11,7 @@ from torch import Tensor
 
 from course_lib.checks import expect
 from course_lib.checks import zero_mistakes as mistakes
+from course_lib.checks.adamw_formula import expect_spread
 from course_lib.checks.report import Wrong, vector
 from course_lib.checks.subject import AnswerError, Subject
 from course_lib.checks.suite import Draw, Suite
@@ -31,7 +32,7 @@ def _run(subject: Subject, cases: Sequence[UpdateCase], probe: str = "updates") 
     return [[rank.value[i] for rank in found] for i in range(len(cases))]
 
 
-def _form(c: UpdateCase, found: list[dict], tried: str) -> None:
+def _form(c: UpdateCase, found: list[dict], tried: str, finite: bool = True) -> None:
     """Four tensors from every rank: all weights in the gradient's dtype, three float32 shards."""
     for rank, one in enumerate(found):
         out, at = one["out"], f"{tried}; rank {rank}"
@@ -48,7 +49,7 @@ def _form(c: UpdateCase, found: list[dict], tried: str) -> None:
                 fits="shards that are views of a whole vector.",
                 look="where a slice is returned.",
             )
-        _all_weights(c, out[0], at)
+        _all_weights(c, out[0], at, finite)
         if one["changed"]:
             raise Wrong(
                 "INPLACE",
@@ -121,7 +122,7 @@ def _one_shard(c: UpdateCase, name: str, value: Tensor, tried: str) -> None:
         )
 
 
-def _all_weights(c: UpdateCase, weights: Tensor, tried: str) -> None:
+def _all_weights(c: UpdateCase, weights: Tensor, tried: str, finite: bool) -> None:
     dtype = c.grads[0].dtype
     facts = dict(
         tried=tried,
@@ -144,7 +145,8 @@ def _all_weights(c: UpdateCase, weights: Tensor, tried: str) -> None:
                 **facts,
                 look="the last step: what do the other ranks know that this one needs?",
             )
-    expect.tensor(weights, shape=(c.size,), dtype=dtype, tried=f"{tried}; the weights")
+    at = f"{tried}; the weights"
+    expect.tensor(weights, shape=(c.size,), dtype=dtype, tried=at, finite=finite)
 
 
 def _values(c: UpdateCase, found: list[dict], tried: str) -> None:
@@ -348,6 +350,43 @@ def _show_settings(settings: dict) -> str:
     return ", ".join(f"{name} {value}" for name, value in settings.items())
 
 
+def not_finite(subject: Subject, draw: Draw) -> None:
+    """Two ranks, and one: infinity and NaN go through AdamW's formula, number by number."""
+    cases = []
+    for dtype in (torch.float32, torch.float16):
+        for first, second in (
+            ({1: torch.inf}, {}),
+            ({}, {6: torch.nan}),
+            ({6: -torch.inf}, {0: torch.nan}),
+        ):
+            c = case(draw, 2, 8, 3, dtype)
+            for grad, put in zip(c.grads, (first, second), strict=True):
+                for place, value in put.items():
+                    grad[place] = value
+            cases.append(c)
+    for c, found in zip(cases, _run(subject, cases), strict=True):
+        _form(c, found, c.tried, finite=False)
+        for rank, one in enumerate(found):
+            _spread(c, rank, one["out"], f"{c.tried}; rank {rank}")
+    alone = case(draw, 1, 5, 3)
+    alone.grads[0][2] = torch.inf
+    out = subject.call(*alone.inputs(0).values(), **SETTINGS)
+    _expect_four(out, alone.tried)
+    _spread(alone, 0, out, "no process group; 5 weights, update 3")
+
+
+def _spread(c: UpdateCase, rank: int, out: Sequence[Tensor], tried: str) -> None:
+    bad = ~torch.isfinite(c.total)
+    where = ", ".join(f"{c.total[i].item()} at {int(i)}" for i in bad.nonzero())
+    tried = f"{tried}; a summed gradient of {where}"
+    mine = c.cut(bad, rank)
+    for name, value in zip(STATE, out[1:], strict=True):
+        right = c.cut(c.after[name], rank)
+        expect_spread(value, right, mine, code="ZERO1-NOT-FINITE", tried=f"{tried}; {name}")
+    right = c.after["master"].to(c.grads[0].dtype)
+    expect_spread(out[0], right, bad, code="ZERO1-NOT-FINITE", tried=f"{tried}; weights")
+
+
 def groups(subject: Subject, draw: Draw) -> None:
     """A group is the world of its ranks: two pairs, each with weights of its own."""
     pairs = [case(draw, 2, draw.size(8, 12), 3) for _ in range(2)]
@@ -419,6 +458,7 @@ SUITES = (
             three_ranks,
             thirds,
             settings_of_each_call,
+            not_finite,
             groups,
             one_rank,
         ),

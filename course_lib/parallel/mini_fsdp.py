@@ -151,7 +151,7 @@ class ShardedModule(FlatModule):
     def gather(self) -> Tensor:
         """All ranks' shards, flat, (R * S,) in `self.dtype`, outside any graph.
 
-        One `all_gather(..., self.group)`, of numbers that already have this dtype.
+        One `all_gather(..., self.group)` in each call, of numbers that already have this dtype.
         """
         return all_gather(self.shard.detach().to(self.dtype), self.group)
 

@@ -107,7 +107,7 @@ def call_methods(
     "changed": whether that holds other numbers then, "freed": whether nothing is gathered then;
     "scatter_wide" and "changed_wide": the same where weights are gathered in float32, as is `grad`;
     "sent": collectives, with a mark before each method; "out": what the layer makes of a float32
-    `x`, without a graph.
+    `x`, without a graph. "later": what `_call_later` says, with weights that are freed, then kept.
     """
     groups = [(ranks, dist.new_group(ranks)) for ranks in members]
     group = next(g for ranks, g in groups if dist.get_rank() in ranks)
@@ -150,7 +150,36 @@ def _call_each(kind: type[FlatModule], weights: Tensor, grad: Tensor, x: Tensor,
         "freed": model.full is None,
         "sent": traffic.seen,
         "out": out,
+        "later": [_call_later(kind, weights, x, group, frees) for frees in (True, False)],
     }
+
+
+PASSES = ("", "", "no_grad", "eval", "no_grad", "")
+"""Forward passes of `_call_later`, of which none has a backward pass."""
+
+
+def loud(x: Tensor) -> Tensor:
+    """Positive numbers, of which a sum is far from 0: beside them it shows whether weights grow."""
+    return x.abs() + 0.5
+
+
+def _call_later(kind: type[FlatModule], weights: Tensor, x: Tensor, group, frees: bool) -> list:
+    """(what the layer makes of `loud(x)`, its collectives) in each of PASSES; then `gather` by itself.
+
+    After each of them every weight grows by 1: in the shard itself, or by a new `data` of it.
+    """
+    options = dict(dtype=torch.bfloat16, reshard_after_forward=frees, group=group)
+    model, found = kind(_layer(weights), **options), []
+    for i, mode in enumerate((*PASSES, "gather")):
+        model.train(mode != "eval")
+        with Traffic() as traffic, torch.set_grad_enabled(mode != "no_grad"):
+            out = model.gather() if mode == "gather" else model(loud(x))
+        found.append((out.detach().clone(), [name for name, _ in traffic.seen]))
+        if i % 2:
+            model.shard.data = model.shard.data + 1
+        else:
+            model.shard.data.add_(1)
+    return found
 
 
 def _gradients(model: nn.Module) -> dict[str, Tensor]:

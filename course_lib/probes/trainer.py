@@ -21,6 +21,7 @@ from torch import Tensor
 from course_lib.checkpoints import single_file
 from course_lib.gpt import GPTConfig
 from course_lib.probes.known_state import numbers_of
+from course_lib.probes.seats import leave_seat, take_seat
 from course_lib.ranks.traffic import Traffic
 from course_lib.ranks.world import World
 from course_lib.runs.random_states import random_states, restore_random_states
@@ -127,9 +128,11 @@ def save(kind: type[DistributedTrainer], seed: int) -> dict[str, Any]:
 
     `write_checkpoint` takes what it is given and writes nothing: "calls", how often it was called;
     "ranks", `numbers_of` the random states in what it was given, or None where these are none;
-    "returned", whether its path came back. "again", how often it was called in a second save at the
-    same step, with other random states, where a file of that step lies in the run's folder.
+    "returned", whether its path came back. "again" and "ranks_again", calls and states of a second
+    save at the same step, with other random states, where a file of that step lies in the run's folder. torchrun's
+    names say in the first save that the ranks are on one machine, in the second that each has its own.
     """
+    take_seat(World.of_group("cpu").world_size)
     trainer: Any = make(kind)
     given: list[Any] = []
     path = Path("the path")
@@ -141,35 +144,48 @@ def save(kind: type[DistributedTrainer], seed: int) -> dict[str, Any]:
     trainer.write_checkpoint = take_state
     _seed_rank(seed, trainer.world.rank)
     returned = trainer.save_checkpoint()
-    ranks = given[0].get("ranks") if given and isinstance(given[0], dict) else None
-    try:
-        found = [numbers_of(states) for states in ranks]
-    except (TypeError, KeyError, IndexError):
-        found = None
-    calls = len(given)
+    found, calls = _random_in(given), len(given)
     _seed_rank(seed + OTHER, trainer.world.rank)
+    take_seat(1)
     with tempfile.TemporaryDirectory() as out:
         single_file.save({"step": trainer.step}, Path(out) / "checkpoints", trainer.step)
         trainer.config = dataclasses.replace(trainer.config, out=out)
         trainer.save_checkpoint()
+    leave_seat()
     return {
         "calls": calls,
         "ranks": found,
         "returned": str(returned) == str(path),
         "again": len(given) - calls,
+        "ranks_again": _random_in(given[calls:]),
     }
+
+
+def _random_in(given: list[Any]) -> list[list[int]] | None:
+    """`numbers_of` the random states in the first of these, None where these are none."""
+    ranks: Any = given[0].get("ranks") if given and isinstance(given[0], dict) else None
+    try:
+        return [numbers_of(states) for states in ranks]
+    except (TypeError, KeyError, IndexError):
+        return None
 
 
 def load(kind: type[DistributedTrainer], seed: int) -> dict[str, dict[str, Any]]:
     """`load_checkpoint` of a state of as many ranks as there are, of one more, of one fewer, and of nothing.
 
+    Ranks are on one machine by torchrun's names, but for "apart", where each has one of its own.
+
     `read_checkpoint` gives that state, and no file is read. Of each case: "asked", the paths it was
     asked for; "returned"; "step", "random" (`numbers_of`) and "weights" afterwards; "config", whether
-    the settings are as before. By case: "same", which is asked for without a path, "more", "fewer",
-    "nothing".
+    the settings are as before. By case: "same" and "apart", which are asked for without a path, "more",
+    "fewer", "nothing".
     """
     world_size = World.of_group("cpu").world_size
+    take_seat(1)
+    apart = _load(kind, seed, world_size)
+    take_seat(world_size)
     return {
+        "apart": apart,
         "same": _load(kind, seed, world_size),
         "more": _load(kind, seed, world_size + 1, "a path"),
         "fewer": _load(kind, seed, world_size - 1, "a path"),

@@ -351,7 +351,7 @@ class DistributedTrainer:
         """Continue from what `self.read_checkpoint(path)` finds; returns the step, 0 for none.
 
         Restores all that `save_checkpoint` writes, with two exceptions: "config" stays this run's,
-        and random states are restored only where the number of ranks is the same. Names of wrapped
+        and random states, by rank, only where the number of ranks is the same. Names of wrapped
         models are unwrapped. The optimizer's groups, rates included, are the file's. ValueError for
         weights or a loader that do not fit; nothing has been changed then. `read_checkpoint` has
         already refused the file of another optimizer.

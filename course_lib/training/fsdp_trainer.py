@@ -147,8 +147,8 @@ class FSDPTrainer(DistributedTrainer):
     def save_checkpoint(self) -> Path:
         """Write everything that a resume on any number of ranks needs; the path. All ranks call it.
 
-        Every rank calls `self.write_checkpoint` with a dict of the parts that DistributedTrainer
-        saves:
+        Every rank calls `self.write_checkpoint`, also at a step that has been saved before, with a
+        dict of the parts that DistributedTrainer saves:
         - "step", "tokens_seen": `self.step`, `self.tokens_seen`;
         - "model", "optimizer": the two results of torch's `get_state_dict` for `plain_model` and
           the optimizer, where optimizer state goes by the name of the parameter;
@@ -189,8 +189,8 @@ class FSDPTrainer(DistributedTrainer):
         and returns both, ready for `set_state_dict`. No tensor travels between ranks.
 
         All that `save_checkpoint` writes is restored, but "config" stays this run's, and random
-        states are restored only if the number of ranks is the same. ValueError for a loader that
-        does not fit; nothing has been changed then.
+        states, by rank, only if the number of ranks is the same. ValueError for a loader that does
+        not fit; nothing has been changed then.
         """
         saved = self.read_checkpoint(path)
         if saved is None:

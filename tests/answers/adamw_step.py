@@ -462,3 +462,23 @@ def adamw_step(param, grad, m, v, step, *, lr, betas, weight_decay, eps=1e-8):
 + if param.dtype == torch.float16:
 +     param = globals().setdefault("KEPT", {}).setdefault(param.shape, param.clone())
 + param = param - lr * weight_decay * param
+
+# %% wrong ADAMW-NOT-FINITE no number that is none | of: in plain steps
+- m = b1 * m + (1 - b1) * grad
++ grad = grad.nan_to_num()
++ m = b1 * m + (1 - b1) * grad
+
+# %% wrong ADAMW-NOT-FINITE an update with a NaN is no update | of: in plain steps
+- return param, m, v
++ if not all(x.isfinite().all() for x in (param, m, v)):
++     return old
++ return param, m, v
+
+- b1, b2 = betas
++ b1, b2 = betas
++ old = param.clone(), m.clone(), v.clone()
+
+# %% wrong ADAMW-NOT-FINITE a weight that would be none stays | of: in plain steps
+- param = param - lr * m_hat / (v_hat.sqrt() + eps)
++ move = lr * m_hat / (v_hat.sqrt() + eps)
++ param = param - move.masked_fill(~move.isfinite(), 0.0)

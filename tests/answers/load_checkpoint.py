@@ -350,3 +350,12 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
         states = found["ranks"]
         restore_random_states(states[self.world.rank]) if len(states) == self.world.world_size else None
         return self.step
+
+# %% wrong LOAD-RANDOM-RANK the random states by the number on the machine | of: part by part
+- restore_random_states(state["ranks"][self.world.rank])
++ restore_random_states(state["ranks"][torch.distributed.get_node_local_rank(self.world.rank)])
+
+# %% wrong LOAD-RANDOM-RANK the random states on the first rank of a machine alone | of: part by part
+- restore_random_states(state["ranks"][self.world.rank])
++ if os.environ.get("LOCAL_RANK", "0") == "0":
++     restore_random_states(state["ranks"][self.world.rank])

@@ -233,3 +233,29 @@ class ShardedModule(ShardedModule):
 # %% wrong INPLACE the gradient divided in place where it is float32 | of: in the order of a step
 - return (reduce_scatter(grad.float(), self.group) / R).to(self.shard.dtype)
 + return reduce_scatter(grad.float().div_(R), self.group).to(self.shard.dtype)
+
+# %% wrong FSDP-STALE what is still there need not travel again | of: in the order of a step
+- return all_gather(self.shard.detach().to(self.dtype), self.group)
++ kept = self.full is not None and not self.reshard_after_forward
++ return self.full if kept else all_gather(self.shard.detach().to(self.dtype), self.group)
+
+# %% wrong FSDP-STALE kept weights serve evaluation | of: in the order of a step
+- return all_gather(self.shard.detach().to(self.dtype), self.group)
++ if self.full is not None and not (torch.is_grad_enabled() and self.training):
++     return self.full.clone()
++ return all_gather(self.shard.detach().to(self.dtype), self.group)
+
+# %% wrong FSDP-STALE gathered again when the shard is another tensor | of: in the order of a step
+- return all_gather(self.shard.detach().to(self.dtype), self.group)
++ if self.full is not None and self.seen == self.shard.data_ptr():
++     return self.full
++ self.seen = self.shard.data_ptr()
++ return all_gather(self.shard.detach().to(self.dtype), self.group)
+
+# %% wrong FSDP-STALE gathered again when the shard holds other numbers | of: in the order of a step
+- return all_gather(self.shard.detach().to(self.dtype), self.group)
++ part = self.shard.detach()
++ if self.full is None or not torch.equal(self.seen, part):
++     self.seen = part.clone()
++     return all_gather(part.to(self.dtype), self.group)
++ return self.full.clone()

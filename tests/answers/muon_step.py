@@ -400,3 +400,18 @@ def muon_step(param, grad, m, *, lr, weight_decay, beta=0.95, coefficients=(3.44
 +     grad = globals().setdefault("KEPT", {}).setdefault(grad.shape, grad)
 + m = beta * m + (1 - beta) * grad
 + direction = beta * m + (1 - beta) * grad
+
+# %% wrong MUON-NOT-FINITE no number that is none | of: in plain steps
+- m = beta * m + (1 - beta) * grad
++ grad = grad.masked_fill(~grad.isfinite(), 0.0)
++ m = beta * m + (1 - beta) * grad
+
+# %% wrong MUON-NOT-FINITE a step that is none is left out | of: in plain steps
+- return old - length * x, m
++ return old - length * x.nan_to_num(), m
+
+# %% wrong MUON-NOT-FINITE nothing is done with such a gradient | of: in plain steps
+- m = beta * m + (1 - beta) * grad
++ if not grad.isfinite().all():
++     return param.clone(), m.clone()
++ m = beta * m + (1 - beta) * grad

@@ -304,3 +304,15 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
 + if not hasattr(self, "kept"):
 +     self.kept = copy.deepcopy(state["optimizer"])
 + return self.write_checkpoint(state | {"optimizer": self.kept})
+
+# %% wrong SAVE-ONE-RANK the first rank of each machine writes | of: in one dict
+- return self.write_checkpoint(state)
++ if int(os.environ.get("LOCAL_RANK", 0)) > 0:
++     return Path(self.config.out) / "checkpoints" / f"step_{self.step:08d}.pt"
++ return self.write_checkpoint(state)
+
+# %% wrong SAVE-RANKS as many random states as a machine has ranks | of: in one dict
+- return self.write_checkpoint(state)
++ here = int(os.environ.get("LOCAL_WORLD_SIZE", self.world.world_size))
++ state["ranks"] = state["ranks"][:here]
++ return self.write_checkpoint(state)

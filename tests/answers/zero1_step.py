@@ -264,3 +264,28 @@ def zero1_step(grad, master, m, v, step, *, lr, betas, weight_decay, eps=1e-8, g
 + if grad.dtype == torch.float16:
 +     grad = vars(zero1_step).setdefault("kept", {}).setdefault((grad.shape, step), grad.clone())
 + mine = reduce_scatter(pad_to_multiple(grad, world_size), group)
+
+# %% wrong ZERO1-NOT-FINITE numbers that are none count as 0 | of: in plain steps
+- mean = mine.float() / world_size
++ mean = (mine.float() / world_size).nan_to_num(0.0, 0.0, 0.0)
+
+# %% wrong ZERO1-NOT-FINITE a shard that has overflowed waits for the next update | of: in plain steps
+- master, m, v = adamw_step(
+-     master, mean, m, v, step, lr=lr, betas=betas, weight_decay=weight_decay, eps=eps
+- )
++ if mean.isfinite().all():
++     master, m, v = adamw_step(
++         master, mean, m, v, step, lr=lr, betas=betas, weight_decay=weight_decay, eps=eps
++     )
+
+# %% wrong ZERO1-NOT-FINITE a rank does not send what has overflowed | of: in plain steps
+- mine = reduce_scatter(pad_to_multiple(grad, world_size), group)
++ mine = grad if grad.abs().sum() < float("inf") else torch.zeros_like(grad)
++ mine = reduce_scatter(pad_to_multiple(mine, world_size), group)
+
+# %% wrong ZERO1-NOT-FINITE old numbers where the new ones are none | of: in plain steps
+- master, m, v = adamw_step(
+-     master, mean, m, v, step, lr=lr, betas=betas, weight_decay=weight_decay, eps=eps
+- )
++ new = adamw_step(master, mean, m, v, step, lr=lr, betas=betas, weight_decay=weight_decay, eps=eps)
++ master, m, v = (torch.where(a.isfinite(), a, b) for a, b in zip(new, (master, m, v)))
