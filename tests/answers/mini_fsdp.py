@@ -252,10 +252,10 @@ class ShardedModule(ShardedModule):
 + self.seen = self.shard.data_ptr()
 + return all_gather(self.shard.detach().to(self.dtype), self.group)
 
-# %% wrong FSDP-STALE gathered again when the shard holds other numbers | of: in the order of a step
+# %% wrong FSDP-STALE gathered again when the shard has another sum | of: in the order of a step
 - return all_gather(self.shard.detach().to(self.dtype), self.group)
-+ part = self.shard.detach()
-+ if self.full is None or not torch.equal(self.seen, part):
-+     self.seen = part.clone()
-+     return all_gather(part.to(self.dtype), self.group)
++ total = self.shard.sum().item()
++ if self.full is None or self.total != total:
++     self.total = total
++     return all_gather(self.shard.detach().to(self.dtype), self.group)
 + return self.full.clone()
