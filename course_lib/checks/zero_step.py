@@ -458,9 +458,9 @@ SUITES = (
             three_ranks,
             thirds,
             settings_of_each_call,
-            not_finite,
             groups,
             one_rank,
+            not_finite,
         ),
         tested="each rank keeps 1/R of master and moments, sends as much as an all-reduce,\n"
         "and all have the weights of one process, up to rounding.",

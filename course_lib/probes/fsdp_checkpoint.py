@@ -197,8 +197,8 @@ def _other_parts(state: dict, trainer: FSDPTrainer, seed: int) -> list[str]:
         for path, t in flatten({part: state.get(part) or {}}).items():
             path = path.replace("/state/", "/").replace("model/head.", "model/embedding.")
             whole = not isinstance(t, DTensor)
-            right = known_tensor(path, t.shape, seed) if whole else own[path]
-            found += [part] * (digest(local_part(t)) != digest(right))
+            right = known_tensor(path, t.shape, seed) if whole else own.get(path)
+            found += [part] * (right is None or digest(local_part(t)) != digest(right))
     got, plain = _plain_values(state), plain_state(seed)
     for part, key in (
         ("tokens_seen", "tokens_seen"),
