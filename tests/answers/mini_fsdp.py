@@ -251,11 +251,3 @@ class ShardedModule(ShardedModule):
 +     return self.full
 + self.seen = self.shard.data_ptr()
 + return all_gather(self.shard.detach().to(self.dtype), self.group)
-
-# %% wrong FSDP-STALE gathered again when the shard has another sum | of: in the order of a step
-- return all_gather(self.shard.detach().to(self.dtype), self.group)
-+ total = self.shard.sum().item()
-+ if self.full is None or self.total != total:
-+     self.total = total
-+     return all_gather(self.shard.detach().to(self.dtype), self.group)
-+ return self.full.clone()
