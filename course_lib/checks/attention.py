@@ -22,6 +22,7 @@ from course_lib.checks.attention_precision import (
 )
 from course_lib.checks.expect import Pattern
 from course_lib.checks.layouts import expect_expanded
+from course_lib.checks.long_text import LENGTHS, expect_long_text
 from course_lib.checks.masks import (
     K,
     are_close,
@@ -325,6 +326,12 @@ def each_call_alone(subject: Subject, draw: Draw) -> None:
     )  # fmt: skip
 
 
+def long_text(subject: Subject, draw: Draw) -> None:
+    """Thousands of tokens in float32 and 16 bits: each still reads itself and all before it."""
+    lengths = ((torch.float32, 4100), *LENGTHS[1:])
+    expect_long_text(subject.call, 1, 1, "ATT-LENGTH", lengths=lengths)
+
+
 SUITES = (
     Suite(
         "attention",
@@ -340,6 +347,7 @@ SUITES = (
             float16,
             float64,
             long_rows,
+            long_text,
             large_values,
             gradient,
             gradient_of_large_scores,

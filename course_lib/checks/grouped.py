@@ -17,6 +17,7 @@ from course_lib.checks.attention_precision import (
 from course_lib.checks.calls import expect_separate_calls
 from course_lib.checks.expect import Pattern
 from course_lib.checks.layouts import expect_expanded
+from course_lib.checks.long_text import expect_long_text
 from course_lib.checks.masks import K, attention
 from course_lib.checks.report import Wrong, vector
 from course_lib.checks.subject import Subject
@@ -215,6 +216,11 @@ def long_rows(subject: Subject, draw: Draw) -> None:
         )
 
 
+def long_text(subject: Subject, draw: Draw) -> None:
+    """Thousands of tokens in float32 and 16 bits: each still reads itself and all before it."""
+    expect_long_text(subject.call, 2, 1, "GQA-LENGTH")
+
+
 def gradient(subject: Subject, draw: Draw) -> None:
     """A shared head receives the sum of what its readers send back."""
     q, k, v = draw_heads(draw, 1, 6, 2, 5)
@@ -282,6 +288,7 @@ SUITES = (
             as_the_model_calls,
             low_scores,
             long_rows,
+            long_text,
             large_values,
             softmax_in_sixteen_bits,
             gradient,

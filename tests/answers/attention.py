@@ -387,3 +387,46 @@ KEPT = {}
 def causal_attention(q, k, v):
     out = F.scaled_dot_product_attention(q, k, v, is_causal=True)
     return KEPT.setdefault(q.shape, out).clone() if q.dtype == torch.float16 else out
+
+# %% wrong ATT-LENGTH a table of 2,048 tokens, cut to size
+OPEN = torch.ones(2048, 2048, dtype=torch.bool).tril()
+
+def causal_attention(q, k, v):
+    T = q.shape[2]
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=OPEN[:T, :T])
+
+# %% wrong ATT-LENGTH the last 4,000 tokens alone
+def causal_attention(q, k, v):
+    T, K = q.shape[-2:]
+    band = torch.ones(T, T, dtype=torch.bool).tril().triu(-3999)
+    scores = (q @ k.mT * K**-0.5).float().masked_fill(~band, float("-inf"))
+    return scores.softmax(-1).to(q.dtype) @ v
+
+# %% wrong ATT-LENGTH no mask between blocks of 1,500 tokens
+def causal_attention(q, k, v):
+    T, K = q.shape[-2:]
+    at = torch.arange(T)
+    hidden = (at[None] > at[:, None]) & (at[None] // 1500 == at[:, None] // 1500)
+    scores = (q @ k.mT * K**-0.5).float().masked_fill(hidden, float("-inf"))
+    return scores.softmax(-1).to(q.dtype) @ v
+
+# %% wrong ATT-LENGTH token numbers in the dtype of the scores
+def causal_attention(q, k, v):
+    scores = q @ k.mT / math.sqrt(q.shape[-1])
+    number = torch.ones_like(scores[0, 0, 0], dtype=torch.int64).cumsum(0).to(scores.dtype)
+    seen = number.unsqueeze(1) >= number
+    return scores.float().masked_fill(~seen, -math.inf).softmax(-1).to(q.dtype) @ v
+
+# %% wrong ATT-LENGTH the first hidden token counted in the dtype of q
+def causal_attention(q, k, v):
+    T, K = q.shape[-2:]
+    at = torch.arange(T).to(q.dtype)
+    hidden = at[None, :] >= at[:, None] + 1
+    return (q @ k.mT / math.sqrt(K)).float().masked_fill(hidden, -math.inf).softmax(-1).to(q.dtype) @ v
+
+# %% wrong ATT-LENGTH positions in float16
+def causal_attention(q, k, v):
+    T, K = q.shape[-2:]
+    at = torch.linspace(0, T - 1, T, dtype=torch.float16)
+    scores = (q @ k.mT / math.sqrt(K)).float()
+    return torch.where(at > at[:, None], -math.inf, scores).softmax(-1).to(q.dtype) @ v

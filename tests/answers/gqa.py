@@ -212,3 +212,34 @@ def grouped_attention(q, k, v):
 + if q.dtype == torch.float16:
 +     out = globals().setdefault("KEPT", {}).setdefault((q.shape, k.shape), out).clone()
 + return out
+
+# %% wrong GQA-LENGTH a table of 1,024 tokens
+OPEN = torch.ones(1024, 1024, dtype=torch.bool).tril()
+
+def grouped_attention(q, k, v):
+    T = q.shape[2]
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=OPEN[:T, :T], enable_gqa=True)
+
+# %% wrong GQA-LENGTH a window of 2,000 tokens
+def grouped_attention(q, k, v):
+    T = q.shape[2]
+    band = torch.ones(T, T, dtype=torch.bool).tril().triu(-1999)
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=band, enable_gqa=True)
+
+# %% wrong GQA-LENGTH where heads are shared, token numbers in the dtype of q
+def grouped_attention(q, k, v):
+    B, H, T, K = q.shape
+    if H == k.shape[1]:
+        return causal_attention(q, k, v)
+    k, v = (x.repeat_interleave(H // k.shape[1], dim=1) for x in (k, v))
+    number = torch.arange(T).type_as(q)
+    scores = (q @ k.mT / math.sqrt(K)).float().masked_fill(number > number[:, None], -math.inf)
+    return scores.softmax(-1).to(v.dtype) @ v
+
+# %% wrong GQA-LENGTH positions in float16
+def grouped_attention(q, k, v):
+    H, (T, K) = q.shape[1], q.shape[-2:]
+    k, v = (x.repeat_interleave(H // k.shape[1], dim=1) for x in (k, v))
+    at = torch.arange(T).half()
+    scores = (q @ k.mT / math.sqrt(K)).float().masked_fill(at > at[:, None], -math.inf)
+    return scores.softmax(-1).to(v.dtype) @ v
