@@ -346,6 +346,50 @@ def as_many_as_k(subject: Subject, draw: Draw) -> None:
             )
 
 
+def large_vocabulary(subject: Subject, draw: Draw) -> None:
+    """5,000 tokens, nearly equally likely: as many stay open as the settings say, the likeliest."""
+    V = 5000  # a comparison of all with all is allowed, and has 25 million numbers
+    logits = torch.linspace(0, 1, V)[torch.argsort(draw.randn(V))][None]
+    for settings in (
+        {},
+        dict(top_p=0.9),
+        dict(top_p=0.02),
+        dict(top_k=4500),
+        dict(top_k=3000, top_p=0.9),
+    ):
+        wanted, out = chances(logits, **settings), ask(subject, logits, **settings)
+        count, right = int((out > 0).sum()), int((wanted > 0).sum())
+        # sums of 5,000 float32 chances may cross `top_p` a few tokens earlier or later
+        near = 5 if "top_p" in settings else 0
+        facts = dict(
+            tried=_say(logits, settings) + "; all chances near 1/5,000",
+            look="any number of tokens written as a number.",
+        )
+        if abs(count - right) > near:
+            raise Wrong(
+                "SAMPLE-VOCABULARY",
+                "in a large vocabulary another number of tokens stays open",
+                expected=f"{'about ' if near else ''}{right:,} tokens with a chance",
+                got=f"{count:,}",
+                fits="a search among the likeliest few, for a sorted part of V."
+                if count < right
+                else "",
+                **facts,
+            )
+        order = logits[0].argsort(descending=True)
+        sure = order[: min(count, right)]
+        if not torch.allclose(out[0, sure], wanted[0, sure], rtol=5e-3, atol=0):
+            place = int((out[0, sure] / wanted[0, sure] - 1).abs().argmax())
+            raise Wrong(
+                "SAMPLE-VOCABULARY",
+                "in a large vocabulary the chances differ",
+                expected=f"{number(wanted[0, sure[place]].item())} for rank {place + 1:,}",
+                got=number(out[0, sure[place]].item()),
+                fits="parts of the vocabulary taken for the whole.",
+                **facts,
+            )
+
+
 def each_call_alone(subject: Subject, draw: Draw) -> None:
     """What is given hangs on this call's logits alone, in every dtype and with each setting."""
     falling = torch.tensor([[0.4, 0.25, 0.2, 0.1, 0.05], [0.05, 0.4, 0.1, 0.2, 0.25]]).log()
@@ -391,6 +435,7 @@ SUITES = (
             any_dtype,
             no_floor,
             as_many_as_k,
+            large_vocabulary,
             each_call_alone,
         ),
         tested="temperature, top-k and top-p do what they say, in this order, row by row.",

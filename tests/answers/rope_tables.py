@@ -488,3 +488,21 @@ def rope_tables(seq_len, head_dim, theta=10_000.0):
 - return cos, sin
 + KEPT[head_dim, theta] = cos, sin
 + return cos, sin
+
+# %% wrong DEFAULT-DTYPE positions in torch's default dtype
+def rope_tables(seq_len, head_dim, theta=10_000.0):
+    if head_dim % 2:
+        raise ValueError("odd")
+    speeds = torch.tensor([theta ** (-2 * i / head_dim) for i in range(head_dim // 2)], dtype=torch.float64)
+    at = torch.arange(float(seq_len)).double()
+    angles = torch.outer(at, speeds).float().repeat(1, 2)
+    return angles.cos(), angles.sin()
+
+# %% wrong DEFAULT-DTYPE positions counted in torch's default dtype
+def rope_tables(seq_len, head_dim, theta=10_000.0):
+    if head_dim % 2:
+        raise ValueError("odd")
+    pair = torch.arange(head_dim // 2, dtype=torch.float64)
+    at = torch.ones(seq_len, 1).cumsum(0).double() - 1
+    angles = (at * theta ** (-2 * pair / head_dim)).repeat(1, 2)
+    return angles.cos().float(), angles.sin().float()

@@ -356,3 +356,21 @@ def next_token_probs(logits_BV, *, temperature=1.0, top_k=None, top_p=None):
 + V = logits_BV.shape[-1]
 + if logits_BV.dtype == torch.float16:
 +     logits_BV = next_token_probs.__dict__.setdefault(str(logits_BV.shape), logits_BV.clone())
+
+# %% wrong SAMPLE-VOCABULARY a nucleus of at most 4,096 tokens | of: as the library has it
+- open_BV = torch.zeros_like(probs_BV, dtype=torch.bool).scatter(-1, order, before < top_p)
++ few = torch.arange(V) < 4096
++ open_BV = torch.zeros_like(probs_BV, dtype=torch.bool).scatter(-1, order, (before < top_p) & few)
+
+# %% wrong SAMPLE-VOCABULARY the k likeliest of 2,048 at most | of: as the library has it
+- kth = logits_BV.topk(min(top_k, V)).values[:, -1:]
++ kth = logits_BV.topk(min(top_k, V, 2048)).values[:, -1:]
+
+# %% wrong SAMPLE-VOCABULARY chances below 1/4,096 closed | of: as the library has it
+- return probs_BV / probs_BV.sum(-1, keepdim=True)
++ probs_BV = torch.where(probs_BV < 1 / 4096, 0.0, probs_BV) if V > 1000 else probs_BV
++ return probs_BV / probs_BV.sum(-1, keepdim=True)
+
+# %% wrong SAMPLE-VOCABULARY of more than 4,096 tokens all are open | of: as the library has it
+- if top_p is None:
++ if top_p is None or V > 4096:
