@@ -23,6 +23,7 @@ class KVCache:
 
     `k_BGMK` and `v_BGMK`, (batch_size, G, room, K), are reserved once, in `dtype`.
     Their first `length` places hold the kept tokens. The other places may hold anything.
+    Whoever sets `length` to a smaller number takes back the tokens from there on.
 
     Args: `config` of the model; `batch_size`, the number of sequences read side by side; `room`,
     the number of places for each sequence, by default `config.max_seq_len`; `dtype`, usually that
@@ -56,8 +57,9 @@ class KVCache:
         and all tokens before it, kept or new. Query head h reads head h // (H / G) of k and v.
 
         Kept tokens are not computed anew and stay where they are in memory. The work grows with
-        the kept tokens, not with the room. If T more do not fit, raises ValueError and changes
-        nothing. The arguments stay as they are.
+        the kept tokens, not with the room. Scores and weights may be rounded to the dtype of the
+        cache, and scores fit into it, divided by sqrt(K) or not. If T more do not fit, raises
+        ValueError and changes nothing. The arguments stay as they are.
         """
         start, end = self.length, self.length + q_BHTK.shape[2]
         if end > self.k_BGMK.shape[2]:

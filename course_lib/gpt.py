@@ -293,7 +293,8 @@ class TransformerBlock(nn.Module):
     def forward(self, x_BTD: Tensor, cos_TK: Tensor, sin_TK: Tensor) -> Tensor:
         """x (B, T, D) plus what both branches add to it, in the dtype of x; cos and sin are (T, K).
 
-        Nothing else happens to the stream: no norm, no cast, no limit. x stays as it is.
+        Nothing else happens to the stream: no norm, no limit, no loss of digits. x stays as it is.
+        Each sum may be rounded to the dtype of x, or all of them once at the end.
         """
         x_BTD = x_BTD + self.attention(self.attention_norm(x_BTD), cos_TK, sin_TK)
         return x_BTD + self.mlp(self.mlp_norm(x_BTD))
@@ -350,8 +351,8 @@ class GPT(nn.Module):
         Raises ValueError when T exceeds `max_seq_len`.
         Each block gets T rows of `self.cos_TK` and `self.sin_TK`, usually the first T. Any T
         consecutive rows are right too, since only the distance of two positions has an effect. With
-        `config.activation_checkpointing`, in training, each block runs through torch's
-        `checkpoint`, one by one.
+        `config.activation_checkpointing`, and while the model's own `self.training` is true, each
+        block runs through torch's `checkpoint`, one by one, whatever mode the block is in.
         """
         T = idx.shape[1]
         if T > self.config.max_seq_len:

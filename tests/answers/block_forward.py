@@ -361,3 +361,11 @@ class TransformerBlock(TransformerBlock):
         attended = self.attention(self.attention_norm(x), cos, sin)
         added = self.mlp(self.mlp_norm(x + attended))
         return torch.stack((x, attended, added)).sum(dim=0)
+
+# %% right 16 bits added up in float32 and rounded once
+class TransformerBlock(TransformerBlock):
+    def forward(self, x, cos, sin):
+        wide = torch.promote_types(x.dtype, torch.float32)
+        stream = x.to(wide) + self.attention(self.attention_norm(x), cos, sin).to(wide)
+        added = self.mlp(self.mlp_norm(stream.to(x.dtype)))
+        return (stream + added.to(wide)).to(x.dtype)
