@@ -10,6 +10,7 @@ from course_lib.checks.gpt_loss import (
     ignored_targets,
     large_logits,
     low_precision,
+    many_targets,
     right_loss,
     targets_of_zero,
 )
@@ -23,6 +24,8 @@ from course_lib.checks.gpt_oracle import (
 from course_lib.checks.report import Wrong, number, vector
 from course_lib.checks.subject import AnswerError, Subject
 from course_lib.checks.suite import DYNAMO, Draw, Suite
+
+MODULES = "course_lib.probes.modules"
 
 
 def pair(subject: Subject, draw: Draw) -> None:
@@ -349,6 +352,28 @@ def checkpointing(subject: Subject, draw: Draw) -> None:
         )
 
 
+def own_mode(subject: Subject, draw: Draw) -> None:
+    """The model's own mode decides about checkpointing, whatever modes its parts are in."""
+    config = small_config(num_layers=4, activation_checkpointing=True)
+    module, idx = subject.module(config), draw.randint(0, 23, (4, 8))
+
+    def kept(own: bool, inside: bool) -> int:
+        return module.probe(f"{MODULES}:saved_bytes_in_modes", own, inside, idx, idx)
+
+    for own, words in ((True, "in training"), (False, "in eval mode")):
+        same, mixed = kept(own, own), kept(own, not own)
+        if not 0.9 * same < mixed < 1.1 * same:
+            raise Wrong(
+                "GPT-CHECKPOINT-MODE",
+                "the mode of another module decides about checkpointing",
+                tried=f"activation_checkpointing; the model {words}, all its parts not",
+                expected=f"{same / 1e3:.1f} kB kept for the backward pass, as with parts {words}",
+                got=f"{mixed / 1e3:.1f} kB",
+                hides="a frozen block in eval mode would keep all of its inside.",
+                look="whose `training` is asked: that of `self`.",
+            )
+
+
 SUITES = (
     Suite(
         "gpt-forward",
@@ -358,6 +383,7 @@ SUITES = (
             right_loss,
             ignored_targets,
             targets_of_zero,
+            many_targets,
             each_call_alone,
             large_logits,
             by_name,
@@ -365,6 +391,7 @@ SUITES = (
             any_layout,
             gradients,
             checkpointing,
+            own_mode,
             low_precision,
         ),
         tested="logits, loss and gradients equal those of an independent implementation;\n"

@@ -184,6 +184,41 @@ def ignored_targets(subject: Subject, draw: Draw) -> None:
     )
 
 
+def many_targets(subject: Subject, draw: Draw) -> None:
+    """Of thousands of targets all that count weigh the same, in whatever pieces the loss is taken."""
+    config = small_config()
+    module = subject.module(config)
+    state, B, T = draw_model(module, draw), 1030, 8
+    idx = draw.randint(0, config.vocab_size, (B, T))
+    reference = logits_of(state, config, idx)
+    # the first rows ask for the likeliest tokens and count here and there, the last ones, which ask
+    # for the least likely, count all: pieces of any size then have other means and other numbers
+    early, where = torch.arange(B)[:, None] < B - 5, torch.arange(B * T).view(B, T)
+    asked = torch.where(early, reference.argmax(-1), reference.argmin(-1))
+    none = torch.full_like(asked, -100)
+    for tried, targets in (
+        (f"{B * T:,} targets", asked),
+        (f"{B * T:,} targets, most of the first ones -100", torch.where(early & (where % 50 > 0), none, asked)),
+        (f"{B * T:,} targets, all of the first ones -100", torch.where(early, none, asked)),
+        (f"{B * T:,} targets, half of the sequences whole, of the others one counts",
+         torch.where((torch.arange(B)[:, None] % 2 > 0) & (torch.arange(T) > 0), none, asked)),
+    ):  # fmt: skip
+        loss = expect_pair(module.forward(idx, targets), tried)[1]
+        expect.tensor(loss, shape=(), dtype=torch.float32, tried=tried, finite=False)
+        wanted = cross_entropy(reference, targets)
+        if torch.isclose(loss, wanted, rtol=1e-3, atol=1e-3):
+            continue
+        raise Wrong(
+            "GPT-LOSS-PIECES",
+            "of many targets some weigh more than others",
+            tried=tried,
+            expected=f"loss {number(wanted.item())}, over {int((targets != -100).sum()):,} of them",
+            got=f"loss {number(loss.item())}",
+            fits="a mean of means of pieces, or pieces weighted by length, -100 among them.",
+            look="the divisor: how many targets count in all.",
+        )
+
+
 def low_precision(subject: Subject, draw: Draw) -> None:
     """In a bfloat16 model the loss is still taken in float32."""
     config = small_config()

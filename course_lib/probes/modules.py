@@ -10,6 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from course_lib.measure.memory import saved_bytes
+
 
 def init_with_bias(model: Any) -> Tensor:
     """The bias of a Linear of threes and one number after `model._init_weights(linear)`."""
@@ -58,6 +60,17 @@ def weight_gradients(module: Any, upstream: Tensor, args: tuple) -> dict[str, Te
     if out.requires_grad:
         (out * upstream).sum().backward()
     return {n: p.grad.clone() for n, p in module.named_parameters() if p.grad is not None}
+
+
+def saved_bytes_in_modes(module: Any, own: bool, inside: bool, *args: Any) -> int:
+    """Bytes that `module(*args)` keeps for its backward pass while its own `training` is `own` and
+    that of every part is `inside`. All are in training mode afterwards."""
+    module.train(inside)
+    module.training = own
+    try:
+        return saved_bytes(module, *args)
+    finally:
+        module.train()
 
 
 def look_at_heads(module: Any, x: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, list[Tensor]]:
