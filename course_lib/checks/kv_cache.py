@@ -21,6 +21,7 @@ from course_lib.checks.kv_cache_text import (
     turn,
     write_text,
 )
+from course_lib.checks.long_text import expect_long_text
 from course_lib.checks.report import Wrong, number, vector
 from course_lib.checks.subject import AnswerError, Module, Subject
 from course_lib.checks.suite import DYNAMO, Draw, Suite
@@ -322,6 +323,81 @@ def cost(subject: Subject, draw: Draw) -> None:
         )
 
 
+def room_cost(subject: Subject, draw: Draw) -> None:
+    """A token costs the same in a large room as in a small one."""
+    n, small, large = draw.size(10, 9, 11), 64, 1024
+    text = _still(write_text(draw, 1, 2, 1, n + 3), large)
+    for T in (1, 3):
+        written = []
+        for room in (small, large):
+            cache, tried = make_cache(subject, text, room=room), f"{n} kept tokens and {T} more"
+            attend(cache, text, 0, n, tried)
+            written.append(cache.probe(f"{PROBES}:count_written", *text.piece(n, n + T)))
+        if written[1] > written[0] + 100:
+            raise Wrong(
+                "CACHE-WORK",
+                "the same token costs more in a larger room",
+                tried=f"{tried}; room for {small}, then for {large:,}",
+                expected=f"{written[0]:,} numbers computed or moved, as in the small room",
+                got=f"{written[1]:,}",
+                fits="something written for the whole room, such as a mask of which a part is taken."
+                if written[1] < written[0] + large**2 / 2
+                else "a mask of room x room numbers, of which a part is taken.",
+                hides="with room for 65,536 tokens such a square has 4 billion numbers.",
+                look="what is made with the size of `k_BGMK`; `length` + T is enough.",
+            )
+
+
+def taken_back(subject: Subject, draw: Draw) -> None:
+    """After `length` was set to a smaller number the next token is at that position."""
+    first, second = (write_text(draw, 1, 2, 1, 8) for _ in range(2))
+    for kept in (draw.size(3, 2, 4), 0):
+        q, k, v = (
+            torch.cat((a[:, :, :kept], b[:, :, kept:]), 2)
+            for a, b in zip(first[:3], second[:3], strict=True)
+        )
+        mixed = WholeText(q, k, v, first.cos, first.sin)
+        cache = make_cache(subject, first)
+        tried = f"6 tokens, `length` set to {kept}, then 3 others and 1"
+        attend(cache, first, 0, 6, tried)
+        cache.probe(f"{PROBES}:set_length", kept)
+        outs = [
+            attend(cache, mixed, *place, tried)
+            for place in ((kept, kept + 3), (kept + 3, kept + 4))
+        ]
+        out, right = torch.cat(outs, 2), reply(mixed, [kept + 4])[:, :, kept:]
+        length = cache.probe(f"{PROBES}:look_inside")["length"]
+        if not torch.allclose(out, right, **CLOSE) or length != kept + 4:
+            raise Wrong(
+                "CACHE-TAKEN-BACK",
+                "tokens that were taken back are still there",
+                tried=tried,
+                expected=f"length {kept + 4}; first output {vector(right[0, 0, 0], 3)}",
+                got=f"length {length}; {vector(out[0, 0, 0], 3)}"[:76],
+                fits="places counted in another attribute than `length`.",
+                look="where the position of the first new token comes from: `self.length`.",
+            )
+
+
+def long_text(subject: Subject, draw: Draw) -> None:
+    """Thousands of tokens in float32 and 16 bits: each still reads itself and all before it."""
+
+    def call(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        T = q.shape[2]
+        text = _still(WholeText(q, k, v, q, q), T)
+        cache = make_cache(subject, text, room=T)
+        edges, tried = (0, T - 12, T - 1, T), f"{T:,} tokens, pieces of {T - 12:,}, 11 and 1"
+        places = zip(edges[:-1], edges[1:], strict=True)
+        return torch.cat([attend(cache, text, *place, tried) for place in places], dim=2)
+
+    expect_long_text(call, 2, 1, "CACHE-LONG")
+
+
+def _still(text: WholeText, rows: int) -> WholeText:
+    """The text with tables of so many rows that turn nothing."""
+    return text._replace(cos=torch.ones(rows, K), sin=torch.zeros(rows, K))
+
+
 def other_tables(subject: Subject, draw: Draw) -> None:
     """Another cache may be given other tables: with cosines of 1 and sines of 0 nothing turns."""
     text = write_text(draw, 1, 2, 1, 6)
@@ -420,6 +496,9 @@ SUITES = (
             extreme_numbers,
             full,
             cost,
+            room_cost,
+            taken_back,
+            long_text,
         ),
         tested="a text read in any pieces gives what it gives at once, heads shared or not,\n"
         "and one more token costs one row of attention.",

@@ -336,3 +336,64 @@ class KVCache(KVCache):
 # %% wrong CACHE-LIMITED keys and values cut off at the range of float16 | of: as the library has it
 - self.v_BGMK[:, :, start:end] = v_BGTK
 + self.v_BGMK[:, :, start:end] = v_BGTK.clamp(-65504, 65504)
+
+# %% wrong CACHE-WORK a mask of all places, cut down | of: as the library has it
+- open_TM = torch.ones(end - start, end, dtype=torch.bool).tril(start)
++ M = self.k_BGMK.shape[2]
++ open_TM = torch.full((end - start, M), True).tril(start)[:, :end]
+
+# %% wrong CACHE-WORK all pairs of places compared | of: as the library has it
+- open_TM = torch.ones(end - start, end, dtype=torch.bool).tril(start)
++ place = torch.arange(self.k_BGMK.size(2))
++ open_TM = (place[:, None] >= place)[start:end, :end]
+
+# %% wrong CACHE-WORK free places set to 0 at each call | of: as the library has it
+- self.v_BGMK[:, :, start:end] = v_BGTK
++ self.v_BGMK[:, :, start:] = 0
++ self.v_BGMK[:, :, start:end] = v_BGTK
+
+# %% wrong CACHE-TAKEN-BACK tokens counted beside length | of: as the library has it
+- start, end = self.length, self.length + q_BHTK.shape[2]
++ start = self.__dict__.setdefault("seen", 0)
++ end = start + q_BHTK.shape[2]
+
+- self.length = end
++ self.seen = self.length = end
+
+# %% wrong CACHE-TAKEN-BACK all that was ever read is attended to | of: as the library has it
+- self.length = end
++ self.length, self.most = end, max(end, getattr(self, "most", 0))
+
+- kept_k, kept_v = self.k_BGMK[:, :, :end], self.v_BGMK[:, :, :end]
++ kept_k, kept_v = self.k_BGMK[:, :, : self.most], self.v_BGMK[:, :, : self.most]
++ open_TM = F.pad(open_TM, (0, self.most - end), value=True)
+
+# %% wrong CACHE-LONG a mask of 2,048 places | of: as the library has it
+- open_TM = torch.ones(end - start, end, dtype=torch.bool).tril(start)
++ rows = torch.arange(start, end).clamp(max=2047)
++ open_TM = torch.arange(end) <= rows[:, None]
+
+# %% wrong CACHE-LONG positions in the dtype of the cache | of: as the library has it
+- open_TM = torch.ones(end - start, end, dtype=torch.bool).tril(start)
++ place = torch.arange(end).to(self.k_BGMK.dtype)
++ open_TM = place[None] <= place[start:, None]
+
+# %% wrong CACHE-LONG a mask from a table of 2,000 tokens | of: as the library has it
+- open_TM = torch.ones(end - start, end, dtype=torch.bool).tril(start)
++ table = torch.ones(min(end, 2000), min(end, 2000), dtype=torch.bool).tril()
++ open_TM = table[start:end, :end]
+
+# %% right scores in the dtype of the cache, divided afterwards
+class KVCache(KVCache):
+    def attend(self, q, k, v, cos, sin):
+        n, T = self.length, q.shape[2]
+        if n + T > self.k_BGMK.shape[2]:
+            raise ValueError(f"{n} + {T} tokens, room for {self.k_BGMK.shape[2]}")
+        q, k = apply_rotary_pos_emb(q, k, cos[n : n + T], sin[n : n + T])
+        self.k_BGMK[:, :, n : n + T], self.v_BGMK[:, :, n : n + T] = k, v
+        self.length = n + T
+        shared = q.shape[1] // k.shape[1]
+        keys, values = (x[:, :, : n + T].repeat_interleave(shared, 1) for x in (self.k_BGMK, self.v_BGMK))
+        scores = q @ keys.mT / q.shape[-1] ** 0.5
+        later = torch.ones(T, n + T, dtype=torch.bool).triu(n + 1)
+        return scores.float().masked_fill(later, -torch.inf).softmax(-1).to(q.dtype) @ values
