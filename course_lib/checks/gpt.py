@@ -357,11 +357,11 @@ def own_mode(subject: Subject, draw: Draw) -> None:
     config = small_config(num_layers=4, activation_checkpointing=True)
     module, idx = subject.module(config), draw.randint(0, 23, (4, 8))
 
-    def kept(own: bool, inside: bool) -> int:
+    def count_kept(own: bool, inside: bool) -> int:
         return module.probe(f"{MODULES}:saved_bytes_in_modes", own, inside, idx, idx)
 
     for own, words in ((True, "in training"), (False, "in eval mode")):
-        same, mixed = kept(own, own), kept(own, not own)
+        same, mixed = count_kept(own, own), count_kept(own, not own)
         if not 0.9 * same < mixed < 1.1 * same:
             raise Wrong(
                 "GPT-CHECKPOINT-MODE",
