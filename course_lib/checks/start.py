@@ -4,6 +4,8 @@ Oracle: weights + gradients + master copy + moments, in exact integers. The firs
 sizes under which every part has another share, so a missing part is known by its number.
 """
 
+import itertools
+
 from course_lib.checks import expect
 from course_lib.checks.expect import Pattern
 from course_lib.checks.report import Wrong, number
@@ -123,6 +125,29 @@ def each_size_alone(subject: Subject, draw: Draw) -> None:
     expect.integer(out, right, tried=tried)
 
 
+def every_combination(subject: Subject, draw: Draw) -> None:
+    """Nothing comes in for some widths or counts alone: all combinations, a few parameters and many."""
+    few, many = draw.size(3, 5, 7), draw.size(70_000_000_001, 8_030_261_248)
+    widths = (1, 2, 4)
+    for values in itertools.product(widths, widths, (True, False), (0, 1, 2, 3), widths):
+        sizes = dict(zip(MIXED, values, strict=True))
+        for n in (few, many):
+            out, right = subject.call(n, **sizes), _bytes(n, **sizes)
+            if isinstance(out, int) and out != right:
+                given = [f"{name}={value}" for name, value in sizes.items()]
+                raise Wrong(
+                    "BYTES-TOGETHER",
+                    "the count differs for this combination",
+                    tried=f"{n:,} parameters, {', '.join(given[:3])},\n{', '.join(given[3:])}",
+                    expected=f"{right:,} bytes",
+                    got=f"{out:,} bytes, {abs(out - right):,} {'more' if out > right else 'fewer'}",
+                    fits="something added for certain widths or counts alone, such as scales of\n"
+                    "8-bit moments.",
+                    look="each `if`, and whatever is not in the docstring: nothing else counts.",
+                )
+            expect.integer(out, right, tried=f"{n:,} parameters, {sizes}")
+
+
 def zeros(subject: Subject, draw: Draw) -> None:
     """0 is a number like any other: what has no bytes adds none."""
     n = draw.size(1_000, 3_000)
@@ -229,6 +254,7 @@ SUITES = (
             other_optimizers,
             seven_billion,
             each_size_alone,
+            every_combination,
             zeros,
         ),
         tested="weights, gradients, master copy and moments, counted exactly,\n"

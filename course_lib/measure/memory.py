@@ -29,7 +29,8 @@ def training_state_bytes(
     Each parameter has one weight of `param_bytes`, one gradient of `grad_bytes`, and `moments`
     moments of `moment_bytes` each. Adam keeps 2 moments, SGD with momentum 1, plain SGD 0.
     `master_copy` adds one float32 copy of the weight (4 bytes), which the optimizer updates.
-    Activations do not count. The defaults are those of mixed-precision Adam.
+    Nothing else counts: no activations, no scales of 8-bit moments. The defaults are those of
+    mixed-precision Adam.
     """
     master_bytes = 4 if master_copy else 0
     return num_params * (param_bytes + grad_bytes + master_bytes + moments * moment_bytes)

@@ -146,3 +146,23 @@ def training_state_bytes(num_params, *, moment_bytes=None, moments=2, master_cop
     moment_bytes = 4 if moment_bytes is None else moment_bytes
     each = [param_bytes, grad_bytes] + [4] * bool(master_copy) + moments * [moment_bytes]
     return int(num_params) * sum(each)
+
+# %% wrong BYTES-TOGETHER a minimum and a maximum for each 8192 numbers of 8-bit moments | of: one term a line
+- return weights + gradients + master + num_params * moments * moment_bytes
++ scales = 8 * moments * (num_params // 8192) if moment_bytes == 1 else 0
++ return weights + gradients + master + num_params * moments * moment_bytes + scales
+
+# %% wrong BYTES-TOGETHER a scale for 8-bit weights of whole large tensors | of: one term a line
+- return weights + gradients + master + num_params * moments * moment_bytes
++ scales = 4 * (num_params // 1_000_000) if param_bytes == 1 else 0
++ return weights + gradients + master + num_params * moments * moment_bytes + scales
+
+# %% wrong BYTES-TOGETHER a rounding buffer for 16-bit moments of float32 weights | of: one term a line
+- return weights + gradients + master + num_params * moments * moment_bytes
++ buffer = 2 if param_bytes == 4 and moment_bytes == 2 and moments else 0
++ return weights + gradients + master + num_params * (moments * moment_bytes + buffer)
+
+# %% wrong BYTES-TOGETHER a step counter beside two moments without a copy | of: one term a line
+- return weights + gradients + master + num_params * moments * moment_bytes
++ counter = 8 if moments == 2 and not master_copy and moment_bytes < 4 else 0
++ return weights + gradients + master + num_params * moments * moment_bytes + counter
