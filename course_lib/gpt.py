@@ -136,9 +136,9 @@ def rope_tables(seq_len: int, head_dim: int, theta: float = 10_000.0) -> tuple[T
 
     T is seq_len, K is head_dim. Positions run from 0 to T - 1, pairs from 0 to K/2 - 1. Returns the
     cosines, then the sines, each (T, K). Columns i and i + K/2 belong to pair i, as `rotate_half`
-    expects. The angles are computed in float32 or wider. Both tables are float32, whatever torch's
-    default dtype is. They are new tensors at each call: no later call changes them, and a write to
-    them changes no other tables.
+    expects. The angles are computed in float32 or wider, under autocast too. Both tables are float32,
+    whatever torch's default dtype is. They are new tensors at each call: no later call changes them,
+    and a write to them changes no other tables.
     Raises ValueError for an odd head_dim.
     """
     if head_dim % 2:

@@ -282,21 +282,45 @@ def late_positions(subject: Subject, draw: Draw) -> None:
     _compare(subject, draw.size(2500, 3000), 4)
 
 
+def under_autocast(subject: Subject, draw: Draw) -> None:
+    """Where autocast takes products of matrices in bfloat16, angles keep the digits of float32."""
+    T = draw.size(300, 280, 400)  # bfloat16 has every whole number up to 256
+    out = subject.probe("course_lib.probes.calls:call_under_autocast", T, 6, 100.0)
+    tried = f'{_words(T, 6, 100.0)}, under torch.autocast("cpu", torch.bfloat16)'
+    tables = out if isinstance(out, tuple | list) and len(out) == 2 else [None, None]
+    for name, table, wanted in zip(("cos", "sin"), tables, exact_tables(T, 6, 100.0), strict=True):
+        _expect_shape(table, T, 6, f"{tried}; {name}")
+        expect.tensor(table, shape=(T, 6), dtype=torch.float32, tried=f"{tried}; {name}")
+        bad = ~torch.isclose(table, wanted, rtol=0, atol=_close(T))
+        if bad.any():
+            row = int(bad.nonzero()[0, 0])
+            raise Wrong(
+                "ROPE-LOW-PRECISION",
+                "autocast takes digits from the angles",
+                tried=tried,
+                expected=f"{name}, row {row}: {vector(wanted[row])}",
+                got=vector(table[row]),
+                fits="`@` or `matmul`, which autocast computes in 16 bits.",
+                hides="without autocast the tables are right, so only training is worse.",
+                look="`torch.outer` or `*`, which it leaves alone.",
+            )
+
+
 def _shapes(out: Any) -> list[tuple[int, ...]]:
     tables = out if isinstance(out, tuple | list) else [out]
     return [tuple(table.shape) for table in tables if isinstance(table, Tensor)]
 
 
 def odd_width(subject: Subject, draw: Draw) -> None:
-    """An odd K has no pairs: ValueError."""
-    for width in (7, 1):
+    """An odd K has no pairs: ValueError, also where there is no position to turn."""
+    for T, width in ((FEW, 7), (FEW, 1), (0, 3), (1, 3), (2, 1), (0, 1)):
         facts = dict(
-            tried=_words(FEW, width, None),
+            tried=_words(T, width, None),
             expected="ValueError, since an odd number of columns has no pairs",
             look="the docstring: Raises.",
         )
         try:
-            out = subject.call(FEW, width)
+            out = subject.call(T, width)
         except AnswerError as failure:
             if isinstance(failure.error, ValueError):
                 continue
@@ -330,6 +354,7 @@ SUITES = (
             not_of_before,
             each_call_alone,
             late_positions,
+            under_autocast,
             odd_width,
         ),
         tested="each number is the cosine or sine of its angle, for one position and for\n"

@@ -506,3 +506,52 @@ def rope_tables(seq_len, head_dim, theta=10_000.0):
     at = torch.ones(seq_len, 1).cumsum(0).double() - 1
     angles = (at * theta ** (-2 * pair / head_dim)).repeat(1, 2)
     return angles.cos().float(), angles.sin().float()
+
+# %% wrong ROPE-ODD no positions, asked before the width | of: step by step
+- if head_dim % 2 != 0:
+-     raise ValueError(f"expected an even head_dim, got {head_dim}")
++ if seq_len == 0:
++     return torch.zeros(0, head_dim), torch.zeros(0, head_dim)
++ if head_dim % 2 != 0:
++     raise ValueError(f"expected an even head_dim, got {head_dim}")
+
+# %% wrong ROPE-ODD one position, written down before the width is looked at | of: step by step
+- if head_dim % 2 != 0:
+-     raise ValueError(f"expected an even head_dim, got {head_dim}")
++ if seq_len == 1:
++     return torch.ones(1, head_dim), torch.zeros(1, head_dim)
++ if head_dim % 2 != 0:
++     raise ValueError(f"expected an even head_dim, got {head_dim}")
+
+# %% wrong ROPE-LOW-PRECISION angles side by side from one product of matrices | of: step by step
+- angle = positions[:, None] * speed[None, :]
+- cos = torch.cat([angle.cos(), angle.cos()], dim=-1)
+- sin = torch.cat([angle.sin(), angle.sin()], dim=-1)
++ angle = torch.matmul(positions[:, None], torch.cat([speed, speed])[None]).float()
++ cos, sin = angle.cos(), angle.sin()
+
+# %% wrong ROPE-LOW-PRECISION a column times a row in two matrices | of: a linspace without its end
+- angle = torch.arange(seq_len, dtype=torch.float32).outer(speed)
++ angle = torch.mm(torch.arange(seq_len, dtype=torch.float32).view(-1, 1), speed.view(1, -1)).float()
+
+# %% wrong DTYPE a product of matrices, handed on in bfloat16 under autocast | of: step by step
+- angle = positions[:, None] * speed[None, :]
++ angle = positions.view(-1, 1) @ speed.view(1, -1)
+
+# %% right a product of matrices with autocast off
+def rope_tables(seq_len, head_dim, theta=10_000.0):
+    if head_dim % 2:
+        raise ValueError("head_dim is odd")
+    with torch.autocast("cpu", enabled=False):
+        speed = theta ** -(torch.arange(0, head_dim, 2, dtype=torch.float32) / head_dim)
+        angle = torch.arange(seq_len, dtype=torch.float32).view(-1, 1) @ speed.view(1, -1)
+    return angle.cos().repeat(1, 2), angle.sin().repeat(1, 2)
+
+# %% right einsum in float32
+def rope_tables(seq_len, head_dim, theta=10_000.0):
+    if head_dim % 2:
+        raise ValueError("head_dim is odd")
+    speed = 1.0 / theta ** (torch.arange(0, head_dim, 2, dtype=torch.float32) / head_dim)
+    angle = torch.einsum("t,i->ti", torch.arange(seq_len, dtype=torch.float32), speed)
+    angle = torch.cat((angle, angle), dim=-1)
+    return angle.cos(), angle.sin()
