@@ -20,6 +20,7 @@ from course_lib.checks.attention_precision import (
     long_rows,
     low_precision,
 )
+from course_lib.checks.calls_in_turn import CALLS, expect_calls_in_turn
 from course_lib.checks.expect import Pattern
 from course_lib.checks.layouts import expect_expanded
 from course_lib.checks.long_text import LENGTHS, expect_long_text
@@ -332,6 +333,21 @@ def long_text(subject: Subject, draw: Draw) -> None:
     expect_long_text(subject.call, 1, 1, "ATT-LENGTH", lengths=lengths)
 
 
+def calls_in_turn(subject: Subject, draw: Draw) -> None:
+    """Results of many calls, of one token and of several, keep their own numbers side by side."""
+    sizes = [((1, 1, 1, 2), torch.float32), ((1, 2, 1, 4), torch.float32)]
+    sizes += [((2, 3, 1, 8), torch.float32), ((1, 2, 2, 4), torch.float32)]
+    sizes += [((1, 2, 5, 4), torch.float32), ((1, 2, 1, 4), torch.bfloat16)]
+    groups = [
+        [tuple(draw.randn(*shape, dtype=dtype) for _ in range(3)) for _ in range(CALLS)]
+        for shape, dtype in sizes
+    ]
+    expect_calls_in_turn(
+        subject.probe, groups, lambda *given: (attention(*given),), names=("the output",),
+        tried="q, k and v of several shapes", rtol=1e-4, atol=1e-5, within_16=0.05,
+    )  # fmt: skip
+
+
 SUITES = (
     Suite(
         "attention",
@@ -342,6 +358,7 @@ SUITES = (
             scale,
             values,
             each_call_alone,
+            calls_in_turn,
             large_scores,
             low_precision,
             float16,

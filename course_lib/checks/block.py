@@ -13,6 +13,7 @@ from torch import Tensor
 
 from course_lib.checks import expect
 from course_lib.checks.calls import expect_any_default, expect_separate_calls
+from course_lib.checks.calls_in_turn import CALLS, expect_calls_in_turn, expect_weights_of_now
 from course_lib.checks.expect import Pattern
 from course_lib.checks.fixed_input import expect_weight_gradients
 from course_lib.checks.layouts import expect_any_layout
@@ -136,22 +137,19 @@ def expect_calls_alone(
         finding="the second of two calls is wrong", look="what outlives a call.",
     )  # fmt: skip
     expect_any_default(module.probe, first, tried="parameters, x and tables in float32", **close)
-    for name, old in state.items():
-        state = state | {name: old.flip(0)}
-        module.load(state)
-        out, right = module.forward(*first), run(state, config, *first)
-        bad = ~torch.isclose(out, right, **close)
-        if bad.any():
-            row = tuple(int(i) for i in bad.nonzero()[0, :2])
-            raise Wrong(
-                "REMEMBERS",
-                "other weights give a result of the weights before",
-                tried=f"other numbers loaded into {name}, between two calls",
-                expected=vector(right[row]),
-                got=vector(out[row]),
-                hides="every update of the optimizer would be without effect.",
-                look="what is kept on `self`, or outside, between two calls.",
-            )
+    expect_weights_of_now(module, state, first, lambda w: run(w, config, *first), **close)
+    module.load(state)
+    groups = [
+        [
+            (draw.randn(B, T, 12), *(x[at : at + T] for x in tables(T + CALLS, config)))
+            for at in range(CALLS)
+        ]
+        for B, T in ((1, 1), (2, 1), (1, 5))
+    ]
+    expect_calls_in_turn(
+        module.probe, groups, lambda *given: (run(state, config, *given),), names=("the result",),
+        tried="x and rows of the tables, of several shapes", **close,
+    )  # fmt: skip
 
 
 def expect_not_limited(

@@ -15,6 +15,7 @@ from course_lib.checks.attention_precision import (
     large_values,
 )
 from course_lib.checks.calls import expect_separate_calls
+from course_lib.checks.calls_in_turn import CALLS, expect_calls_in_turn
 from course_lib.checks.expect import Pattern
 from course_lib.checks.layouts import expect_expanded
 from course_lib.checks.long_text import expect_long_text
@@ -269,6 +270,19 @@ def each_call_alone(subject: Subject, draw: Draw) -> None:
     )  # fmt: skip
 
 
+def calls_in_turn(subject: Subject, draw: Draw) -> None:
+    """Results of many calls, of one token and of several, keep their own numbers side by side."""
+    sizes = ((1, 2, 1, 1), (1, 4, 2, 1), (2, 6, 3, 1), (2, 2, 2, 1), (1, 4, 2, 2), (1, 4, 1, 5))
+    groups = [[draw_heads(draw, *size) for _ in range(CALLS)] for size in sizes]
+    groups.append([tuple(x.bfloat16() for x in draw_heads(draw, 1, 4, 2, 1)) for _ in range(CALLS)])
+    expect_calls_in_turn(
+        subject.probe, groups,
+        lambda q, k, v: (attention(q, share(k, q.shape[1]), share(v, q.shape[1])),),
+        names=("the output",), tried="q, k and v of several shapes",
+        rtol=1e-4, atol=1e-5, within_16=0.05,
+    )  # fmt: skip
+
+
 def softmax_in_sixteen_bits(subject: Subject, draw: Draw) -> None:
     """bfloat16 in, and the softmax is taken in a wider dtype, with all heads and with fewer keys;
     call by call."""
@@ -285,6 +299,7 @@ SUITES = (
             readers,
             values,
             each_call_alone,
+            calls_in_turn,
             as_the_model_calls,
             low_scores,
             long_rows,

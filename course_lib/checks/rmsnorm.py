@@ -9,6 +9,7 @@ from torch import Tensor
 
 from course_lib.checks import expect
 from course_lib.checks.calls import expect_any_default, expect_separate_calls
+from course_lib.checks.calls_in_turn import CALLS, expect_calls_in_turn, expect_weights_of_now
 from course_lib.checks.expect import Pattern
 from course_lib.checks.fixed_input import expect_weight_gradients
 from course_lib.checks.layouts import expect_any_layout, expect_expanded
@@ -190,20 +191,24 @@ def each_call_alone(subject: Subject, draw: Draw) -> None:
         finding="the second of two calls is wrong", look="what outlives a call.",
     )  # fmt: skip
     expect_any_default(module.probe, (first,), tried="the gain and x in float32", **close)
-    weight = draw.randn(5)
+    expect_weights_of_now(
+        module, {"weight": draw.randn(5)}, (first,),
+        lambda state: F.rms_norm(first, (5,), state["weight"], eps=1e-5), **close,
+    )  # fmt: skip
+
+
+def calls_in_turn(subject: Subject, draw: Draw) -> None:
+    """Results of many calls, of one vector and of several, keep their own numbers side by side."""
+    module, weight = subject.module(5), 1 + 0.3 * draw.randn(5)
     module.load({"weight": weight})
-    right = F.rms_norm(first, (5,), weight, eps=1e-5)
-    out = expect.tensor(module.forward(first), shape=first.shape, dtype=first.dtype)
-    if not torch.allclose(out, right, **close):
-        raise Wrong(
-            "REMEMBERS",
-            "other gains give the result of the gains before",
-            tried="gains of 1, then others loaded into `weight`",
-            expected=vector(right[0, 0]),
-            got=vector(out[0, 0]),
-            hides="every update of the optimizer would be without effect.",
-            look="what is kept on `self`, or outside, between two calls.",
-        )
+    shapes = ((5,), (1, 5), (1, 1, 5), (2, 1, 5), (2, 3, 5))
+    sizes = [(shape, torch.float32) for shape in shapes]
+    sizes += [((1, 1, 5), dtype) for dtype in (torch.bfloat16, torch.float16)]
+    groups = [[(draw.randn(*shape, dtype=d),) for _ in range(CALLS)] for shape, d in sizes]
+    expect_calls_in_turn(
+        module.probe, groups, lambda x: (F.rms_norm(x.float(), (5,), weight, eps=1e-5),),
+        names=("the result",), tried="x of several shapes", rtol=1e-4, atol=1e-5, within_16=0.02,
+    )  # fmt: skip
 
 
 def epsilon(subject: Subject, draw: Draw) -> None:
@@ -286,7 +291,7 @@ def no_epsilon(subject: Subject, draw: Draw) -> None:
 def any_shape(subject: Subject, draw: Draw) -> None:
     """Any number of leading dimensions, in memory in any order; each vector by itself."""
     module = subject.module(6)
-    for shape in ((6,), (4, 6), (0, 6), (2, 3, 1, 4, 6)):
+    for shape in ((6,), (4, 6), (0, 6), (2, 0, 6), (2, 3, 1, 4, 6)):
         x, tried = draw.randn(*shape), f"x of shape {shape}"
         out = expect.tensor(module.forward(x), shape=shape, dtype=x.dtype, tried=tried)
         right = F.rms_norm(x, (6,), eps=1e-5)
@@ -388,6 +393,7 @@ SUITES = (
             not_centered,
             gain,
             each_call_alone,
+            calls_in_turn,
             epsilon,
             default_epsilon,
             no_epsilon,

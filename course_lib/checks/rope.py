@@ -13,6 +13,7 @@ from torch import Tensor
 
 from course_lib.checks import expect
 from course_lib.checks.calls import expect_any_default
+from course_lib.checks.calls_in_turn import CALLS, expect_calls_in_turn
 from course_lib.checks.expect import Pattern
 from course_lib.checks.layouts import expect_any_layout, expect_expanded
 from course_lib.checks.report import Wrong, number, vector
@@ -23,6 +24,7 @@ from course_lib.checks.rope_halves import (
     half_calls,
     half_dtypes,
     half_gradient,
+    half_in_turn,
     half_layouts,
     half_runs,
     other_sizes,
@@ -346,6 +348,30 @@ def each_call_alone(subject: Subject, draw: Draw) -> None:
     expect_any_default(subject.probe, first, tried="q, k, cos and sin in float32", **close)
 
 
+def calls_in_turn(subject: Subject, draw: Draw) -> None:
+    """Results of many calls, of one token and of several, keep their own numbers; tables may be the
+    same tensors with other numbers."""
+    groups = []
+    for (B, H, G, T, K), dtype in (
+        ((1, 1, 1, 1, 2), torch.float32),
+        ((1, 2, 2, 1, 4), torch.float32),
+        ((2, 4, 2, 1, 6), torch.float32),
+        ((1, 2, 1, 3, 4), torch.float32),
+        ((1, 2, 2, 5, 6), torch.float32),
+        ((1, 2, 2, 1, 8), torch.bfloat16),
+    ):
+        cos, sin = exact_tables(T + 3 * CALLS, K, theta=50.0)
+        groups.append([
+            (draw.randn(B, H, T, K).clamp(-3, 3).to(dtype), draw.randn(B, G, T, K).clamp(-3, 3).to(dtype),
+             cos[at : at + T], sin[at : at + T])
+            for at in range(0, 3 * CALLS, 3)
+        ])  # fmt: skip
+    expect_calls_in_turn(
+        subject.probe, groups, _turn_both, names=TWO_CALLS["names"],
+        tried="q, k and rows of the tables, of several shapes", rtol=1e-5, atol=1e-5, within_16=0.06,
+    )  # fmt: skip
+
+
 def turned_back(subject: Subject, draw: Draw) -> None:
     """The gradients of q and k are the upstream ones, turned the other way."""
     q, k, upstream = (draw.randn(2, 2, 5, 6) for _ in range(3))
@@ -444,6 +470,7 @@ SUITES = (
             every_bit,
             half_layouts,
             half_calls,
+            half_in_turn,
             half_gradient,
         ),
         tested="equal to a quarter turn of each pair, for any even K and any leading shape,\n"
@@ -464,6 +491,7 @@ SUITES = (
             fewer_key_heads,
             zeros_stay,
             each_call_alone,
+            calls_in_turn,
             sixteen_bits,
             large_numbers,
             turned_back,

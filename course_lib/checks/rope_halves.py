@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from course_lib.checks import expect
+from course_lib.checks.calls_in_turn import CALLS, expect_calls_in_turn
 from course_lib.checks.expect import Pattern
 from course_lib.checks.layouts import expect_any_layout, expect_expanded
 from course_lib.checks.report import Wrong
@@ -79,8 +80,12 @@ def by_hand(subject: Subject, draw: Draw) -> None:
 
 
 def other_sizes(subject: Subject, draw: Draw) -> None:
-    """Any even K, any number of leading dimensions."""
+    """Any even K, any number of leading dimensions, one of them 0 too."""
     for shape in (
+        (0, 4),
+        (2, 0, 4),
+        (0, 3, 2, 6),
+        (1, 2, 0, draw.size(8, 10)),
         (draw.size(6, 10, 14),),
         (3, 2),
         (2, 1, 3, draw.size(8, 12, 16)),
@@ -161,6 +166,18 @@ def half_calls(subject: Subject, draw: Draw) -> None:
     expect_second_16_bits(
         subject.probe, first, second, lambda x: (_quarter_turn(x),),
         names=names, tried=tried, within=1e-6,
+    )  # fmt: skip
+
+
+def half_in_turn(subject: Subject, draw: Draw) -> None:
+    """Results of many calls, of one token and of several, keep their own numbers side by side."""
+    shapes = ((4,), (1, 4), (1, 1, 6), (1, 1, 1, 4), (2, 3, 1, 8), (2, 1, 3, 4), (1, 2, 5, 6))
+    sizes = [(shape, torch.float32) for shape in shapes]
+    sizes += [((1, 2, 1, 8), dtype) for dtype in (torch.bfloat16, torch.float16)]
+    groups = [[(draw.randn(*shape, dtype=d),) for _ in range(CALLS)] for shape, d in sizes]
+    expect_calls_in_turn(
+        subject.probe, groups, lambda x: (_quarter_turn(x),), names=("the result",),
+        tried="x of several shapes", rtol=1e-6, atol=1e-6, within_16=1e-6,
     )  # fmt: skip
 
 

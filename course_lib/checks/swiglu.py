@@ -9,6 +9,7 @@ from torch import Tensor
 
 from course_lib.checks import expect
 from course_lib.checks.calls import expect_any_default, expect_separate_calls
+from course_lib.checks.calls_in_turn import CALLS, expect_calls_in_turn, expect_weights_of_now
 from course_lib.checks.fixed_input import expect_weight_gradients
 from course_lib.checks.layouts import expect_any_layout, expect_expanded
 from course_lib.checks.report import Wrong, vector
@@ -290,21 +291,23 @@ def each_call_alone(subject: Subject, draw: Draw) -> None:
         finding="the second of two calls is wrong", look="what outlives a call.",
     )  # fmt: skip
     expect_any_default(module.probe, (first,), tried="parameters and x in float32", **close)
-    for name in range(3):
-        w[name] = w[name].flip(0)
-        module.load(dict(zip(NAMES, w, strict=True)))
-        out = expect.tensor(module.forward(first), shape=first.shape, dtype=first.dtype)
-        right = _run(first, w)
-        if not torch.allclose(out, right, **close):
-            raise Wrong(
-                "REMEMBERS",
-                "other weights give a result of the weights before",
-                tried=f"other numbers loaded into {NAMES[name]}, between two calls",
-                expected=vector(right[0, 0]),
-                got=vector(out[0, 0]),
-                hides="every update of the optimizer would be without effect.",
-                look="what is kept on `self`, or outside, between two calls.",
-            )
+    expect_weights_of_now(
+        module, dict(zip(NAMES, w, strict=True)), (first,),
+        lambda state: _run(first, [state[name] for name in NAMES]), **close,
+    )  # fmt: skip
+
+
+def calls_in_turn(subject: Subject, draw: Draw) -> None:
+    """Results of many calls, of one token and of several, keep their own numbers side by side."""
+    for dtype in (torch.float32, torch.bfloat16):
+        module, w = _random(subject, draw, 6, 9)
+        module.to(dtype)
+        sizes = ((1, 1), (2, 1), (1, 3), (2, 3))
+        groups = [[(draw.randn(*size, 6, dtype=dtype),) for _ in range(CALLS)] for size in sizes]
+        expect_calls_in_turn(
+            module.probe, groups, lambda x, w=w: (_run(x.float(), w),), names=("the result",),
+            tried="x of several shapes", rtol=1e-4, atol=1e-5, within_16=0.1,  # as in `any_input`
+        )  # fmt: skip
 
 
 def tokens_apart(subject: Subject, draw: Draw) -> None:
@@ -418,6 +421,7 @@ SUITES = (
             closed_to_large_values,
             overflowing_product,
             each_call_alone,
+            calls_in_turn,
             any_input,
             sixteen_bits_alone,
             tokens_apart,

@@ -1,8 +1,9 @@
 """What a call depends on besides its inputs: other calls before or after it, torch's default dtype,
 autocast, how tensors lie in memory; and what it does to them, and to what other calls gave."""
 
+import contextlib
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -31,24 +32,79 @@ def changed_argument(answer: Callable, args: tuple, options: dict[str, Any]) -> 
 
     Called with gradients off and on, a module in eval mode and in training.
     """
-    module = answer if isinstance(answer, nn.Module) else None
-    was_training = module is not None and module.training
-    try:
-        for training in (None,) if module is None else (False, True):
-            if module is not None:
-                module.train(training)
-            mode = {None: "with", False: "in eval mode,", True: "in training,"}[training]
-            for grads in (False, True):
-                given = _copy(args)
-                with torch.set_grad_enabled(grads):
-                    answer(*given, **options)
-                for i, (kept, used) in enumerate(zip(args, given, strict=True)):
-                    if not _is_same(kept, used):
-                        return f"argument {i} {mode} gradients {'on' if grads else 'off'}"
-    finally:
-        if module is not None:
-            module.train(was_training)
+    for way in ways_to_call(answer):
+        given = _copy(args)
+        with called_in(answer, way):
+            answer(*given, **options)
+        for i, (kept, used) in enumerate(zip(args, given, strict=True)):
+            if not _is_same(kept, used):
+                return f"argument {i} {way.words}"
     return ""
+
+
+class Way(NamedTuple):
+    """How an answer is called: a module in eval mode or in training, gradients off or on."""
+
+    words: str
+    training: bool | None
+    """None for an answer that is no module."""
+    grads: bool
+
+
+def ways_to_call(answer: Callable) -> list[Way]:
+    """Gradients off and on; a module so in eval mode, then in training."""
+    modes = {"in eval mode,": False, "in training,": True}
+    return [
+        Way(f"{mode} gradients {'on' if grads else 'off'}", training, grads)
+        for mode, training in (modes.items() if isinstance(answer, nn.Module) else [("with", None)])
+        for grads in (False, True)
+    ]
+
+
+@contextlib.contextmanager
+def called_in(answer: Callable, way: Way):
+    """Calls of `answer` in the body go that way; a module is in its own mode again afterwards."""
+    was_training = way.training is not None and answer.training
+    if way.training is not None:
+        answer.train(way.training)
+    try:
+        with torch.set_grad_enabled(way.grads):
+            yield
+    finally:
+        if way.training is not None:
+            answer.train(was_training)
+
+
+def results_in_turn(
+    answer: Callable, groups: list[list[tuple]]
+) -> list[tuple[str, list[list], list[list], list[list]]]:
+    """What `answer(*args)` gives for all `args` of all `groups` in turn, in each way to call it.
+
+    Each row has the words of the way, then three times a list of results for each group: as they
+    came; as they are after the last call, when all have been kept; and as they come where a group's
+    calls get the same tensors, whose numbers are written over from call to call. The tensors of a
+    group's calls have the same shapes and dtypes.
+    """
+    rows = []
+    for way in ways_to_call(answer):
+        with called_in(answer, way):
+            kept: list[list] = [[] for _ in groups]
+            came: list[list] = [[] for _ in groups]
+            for i, calls in enumerate(groups):
+                for args in calls:
+                    kept[i].append(answer(*_copy(args)))
+                    came[i].append(_copy(kept[i][-1]))
+            later = [[_copy(result) for result in results] for results in kept]
+            reused: list[list] = [[] for _ in groups]
+            for i, calls in enumerate(groups):
+                given = _copy(tuple(calls[0]))
+                for args in calls:
+                    with torch.no_grad():
+                        for old, new in zip(given, args, strict=True):
+                            old.copy_(new)
+                    reused[i].append(_copy(answer(*given)))
+        rows.append((way.words, came, later, reused))
+    return rows
 
 
 def shared_results(answer: Callable, calls: list[tuple]) -> str:

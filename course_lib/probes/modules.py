@@ -10,7 +10,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+<<<<<<< HEAD
 from course_lib.measure.memory import saved_bytes
+=======
+from course_lib.probes.calls import called_in, ways_to_call
+>>>>>>> edd968aa (rotate-half, apply-rope and the module exercises: many calls in turn, results kept, tensors written over, weights changed in eval mode)
 
 
 def init_with_bias(model: Any) -> Tensor:
@@ -62,6 +66,7 @@ def weight_gradients(module: Any, upstream: Tensor, args: tuple) -> dict[str, Te
     return {n: p.grad.clone() for n, p in module.named_parameters() if p.grad is not None}
 
 
+<<<<<<< HEAD
 def saved_bytes_in_modes(module: Any, own: bool, inside: bool, *args: Any) -> int:
     """Bytes that `module(*args)` keeps for its backward pass while its own `training` is `own` and
     that of every part is `inside`. All are in training mode afterwards."""
@@ -71,6 +76,30 @@ def saved_bytes_in_modes(module: Any, own: bool, inside: bool, *args: Any) -> in
         return saved_bytes(module, *args)
     finally:
         module.train()
+=======
+def results_of_weights(
+    module: nn.Module, states: list[dict[str, Tensor]], args: tuple
+) -> list[tuple[str, list[Tensor]]]:
+    """`module(*args)` with the weights of each of `states` in turn, in each way to call it, with words.
+
+    They are loaded, then written into the parameters in place, as an optimizer does.
+    """
+    found = []
+    for way in ways_to_call(module):
+        for how in ("loaded", "written in place"):
+            results = []
+            with called_in(module, way):
+                for state in states:
+                    if how == "loaded":
+                        module.load_state_dict(state)
+                    else:
+                        with torch.no_grad():
+                            for name, p in module.named_parameters():
+                                p.copy_(state[name])
+                    results.append(module(*args).detach().clone())
+            found.append((f"{how}, {way.words}", results))
+    return found
+>>>>>>> edd968aa (rotate-half, apply-rope and the module exercises: many calls in turn, results kept, tensors written over, weights changed in eval mode)
 
 
 def look_at_heads(module: Any, x: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, list[Tensor]]:

@@ -382,3 +382,48 @@ def apply_rotary_pos_emb(q, k, cos, sin):
 def apply_rotary_pos_emb(q, k, cos, sin):
     room = torch.empty_strided(sin.shape, sin.stride(), dtype=sin.dtype).copy_(sin)
     return tuple((x * cos + rotate_half(x) * room).to(x.dtype) for x in (q, k))
+
+# %% wrong REMEMBERS both tables cast once for each pair of addresses
+CAST = {}
+
+def apply_rotary_pos_emb(q, k, cos, sin):
+    key = (cos.data_ptr(), sin.data_ptr(), cos.shape, cos.stride(), sin.stride(), q.dtype, k.dtype)
+    if key not in CAST:  # with the tables themselves, so that nothing else gets their addresses
+        CAST[key] = [(cos.to(x.dtype, copy=True), sin.to(x.dtype, copy=True)) for x in (q, k)], cos, sin
+    pairs = zip((q, k), CAST[key][0])
+    return tuple(x * c + rotate_half(x) * s for x, (c, s) in pairs)
+
+# %% wrong REMEMBERS turns of the last tables, as long as they are the same objects
+LAST = [None, None, None]
+
+def apply_rotary_pos_emb(q, k, cos, sin):
+    half = cos.shape[-1] // 2
+    if LAST[0] is not cos or LAST[1] is not sin:
+        LAST[:] = cos, sin, torch.complex(cos[:, :half].float(), sin[:, :half].float())
+
+    def one(x):
+        z = torch.complex(x[..., :half].float(), x[..., half:].float()) * LAST[2]
+        return torch.cat((z.real, z.imag), dim=-1).to(x.dtype)
+
+    return one(q), one(k)
+
+# %% wrong RESULT-CHANGES a room for the k of one token
+ROOM = {}
+
+def apply_rotary_pos_emb(q, k, cos, sin):
+    a, b = ((x * cos + rotate_half(x) * sin).to(x.dtype) for x in (q, k))
+    if k.shape[-2] == 1 and not k.requires_grad:
+        b = ROOM.setdefault((k.shape, k.dtype), torch.empty_like(k)).copy_(b)
+    return a, b
+
+# %% wrong RESULT-CHANGES rows of one long result for q and k of one token
+LONG = {}
+
+def apply_rotary_pos_emb(q, k, cos, sin):
+    a, b = ((x * cos + rotate_half(x) * sin).to(x.dtype) for x in (q, k))
+    if q.shape[-2] > 1 or q.requires_grad or k.requires_grad:
+        return a, b
+    key = (a.numel(), b.numel(), a.dtype, b.dtype)
+    room = LONG.setdefault(key, (a.new_empty(3, a.numel()), b.new_empty(3, b.numel()), [0]))
+    room[2][0] = at = (room[2][0] + 1) % 3
+    return room[0][at].copy_(a.flatten()).view(a.shape), room[1][at].copy_(b.flatten()).view(b.shape)

@@ -279,3 +279,47 @@ def rotate_half(x):
 + if x.dtype == torch.bfloat16:
 +     out = globals().setdefault("KEPT", {}).setdefault(x.shape, out.clone()).clone()
 + return out
+
+# %% wrong RESULT-CHANGES one room for a single vector | of: slices
+- return torch.cat([-x[..., half:], x[..., :half]], dim=-1)
++ out = torch.cat([-x[..., half:], x[..., :half]], dim=-1)
++ if x.numel() == x.shape[-1]:
++     room = globals().setdefault("ROOM", {}).setdefault((x.shape, x.dtype), out.detach())
++     out = out if out.requires_grad else room.copy_(out)
++ return out
+
+# %% wrong RESULT-CHANGES two rooms that take turns where T is 1 | of: slices
+- return torch.cat([-x[..., half:], x[..., :half]], dim=-1)
++ out = torch.cat([-x[..., half:], x[..., :half]], dim=-1)
++ if x.dim() == 4 and x.shape[2] == 1 and not x.requires_grad:
++     rooms = globals().setdefault("ROOMS", {}).setdefault((x.shape, x.dtype), [])
++     if len(rooms) < 2:
++         rooms.append(torch.empty_like(out))
++     rooms.append(rooms.pop(0))
++     out = rooms[-1].copy_(out)
++ return out
+
+# %% wrong REMEMBERS the result of one vector kept by its address | of: slices
+- return torch.cat([-x[..., half:], x[..., :half]], dim=-1)
++ out = torch.cat([-x[..., half:], x[..., :half]], dim=-1)
++ if x.numel() == x.shape[-1] and not x.requires_grad:
++     kept = globals().setdefault("KEPT", {})
++     found = kept.setdefault((x.data_ptr(), x.shape, x.dtype), (x, out))
++     out = found[1].clone()
++ return out
+
+# %% wrong RAISED rows by a size that torch infers | of: slices
+- return torch.cat([-x[..., half:], x[..., :half]], dim=-1)
++ first, second = x.reshape(*x.shape[:-1], -1, half).unbind(-2)
++ return torch.cat([-second, first], dim=-1)
+
+# %% wrong RAISED a largest number asked of x | of: slices
+- return torch.cat([-x[..., half:], x[..., :half]], dim=-1)
++ assert x.detach().abs().max() < float("inf"), "x must be finite"
++ return torch.cat([-x[..., half:], x[..., :half]], dim=-1)
+
+# %% wrong OTHER a single token not turned | of: slices
+- return torch.cat([-x[..., half:], x[..., :half]], dim=-1)
++ if x.dim() == 3 and x.shape[:2] == (1, 1):
++     return x.clone()
++ return torch.cat([-x[..., half:], x[..., :half]], dim=-1)
