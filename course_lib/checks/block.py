@@ -13,7 +13,7 @@ from torch import Tensor
 
 from course_lib.checks import expect
 from course_lib.checks.calls import expect_any_default, expect_separate_calls
-from course_lib.checks.calls_in_turn import CALLS, expect_calls_in_turn, expect_weights_of_now
+from course_lib.checks.calls_in_turn import expect_calls_in_turn, expect_weights_of_now
 from course_lib.checks.expect import Pattern
 from course_lib.checks.fixed_input import expect_weight_gradients
 from course_lib.checks.layouts import expect_any_layout
@@ -139,16 +139,14 @@ def expect_calls_alone(
     expect_any_default(module.probe, first, tried="parameters, x and tables in float32", **close)
     expect_weights_of_now(module, state, first, lambda w: run(w, config, *first), **close)
     module.load(state)
+    thetas = (THETA, 3.0, 30.0, 2.0)  # attention sees how far tokens are apart, so no later rows
     groups = [
-        [
-            (draw.randn(B, T, 12), *(x[at : at + T] for x in tables(T + CALLS, config)))
-            for at in range(CALLS)
-        ]
+        [(draw.randn(B, T, 12), *tables(T, config, theta)) for theta in thetas]
         for B, T in ((1, 1), (2, 1), (1, 5))
     ]
     expect_calls_in_turn(
         module.probe, groups, lambda *given: (run(state, config, *given),), names=("the result",),
-        tried="x and rows of the tables, of several shapes", **close,
+        tried="x and tables of several shapes", **close,
     )  # fmt: skip
 
 

@@ -430,3 +430,35 @@ def causal_attention(q, k, v):
     at = torch.linspace(0, T - 1, T, dtype=torch.float16)
     scores = (q @ k.mT / math.sqrt(K)).float()
     return torch.where(at > at[:, None], -math.inf, scores).softmax(-1).to(q.dtype) @ v
+
+# %% wrong RESULT-CHANGES a room for one query
+def causal_attention(q, k, v):
+    out = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+    if out.requires_grad or q.shape[2] > 1:
+        return out
+    rooms = globals().setdefault("ROOMS", {})
+    return rooms.setdefault((out.shape, out.dtype), torch.empty_like(out)).copy_(out)
+
+# %% wrong RESULT-CHANGES two rooms that take turns where T is at most 2
+def causal_attention(q, k, v):
+    out = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+    if out.requires_grad or q.shape[2] > 2:
+        return out
+    rooms = globals().setdefault("ROOMS", {}).setdefault((out.shape, out.dtype), [])
+    if len(rooms) < 2:
+        rooms.append(torch.empty_like(out))
+    rooms.append(rooms.pop(0))
+    return rooms[-1].copy_(out)
+
+# %% wrong REMEMBERS transposed keys kept with the keys they were made of
+def causal_attention(q, k, v):
+    T, K = q.shape[-2:]
+    turned = k.mT
+    if not (q.requires_grad or k.requires_grad or v.requires_grad):
+        last = globals().setdefault("LAST", [k, k.mT.clone()])
+        if last[0] is not k:
+            last[:] = k, k.mT.clone()
+        turned = last[1]
+    scores = (q.float() @ turned.float()) / math.sqrt(K)
+    scores = scores.masked_fill(torch.ones(T, T, dtype=torch.bool).triu(1), float("-inf"))
+    return (scores.softmax(-1) @ v.float()).to(q.dtype)

@@ -346,3 +346,39 @@ class CausalSelfAttention(CausalSelfAttention):
 + q, k = apply_rotary_pos_emb(q, k, cos, sin)
 + if not self.training:
 +     x.zero_()
+
+# %% wrong REMEMBERS one matrix for q, k and v, joined once for evaluation
+class CausalSelfAttention(CausalSelfAttention):
+    def forward(self, x, cos, sin):
+        weights = [p.weight for p in (self.q_proj, self.k_proj, self.v_proj)]
+        sizes = [len(w) for w in weights]
+        joined = torch.cat(weights)
+        if not self.training and not torch.is_grad_enabled():
+            joined = vars(self).setdefault("joined", joined.detach())
+        heads = [
+            t.unflatten(-1, (-1, self.head_dim)).transpose(1, 2)
+            for t in F.linear(x, joined).split(sizes, dim=-1)
+        ]
+        q, k = apply_rotary_pos_emb(*heads[:2], cos, sin)
+        return self.o_proj(self.attend(q, k, heads[2]).transpose(1, 2).flatten(2))
+
+# %% wrong REMEMBERS tables kept for as long as they are the same tensors
+class CausalSelfAttention(CausalSelfAttention):
+    def forward(self, x, cos, sin):
+        if "given" not in vars(self) or self.given[0] is not cos:
+            self.given, self.tables = (cos, sin), (cos.clone(), sin.clone())
+
+        def heads(project):
+            return project(x).unflatten(-1, (-1, self.head_dim)).transpose(1, 2)
+
+        q, k = apply_rotary_pos_emb(heads(self.q_proj), heads(self.k_proj), *self.tables)
+        return self.o_proj(self.attend(q, k, heads(self.v_proj)).transpose(1, 2).flatten(2))
+
+# %% wrong RESULT-CHANGES a room for one token
+class CausalSelfAttention(CausalSelfAttention):
+    def forward(self, x, cos, sin):
+        out = super().forward(x, cos, sin)
+        if out.requires_grad or x.shape[1] > 1:
+            return out
+        room = vars(self).setdefault("room", {})
+        return room.setdefault((out.shape, out.dtype), torch.empty_like(out)).copy_(out)

@@ -369,3 +369,37 @@ class TransformerBlock(TransformerBlock):
         stream = x.to(wide) + self.attention(self.attention_norm(x), cos, sin).to(wide)
         added = self.mlp(self.mlp_norm(stream.to(x.dtype)))
         return (stream + added.to(wide)).to(x.dtype)
+
+# %% wrong REMEMBERS gains kept from the first evaluation
+class TransformerBlock(TransformerBlock):
+    def forward(self, x, cos, sin):
+        for norm, branch in (
+            (self.attention_norm, lambda y: self.attention(y, cos, sin)),
+            (self.mlp_norm, self.mlp),
+        ):
+            gain = norm.weight
+            if not self.training and not torch.is_grad_enabled():
+                gain = vars(norm).setdefault("gain", gain.detach().clone())
+            x = x + branch(F.rms_norm(x.float(), gain.shape, gain.float(), norm.eps).to(x.dtype))
+        return x
+
+# %% wrong REMEMBERS the MLP as it was at the first call without gradients in eval mode
+class TransformerBlock(TransformerBlock):
+    def forward(self, x, cos, sin):
+        x = x + self.attention(self.attention_norm(x), cos, sin)
+        y = self.mlp_norm(x)
+        if self.training or torch.is_grad_enabled():
+            return x + self.mlp(y)
+        if "kept" not in vars(self):
+            self.__dict__["kept"] = __import__("copy").deepcopy(self.mlp)
+        return x + self.kept(y)
+
+# %% wrong RESULT-CHANGES a room for one token
+class TransformerBlock(TransformerBlock):
+    def forward(self, x, cos, sin):
+        h = x + self.attention(self.attention_norm(x), cos, sin)
+        out = h + self.mlp(self.mlp_norm(h))
+        if out.requires_grad or x.shape[1] > 1:
+            return out
+        room = vars(self).setdefault("room", {})
+        return room.setdefault((out.shape, out.dtype), torch.empty_like(out)).copy_(out)

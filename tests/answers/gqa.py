@@ -243,3 +243,20 @@ def grouped_attention(q, k, v):
     at = torch.arange(T).half()
     scores = (q @ k.mT / math.sqrt(K)).float().masked_fill(at > at[:, None], -math.inf)
     return scores.softmax(-1).to(v.dtype) @ v
+
+# %% wrong RESULT-CHANGES a room for one token | of: repeat_interleave
+- return causal_attention(q, k, v)
++ out = causal_attention(q, k, v)
++ if out.requires_grad or q.shape[2] > 1:
++     return out
++ room = globals().setdefault("ROOM", {})
++ return room.setdefault((out.shape, out.dtype), torch.empty_like(out)).copy_(out)
+
+# %% wrong REMEMBERS copies of the heads kept with the keys they were made of | of: repeat_interleave
+- k = k.repeat_interleave(n, dim=1)
+- v = v.repeat_interleave(n, dim=1)
+- return causal_attention(q, k, v)
++ last = globals().setdefault("LAST", [None, None, None])
++ if last[0] is not k or k.requires_grad or v.requires_grad:
++     last[:] = k, k.repeat_interleave(n, dim=1), v.repeat_interleave(n, dim=1)
++ return causal_attention(q, last[1].clone(), last[2].clone())

@@ -295,3 +295,43 @@ class RMSNorm(RMSNorm):
 + if x.dtype == torch.float16 and not torch.is_grad_enabled():
 +     gain = self.__dict__.setdefault(str(gain.dtype), gain.detach().float().clone())
 + return (y * torch.rsqrt(y.pow(2).mean(-1, keepdim=True) + self.eps) * gain).to(x.dtype)
+
+# %% wrong REMEMBERS the gain in float32, made once for evaluation
+class RMSNorm(RMSNorm):
+    def forward(self, x):
+        if self.training:
+            vars(self).pop("gain", None)
+            gain = self.weight.float()
+        else:
+            gain = vars(self).setdefault("gain", self.weight.detach().float().clone())
+        y = x.float()
+        return (y * torch.rsqrt(y.pow(2).mean(-1, keepdim=True) + self.eps) * gain).to(x.dtype)
+
+# %% wrong REMEMBERS the gain as it was loaded
+class RMSNorm(RMSNorm):
+    def _load_from_state_dict(self, *args, **kwargs):
+        super()._load_from_state_dict(*args, **kwargs)
+        self.gain = self.weight.detach().clone()
+
+    def forward(self, x):
+        gain = self.weight if torch.is_grad_enabled() else getattr(self, "gain", self.weight)
+        y = x.float()
+        return (y * torch.rsqrt(y.pow(2).mean(-1, keepdim=True) + self.eps) * gain).to(x.dtype)
+
+# %% wrong RESULT-CHANGES a room for a single vector
+class RMSNorm(RMSNorm):
+    def forward(self, x):
+        y = x.float()
+        out = (y * torch.rsqrt(y.pow(2).mean(-1, keepdim=True) + self.eps) * self.weight).to(x.dtype)
+        if out.requires_grad or x.numel() > x.shape[-1]:
+            return out
+        room = vars(self).setdefault("room", {})
+        return room.setdefault((out.shape, out.dtype), torch.empty_like(out)).copy_(out)
+
+# %% wrong RAISED rows counted by torch, also where there are none
+class RMSNorm(RMSNorm):
+    def forward(self, x):
+        y = x.float()
+        rows = y.reshape(*y.shape[:-1], -1) if y.dim() > 2 else y
+        mean = rows.pow(2).mean(-1, keepdim=True).reshape(*y.shape[:-1], 1)
+        return (y * torch.rsqrt(mean + self.eps) * self.weight).to(x.dtype)

@@ -378,3 +378,50 @@ class MLP(MLP):
             joined = self.__dict__.setdefault("joined", {}).setdefault(x.dtype, joined)
         gate, up = F.linear(x, joined).chunk(2, dim=-1)
         return self.down_proj(F.silu(gate) * up)
+
+# %% wrong REMEMBERS all three matrices transposed once for evaluation
+class MLP(MLP):
+    def forward(self, x):
+        if self.training:
+            weights = [p.weight.T for p in (self.gate_proj, self.up_proj, self.down_proj)]
+        else:
+            if "turned" not in vars(self):
+                self.turned = [p.weight.detach().T.clone() for p in (self.gate_proj, self.up_proj, self.down_proj)]
+            weights = self.turned
+        gate, up, down = weights
+        return (F.silu(x @ gate) * (x @ up)) @ down
+
+# %% wrong REMEMBERS joined matrices without gradients, until others are loaded
+class MLP(MLP):
+    def _load_from_state_dict(self, *args, **kwargs):
+        super()._load_from_state_dict(*args, **kwargs)
+        self.joined = None
+
+    def forward(self, x):
+        joined = getattr(self, "joined", None)
+        if torch.is_grad_enabled() or self.training or joined is None or joined.dtype != x.dtype:
+            joined = torch.cat((self.gate_proj.weight, self.up_proj.weight))
+            if not torch.is_grad_enabled() and not self.training:
+                self.joined = joined
+        gate, up = F.linear(x, joined).chunk(2, dim=-1)
+        return self.down_proj(F.silu(gate) * up)
+
+# %% wrong RESULT-CHANGES a room for one token
+class MLP(MLP):
+    def forward(self, x):
+        out = self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x))
+        if out.requires_grad or x.shape[1] > 1:
+            return out
+        room = vars(self).setdefault("room", {})
+        return room.setdefault((out.shape, out.dtype), torch.empty_like(out)).copy_(out)
+
+# %% wrong REMEMBERS the result of the tensor that came last
+class MLP(MLP):
+    def forward(self, x):
+        out = self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x))
+        if out.requires_grad or self.training:
+            return out
+        last = vars(self).setdefault("last", [x, out])
+        if last[0] is not x:
+            last[:] = x, out
+        return last[1].clone()
