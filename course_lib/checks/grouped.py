@@ -273,7 +273,7 @@ def each_call_alone(subject: Subject, draw: Draw) -> None:
 def calls_in_turn(subject: Subject, draw: Draw) -> None:
     """Results of many calls, of one token and of several, keep their own numbers side by side."""
     sizes = ((1, 2, 1, 1), (1, 4, 2, 1), (2, 6, 3, 1), (2, 2, 2, 1), (1, 4, 2, 2), (1, 4, 1, 5))
-    groups = [[draw_heads(draw, *size) for _ in range(CALLS)] for size in sizes]
+    groups: list[list[tuple]] = [[draw_heads(draw, *size) for _ in range(CALLS)] for size in sizes]
     groups.append([tuple(x.bfloat16() for x in draw_heads(draw, 1, 4, 2, 1)) for _ in range(CALLS)])
     expect_calls_in_turn(
         subject.probe, groups,

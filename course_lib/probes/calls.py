@@ -64,15 +64,16 @@ def ways_to_call(answer: Callable) -> list[Way]:
 @contextlib.contextmanager
 def called_in(answer: Callable, way: Way):
     """Calls of `answer` in the body go that way; a module is in its own mode again afterwards."""
-    was_training = way.training is not None and answer.training
-    if way.training is not None:
-        answer.train(way.training)
+    module = answer if isinstance(answer, nn.Module) and way.training is not None else None
+    was_training = module is not None and module.training
+    if module is not None:
+        module.train(bool(way.training))
     try:
         with torch.set_grad_enabled(way.grads):
             yield
     finally:
-        if way.training is not None:
-            answer.train(was_training)
+        if module is not None:
+            module.train(was_training)
 
 
 def results_in_turn(
