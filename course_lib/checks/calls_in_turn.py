@@ -84,8 +84,8 @@ def _other_numbers(name: str, *, old: bool, got: Tensor, want: Tensor, tried: st
         "REMEMBERS" if old else "OTHER",
         f"{name} is that of an earlier call" if old else f"{name} has other numbers",
         tried=tried,
-        expected=_show(want),
-        got=_show(got),
+        expected=_show(want, got, want),
+        got=_show(got, got, want),
         fits="something kept from an earlier call." if old else "",
         look="what outlives a call: a cache, a global name, an attribute."
         if old
@@ -98,8 +98,8 @@ def _changed_later(name: str, *, got: Tensor, want: Tensor, tried: str) -> Wrong
         "RESULT-CHANGES",
         f"{name} changes when the answer is called again",
         tried=tried,
-        expected=f"{_show(want)}, after all other calls too",
-        got=_show(got),
+        expected=f"{_show(want, got, want)}, after all other calls too",
+        got=_show(got, got, want),
         fits="tensors that several calls write into and return.",
         look="`out=`, a buffer on `self` or outside the function, a slice that is returned.",
     )
@@ -110,8 +110,8 @@ def _kept_by_address(*, got: Tensor, want: Tensor, tried: str) -> Wrong:
         "REMEMBERS",
         "the same tensors with other numbers in them give old ones",
         tried=f"{tried}; its arguments written over in place",
-        expected=_show(want),
-        got=_show(got),
+        expected=_show(want, got, want),
+        got=_show(got, got, want),
         fits="something kept by a tensor's address: `data_ptr()`, `id` or `is`.",
         hides="freed memory is given out again, so a new tensor may have an old one's address.",
         look="what is stored on `self`, in a global, in a default argument or by `cache`.",
@@ -123,8 +123,10 @@ def _describe(args: tuple) -> str:
     return f"{str(first.dtype).removeprefix('torch.')} {tuple(first.shape)}"
 
 
-def _show(x: Tensor) -> str:
-    return vector(x.flatten(), 4)
+def _show(x: Tensor, got: Tensor, want: Tensor) -> str:
+    """Numbers of `x` from the place on where `got` and `want` differ most."""
+    at = int((got.to(want.dtype) - want).abs().nan_to_num(torch.inf).argmax())
+    return vector(x.flatten()[at:], 4)
 
 
 def expect_weights_of_now(
