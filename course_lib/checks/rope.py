@@ -26,6 +26,7 @@ from course_lib.checks.rope_halves import (
     half_gradient,
     half_in_turn,
     half_layouts,
+    half_of_nothing,
     half_runs,
     other_sizes,
 )
@@ -472,6 +473,7 @@ SUITES = (
             half_calls,
             half_in_turn,
             half_gradient,
+            half_of_nothing,
         ),
         tested="equal to a quarter turn of each pair, for any even K and any leading shape,\n"
         "in every dtype, with its gradient.",
@@ -491,8 +493,8 @@ SUITES = (
             fewer_key_heads,
             zeros_stay,
             each_call_alone,
-            calls_in_turn,
             sixteen_bits,
+            calls_in_turn,
             large_numbers,
             turned_back,
         ),
