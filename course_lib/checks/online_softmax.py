@@ -402,6 +402,53 @@ def low_scores(subject: Subject, draw: Draw) -> None:
             )
 
 
+# (dtype, a low score beside a peak of 0, the power of e of its value, rtol); an exponent of -80 in
+# bfloat16 is rounded by up to 0.25 on its way through exp2
+DEPTHS = (
+    (torch.float32, -85.0, 85.0, 1e-4),
+    (torch.float64, -700.0, 700.0, 1e-9),
+    (torch.bfloat16, -80.0, 80.0, 0.4),
+    (torch.float16, -9.0, 9.0, 0.4),
+)
+
+
+def weights_of_any_size(subject: Subject, draw: Draw) -> None:
+    """A weight as small as the dtype holds counts, beside a value that makes up for it; that of -inf
+    is 0, beside the largest value there is."""
+    for dtype, low, power, rtol in DEPTHS:
+        # row 0 reads key 0 alone, row 1 a low score too; key 2 is read by nobody
+        scores = torch.tensor([[0.0, EMPTY, EMPTY], [0.0, low, EMPTY]], dtype=dtype)
+        values = (1 + draw.randn(3, 2, dtype=torch.float64).abs().clamp(max=1)) / 4
+        values[0], values[1] = 0.0, values[1] * math.exp(power)
+        values[2] = torch.finfo(dtype).max
+        values = values.to(dtype)
+        for order, tile in (([0, 1, 2], 1), ([2, 1, 0], 1), ([0, 1, 2], 3)):
+            s, v, state = scores[:, order], values[order], start(2, K=2, dtype=dtype)
+            tried = f"{str(dtype)[6:]}, scores {vector(s[1])} in tiles of {tile}, values {vector(v[:, 0])}"
+            for part, w in zip(s.split(tile, -1), v.split(tile), strict=True):
+                state = call_answer(subject, state, part, w, tried)
+            facts = dict(tried=tried, look="`clamp`, thresholds, and tiles that are left out.")
+            if (state[2][0] != 0).any():
+                raise Wrong(
+                    "SOFTMAX-CUT-OFF",
+                    "a score of -inf has a weight",
+                    expected="mixed of a row that reads only a value of 0: exactly 0",
+                    got=vector(state[2][0]),
+                    fits="an exponent that ends at some lowest number.",
+                    **facts,
+                )
+            right = sums(s, v)[2][1]
+            if not torch.allclose(state[2][1], right, rtol=rtol, atol=0.0):
+                raise Wrong(
+                    "SOFTMAX-CUT-OFF",
+                    "a weight that is small is not exp(score - peak)",
+                    expected=f"mixed: {vector(right)}",
+                    got=vector(state[2][1]),
+                    fits="none for small ones." if not state[2][1].any() else "",
+                    **facts,
+                )
+
+
 def zeros_and_ties(subject: Subject, draw: Draw) -> None:
     """Scores, a peak and sums of 0 are numbers as others are; scores that are equal all count."""
     zeros = torch.zeros(3, 2)
@@ -489,6 +536,7 @@ SUITES = (
             zeros_and_ties,
             float64,
             separate_calls,
+            weights_of_any_size,
         ),
         ranks=1,
         tested="any cut of a row, in any order, gives the sums of the whole row, from scores\n"

@@ -235,6 +235,36 @@ def add_tile(peak, total, mixed, scores, values):
 + keep, p = (peak - base).exp(), (scores - base[..., None]).clamp(min=-16).exp()
 + p = p.masked_fill(scores == EMPTY, 0.0)
 
+# %% wrong SOFTMAX-CUT-OFF no exponent below -90, empty rows apart | of: in plain steps
+- keep, p = (peak - base).exp(), (scores - base[..., None]).exp()
++ keep, p = (peak - base).exp(), torch.maximum(scores - base[..., None], torch.tensor(-90.0, dtype=peak.dtype)).exp()
++ p = torch.where(new[..., None] == EMPTY, 0.0, p)
+
+# %% wrong SOFTMAX-CUT-OFF small weights are rounded to 0 | of: in plain steps
+- keep, p = (peak - base).exp(), (scores - base[..., None]).exp()
++ keep, p = (peak - base).exp(), (scores - base[..., None]).exp()
++ p = torch.where(p < 1e-30, 0.0, p)
+
+# %% wrong SOFTMAX-CUT-OFF a tile far below the peak is left out | of: in plain steps
+  new = torch.maximum(peak, scores.amax(-1))
++ if bool((scores.amax(-1) < peak - 60).all()):
++     return peak, total, mixed
+
+# %% wrong SOFTMAX-CUT-OFF old sums never weigh less than exp(-75) | of: in plain steps
+- keep, p = (peak - base).exp(), (scores - base[..., None]).exp()
++ keep, p = (peak - base).clamp(min=-75.0).exp(), (scores - base[..., None]).exp()
+
+# %% wrong SOFTMAX-CUT-OFF in float64 no exponent below -708 | of: in plain steps
+- keep, p = (peak - base).exp(), (scores - base[..., None]).exp()
++ keep, p = (peak - base).exp(), (scores - base[..., None]).clamp(min=-708.0).exp()
++ p = p.masked_fill((new == EMPTY).unsqueeze(-1), 0.0)
+
+# %% wrong SOFTMAX-CUT-OFF exponents of float16 end at -10 | of: in plain steps
+- keep, p = (peak - base).exp(), (scores - base[..., None]).exp()
++ keep, p = (peak - base).exp(), (scores - base[..., None]).exp()
++ if p.dtype == torch.float16:
++     p = p.clamp(min=math.exp(-10)).masked_fill((new == EMPTY).unsqueeze(-1), 0.0)
+
 # %% wrong SOFTMAX-SHAPES the values of the first sequence | of: in plain steps
 - mixed = mixed * keep[..., None] + p @ values
 + mixed = mixed * keep[..., None] + p @ (values[:1] if values.dim() == 4 else values)
