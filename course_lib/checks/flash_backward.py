@@ -17,6 +17,7 @@ from course_lib.checks.flash_cases import (
     draw_low_scores,
     draw_options,
     draw_sizes,
+    draw_tiny_weights,
     largest_share,
 )
 from course_lib.checks.flash_oracle import (
@@ -338,14 +339,16 @@ def row_sums(subject: Subject, draw: Draw) -> None:
 
 
 def double(subject: Subject, draw: Draw) -> None:
-    """float64 goes in, and nothing in between is less."""
+    """float64 goes in, and nothing in between is less, 1/sqrt(K) neither."""
     T = TILE * draw.size(2, 3)
     may = full_mask(T)
-    tensors = draw_tensors(draw, T, may, dtype=torch.float64)
-    tried = f"float64, T = {T}, tile = {TILE}, causal=False"
-    found = call_backward(subject, tensors, tried, tile=TILE, causal=False)
-    for name, got, right in zip(NAMES, found, gradients(tensors, may), strict=True):
-        expect_float64(name, got, right, tried)
+    for width in (K, draw.size(3, 5, 6)):  # 1/sqrt(4) is exact in every dtype
+        grad, q, k, v = (draw.randn(1, 2, T, width, dtype=torch.float64) for _ in range(4))
+        tensors = [grad, q, k, v, *explicit_attention(q, k, v, may)]
+        tried = f"float64, T = {T}, heads of {width}, tile = {TILE}, causal=False"
+        found = call_backward(subject, tensors, tried, tile=TILE, causal=False)
+        for name, got, right in zip(NAMES, found, gradients(tensors, may), strict=True):
+            expect_float64(name, got, right, tried)
 
 
 def products_alone(subject: Subject, draw: Draw) -> None:
@@ -382,6 +385,19 @@ def sizes_and_options(subject: Subject, draw: Draw) -> None:
                 continue  # keys of -2e9 there: roundings of 0 times them
             close = ROUGH if case.qkv[0].dtype in SIXTEEN else CLOSE
             case.expect(name, got, want, **close)
+
+
+def tiny_weights(subject: Subject, draw: Draw) -> None:
+    """A weight as small as there are counts, beside gradients that make up for it; padding has none."""
+    for case, power in draw_tiny_weights(draw):
+        tensors = _hand_over(draw, case)
+        tensors[0] = ((1 + tensors[0].double().abs().clamp(max=1)) * power / 16).to(
+            tensors[0].dtype
+        )
+        found = call_backward(subject, tensors, case.tried, **case.options)
+        rtol = 0.05 if tensors[0].dtype in SIXTEEN else 1e-3
+        for name, got, want in zip(NAMES, found, gradients(tensors, case.may), strict=True):
+            case.expect(name, got, want, rtol=rtol, atol=0.0)
 
 
 def scores_of_16_bits(subject: Subject, draw: Draw) -> None:
@@ -449,12 +465,13 @@ SUITES = (
             padding,
             sixteen_bits,
             row_sums,
-            double,
             products_alone,
             tiles_alone,
             sizes_and_options,
+            double,
             scores_of_16_bits,
             memory_and_calls,
+            tiny_weights,
         ),
         ranks=1,
         tested="the gradients are those of the whole matrix, and no weight was kept for them.",

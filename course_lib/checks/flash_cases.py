@@ -109,6 +109,45 @@ def draw_low_scores(draw: Draw) -> Case:
     )
 
 
+# (dtype, a score that low beside a peak of 0): its weight is a normal number of float32, or of float64
+DEPTHS = (
+    (torch.float32, -85.0),
+    (torch.float64, -700.0),
+    (torch.bfloat16, -80.0),
+    (torch.float16, -9.0),
+)
+
+
+def draw_tiny_weights(draw: Draw) -> list[tuple[Case, float]]:
+    """Key 0 has a score of 0 and v = 0; others have a very low one, but for padding, whose v is the
+    largest number there is. With each case, a number that makes up for such a weight.
+
+    With it as v, or as a gradient, such keys weigh as much as key 0 does.
+    """
+    cases = []
+    T, tile = 6, 2
+    for dtype, low in DEPTHS:
+        power = math.exp(-low)
+        for causal in (True, False):
+            q, k, v = (torch.zeros(1, 2, T, 4, dtype=dtype) for _ in range(3))
+            q[..., 0], k[..., 1:, 0] = 2.0, low  # over sqrt(4)
+            v[:, :, 1:] = (1 + draw.randn(1, 2, T - 1, 4, dtype=dtype).abs().clamp(max=1)) / 4
+            num_keys = torch.tensor([T - 1])
+            may = _causal_mask(T) if causal else torch.ones(T, T, dtype=torch.bool)
+            case = Case(
+                "FLASH-CUT-OFF",
+                "lacks what small weights add, or has what others do",
+                "`clamp`, thresholds, and tiles that are left out: each exp(score - peak) counts.",
+                f"{str(dtype)[6:]}, scores of {low:g}, but 0 for key 0; T = {T}, tile = {tile}, "
+                f"causal={causal}",
+                [q, k, v],
+                may & (torch.arange(T) < num_keys.view(-1, 1, 1, 1)),
+                dict(tile=tile, causal=causal, num_keys=num_keys),
+            )
+            cases.append((case, power))
+    return cases
+
+
 def draw_16_bits(draw: Draw, dtype: torch.dtype) -> Case:
     """Scores near 30 of 16-bit q and k."""
     q, k, v = (draw.randn(2, 4, 24, 4).clamp(-2, 2) for _ in range(3))

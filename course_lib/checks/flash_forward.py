@@ -13,7 +13,13 @@ from torch import Tensor
 
 from course_lib.checks import expect
 from course_lib.checks.expect import Pattern
-from course_lib.checks.flash_cases import draw_16_bits, draw_low_scores, draw_options, draw_sizes
+from course_lib.checks.flash_cases import (
+    draw_16_bits,
+    draw_low_scores,
+    draw_options,
+    draw_sizes,
+    draw_tiny_weights,
+)
 from course_lib.checks.flash_oracle import (
     RESULTS,
     TILE,
@@ -449,15 +455,16 @@ def sixteen_bits(subject: Subject, draw: Draw) -> None:
 
 
 def double(subject: Subject, draw: Draw) -> None:
-    """float64 goes in, and nothing in between is less."""
+    """float64 goes in, and nothing in between is less, 1/sqrt(K) neither."""
     T = TILE * draw.size(2, 3)
-    qkv = draw_qkv(draw, T, dtype=torch.float64)
-    tried = f"float64, T = {T}, tile = {TILE}, causal=False"
-    found = call_forward(subject, qkv, tried, tile=TILE, causal=False)
-    for name, got, right in zip(
-        RESULTS, found, explicit_attention(*qkv, full_mask(T)), strict=True
-    ):
-        expect_float64(name, got, right, tried)
+    for width in (K, draw.size(3, 5, 6)):  # 1/sqrt(4) is exact in every dtype
+        qkv = [draw.randn(1, 2, T, width, dtype=torch.float64) for _ in range(3)]
+        tried = f"float64, T = {T}, heads of {width}, tile = {TILE}, causal=False"
+        found = call_forward(subject, qkv, tried, tile=TILE, causal=False)
+        for name, got, right in zip(
+            RESULTS, found, explicit_attention(*qkv, full_mask(T)), strict=True
+        ):
+            expect_float64(name, got, right, tried)
 
 
 def tiles_alone(subject: Subject, draw: Draw) -> None:
@@ -476,6 +483,19 @@ def sizes_and_options(subject: Subject, draw: Draw) -> None:
         for name, got, want in zip(RESULTS, found, right, strict=True):
             close = ROUGH if case.qkv[0].dtype in SIXTEEN else CLOSE
             case.expect(name, got, want, **close)
+
+
+def tiny_weights(subject: Subject, draw: Draw) -> None:
+    """A weight as small as there are counts, beside values that make up for it; padding has none."""
+    for case, power in draw_tiny_weights(draw):
+        q, k, v = case.qkv
+        v *= power
+        v[:, :, -1] = torch.finfo(v.dtype).max
+        found = call_forward(subject, case.qkv, case.tried, **case.options)
+        right = explicit_attention(*case.qkv, case.may)
+        rtol = 0.05 if v.dtype in SIXTEEN else CLOSE["rtol"]
+        for name, got, want in zip(RESULTS, found, right, strict=True):
+            case.expect(name, got, want, rtol=rtol, atol=1e-6 * (name == "logsumexp"))
 
 
 def scores_of_16_bits(subject: Subject, draw: Draw) -> None:
@@ -517,11 +537,12 @@ SUITES = (
             large_scores,
             padding,
             sixteen_bits,
-            double,
             tiles_alone,
             sizes_and_options,
+            double,
             scores_of_16_bits,
             memory_and_calls,
+            tiny_weights,
         ),
         tested="tiles give the whole matrix's attention, with a short last tile, mask or padding;\n"
         "few tiles of scores are held at a time, none above the diagonal is computed.",

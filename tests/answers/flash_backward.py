@@ -304,3 +304,29 @@ def flash_backward(grad, q, k, v, out, lse, *, tile=64, causal=True, num_keys=No
 + dtype, T, scale = sums_dtype(q), q.shape[2], q.shape[-1] ** -0.5
 + if q.dtype != dtype and num_keys is not None:
 +     num_keys = flash_backward.__dict__.setdefault(f"{tuple(q.shape)} {q.dtype}", num_keys)
+
+# %% wrong FLASH-SUMS-32 the scale has the digits of float32 | of: in plain steps
+- dtype, T, scale = sums_dtype(q), q.shape[2], q.shape[-1] ** -0.5
++ dtype, T, scale = sums_dtype(q), q.shape[2], torch.tensor([q.shape[-1] ** -0.5]).item()
+
+# %% wrong FLASH-SUMS-32 the root in float32, applied at the end | of: in plain steps
+- dtype, T, scale = sums_dtype(q), q.shape[2], q.shape[-1] ** -0.5
++ dtype, T, scale = sums_dtype(q), q.shape[2], 1.0
+
+- return dq.to(q.dtype), dk.to(k.dtype), dv.to(v.dtype)
++ root = torch.full((1,), q.shape[-1], dtype=torch.float32).sqrt()
++ return (dq / root).to(q.dtype), (dk / root).to(k.dtype), dv.to(v.dtype)
+
+# %% wrong FLASH-CUT-OFF leaves out a tile whose largest weight is below 1e-25 | of: in plain steps
+- g = grad[:, :, i].to(dtype)
++ if p.amax() < 1e-25:
++     continue
++ g = grad[:, :, i].to(dtype)
+
+# %% wrong FLASH-CUT-OFF small weights are 0 | of: in plain steps
+- p = torch.exp(s - lse[:, :, i, None])
++ p = F.threshold(torch.exp(s - lse[:, :, i, None]), 1e-20, 0.0)
+
+# %% wrong FLASH-CUT-OFF no exponent below -600 | of: in plain steps
+- p = torch.exp(s - lse[:, :, i, None])
++ p = torch.exp((s - lse[:, :, i, None]).clamp(min=-600)).masked_fill(s == EMPTY, 0.0)

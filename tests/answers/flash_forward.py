@@ -386,3 +386,36 @@ def flash_forward(q, k, v, *, tile=64, causal=True, num_keys=None):
 + dtype, (B, H, T, K) = sums_dtype(q), q.shape
 + if q.dtype != dtype and num_keys is not None:
 +     num_keys = flash_forward.__dict__.setdefault(f"{tuple(q.shape)} {q.dtype}", num_keys)
+
+# %% wrong FLASH-SUMS-32 a scale with the digits of float32 | of: in plain steps
+- s = tile_scores(q, k, i, j, causal=causal, num_keys=num_keys)
++ s = tile_scores(q * K**0.5, k, i, j, causal=causal, num_keys=num_keys)
++ s = s / torch.tensor(float(K)).sqrt()
+
+# %% wrong FLASH-SUMS-32 its own scores, times a float32 root | of: in plain steps
+- s = tile_scores(q, k, i, j, causal=causal, num_keys=num_keys)
++ rows, cols = torch.arange(i.start, i.stop), torch.arange(j.start, j.stop)
++ root = torch.full((1,), K, dtype=torch.float32).rsqrt()
++ s = q[:, :, i].to(dtype) @ k[:, :, j].to(dtype).mT * root
++ if causal:
++     s = s.masked_fill(cols > rows[:, None], EMPTY)
++ if num_keys is not None:
++     s = s.masked_fill(cols >= num_keys.view(-1, 1, 1, 1), EMPTY)
+
+# %% wrong FLASH-CUT-OFF leaves out a tile far below the peak | of: in plain steps
+- peak, total, mixed = add_tile(peak, total, mixed, s, v[:, :, j].to(dtype))
++ if bool((s.amax(-1) < peak - 50).all()):
++     continue
++ peak, total, mixed = add_tile(peak, total, mixed, s, v[:, :, j].to(dtype))
+
+# %% wrong FLASH-CUT-OFF no score below the peak by 70 or more | of: in plain steps
+- peak, total, mixed = add_tile(peak, total, mixed, s, v[:, :, j].to(dtype))
++ top = torch.maximum(peak, s.amax(-1))[..., None]
++ s = torch.where(s < top - 70, EMPTY, s)
++ peak, total, mixed = add_tile(peak, total, mixed, s, v[:, :, j].to(dtype))
+
+# %% wrong FLASH-CUT-OFF no exponent below -600 | of: in plain steps
+- peak, total, mixed = add_tile(peak, total, mixed, s, v[:, :, j].to(dtype))
++ top = torch.maximum(peak, s.amax(-1))[..., None]
++ s = torch.where(s == EMPTY, EMPTY, torch.maximum(s, top - 600))
++ peak, total, mixed = add_tile(peak, total, mixed, s, v[:, :, j].to(dtype))
