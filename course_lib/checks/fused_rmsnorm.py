@@ -385,6 +385,33 @@ def two_dtypes(subject: Subject, draw: Draw) -> None:
             )
 
 
+def no_wider_than_float32(subject: Subject, draw: Draw) -> None:
+    """float64 in and out: what float32 does not hold of x and weight, and of the result, is not there."""
+    D, wide = draw.size(20, 24, 28), torch.float64
+    x, w = draw.randn(2, D, dtype=wide), draw.randn(D, dtype=wide) + 2
+    for of_x, of_w in ((wide, wide), (torch.float32, wide), (wide, torch.float32)):
+        names = [str(dtype)[6:] for dtype in (of_x, of_w)]
+        tried = f"x (2, {D}) in {names[0]}, weight in {names[1]}, out in float64"
+        given = x.to(of_x), w.to(of_w)
+        out, rounded = (
+            _launch_once(subject, _case(*pair) | {"out_dtype": wide}, tried)["out"]
+            for pair in (given, [t.float().to(t.dtype) for t in given])
+        )
+        if torch.equal(out, out.float().double()) and torch.equal(out, rounded):
+            continue
+        at = tuple(int(i) for i in ((out != out.float().double()) | (out != rounded)).nonzero()[0])
+        raise Wrong(
+            "KERNEL-WIDE",
+            "the arithmetic is wider than float32",
+            tried=tried,
+            expected=f"a float32 number, {out[at].float().item()!r}, or one near it",
+            got=f"{out[at].item()!r}",
+            fits="x, the weight or a product of them in float64.",
+            hides="GPUs have few units for float64: such a kernel is no longer limited by memory.",
+            look="`.to(tl.float32)` after each load: 16 bits meet float32 in float32, float64 does not.",
+        )
+
+
 def row_lengths(subject: Subject, draw: Draw) -> None:
     """Rows of one number, rows far shorter than their block, rows of hundreds."""
     for D, block in ((1, 1), (1, 16), (draw.size(5, 6), 64), (draw.size(700, 800), 1024)):
@@ -497,6 +524,7 @@ SUITES = (
             two_dtypes,
             row_lengths,
             any_size,
+            no_wider_than_float32,
         ),
         tested="many D and strides, 16 bits and 32; a program loads and stores each number once.",
         remember="a fused kernel over rows moves 2 numbers an element: one in, one out.",

@@ -265,3 +265,22 @@ def rmsnorm_kernel(x_ptr, weight_ptr, out_ptr, x_stride, out_stride, D, eps, BLO
 + if out_ptr.dtype.element_ty != tl.float32:
 +     out = out.to(tl.bfloat16)
 + tl.store(out_ptr + row * out_stride + cols, out, mask=inside)
+
+# %% wrong KERNEL-WIDE a weight of 32 bits or more as it comes | of: in plain steps
+- weight = tl.load(weight_ptr + cols, mask=inside, other=0.0).to(tl.float32)
++ weight = tl.load(weight_ptr + cols, mask=inside, other=0.0)
++ weight = weight * tl.full((BLOCK,), 1.0, tl.float32)
+
+# %% wrong KERNEL-WIDE 16 bits become float32, the rest stays | of: in plain steps
+- x = tl.load(x_ptr + row * x_stride + cols, mask=inside, other=0.0).to(tl.float32)
+- weight = tl.load(weight_ptr + cols, mask=inside, other=0.0).to(tl.float32)
++ x = tl.load(x_ptr + row * x_stride + cols, mask=inside, other=0.0)
++ if x.dtype != tl.float64:
++     x = x.to(tl.float32)
++ weight = tl.load(weight_ptr + cols, mask=inside, other=0.0).to(x.dtype)
+
+# %% wrong KERNEL-WIDE all in float64 | of: in plain steps
+- x = tl.load(x_ptr + row * x_stride + cols, mask=inside, other=0.0).to(tl.float32)
+- weight = tl.load(weight_ptr + cols, mask=inside, other=0.0).to(tl.float32)
++ x = tl.load(x_ptr + row * x_stride + cols, mask=inside, other=0.0).to(tl.float64)
++ weight = tl.load(weight_ptr + cols, mask=inside, other=0.0).to(tl.float64)
