@@ -36,10 +36,11 @@ class ChunkedHead(nn.Module):
     ) -> tuple[Tensor, Tensor, Tensor]:
         """The mean cross-entropy of the logits x @ weight.T, and its gradients: loss, dx, dweight.
 
-        x (N, D) and weight (V, D): one float dtype, finite. targets (N,): int64. The caller has
-        switched autograd off. loss: () float32, the mean in nats over the targets that are not
-        IGNORED. dx (N, D) and dweight (V, D): dtype of x. A row of dx is 0 where the target is
-        IGNORED. When all targets are IGNORED, loss is nan and both gradients are 0.
+        x (N, D) and weight (V, D): one float dtype, finite, and so are all logits, in ignored rows
+        too. targets (N,): int64. The caller has switched autograd off. loss: () float32, the mean in
+        nats over the targets that are not IGNORED. dx (N, D) and dweight (V, D): dtype of x. A row
+        of dx is 0 where the target is IGNORED. When all targets are IGNORED, loss is nan and both
+        gradients are 0.
 
         All products, the logits too, are taken in the dtype of x. Logits become float32 before the
         softmax, and their gradient stays float32 until it is multiplied. dweight is summed over the
