@@ -35,7 +35,23 @@ class Task:
         self.parts = range(len(kept))
         kept_, inputs_, flops_ = map(_format_numbers, (kept, inputs, flops))
         self.tried = f"kept {kept_}, inputs {inputs_}, flops {flops_}, budget {budget:,}"
-        self.plan = self._positions(subject.call(list(kept), list(inputs), list(flops), budget))
+        try:
+            out = subject.call(list(kept), list(inputs), list(flops), budget)
+        except AnswerError as failure:
+            fitting = self.fitting_plans()
+            if not isinstance(failure.error, ValueError) or not fitting:
+                raise
+            some = list(min(fitting, key=self.cost))
+            raise Wrong(
+                "PLAN-REFUSED",
+                "a budget into which a choice fits is refused",
+                tried=self.tried,
+                expected=f"{some}: {self.held_bytes(some):,} bytes, {self.cost(some):,} FLOPs",
+                got=f"ValueError: {failure.error}"[:70],
+                fits="a limit other than the least that any choice keeps.",
+                look="what is compared with the budget: of each part, the smaller of two numbers.",
+            ) from None
+        self.plan = self._positions(out)
 
     def held_bytes(self, plan: Sequence[int]) -> int:
         """Bytes with the parts of `plan` recomputed."""
@@ -112,6 +128,16 @@ class Task:
         plan, rest = self.plan, [i for i in self.parts if i not in self.plan]
         if self.held_bytes(plan) <= self.budget and self.cost(plan) == cheap:
             return
+        if self.held_bytes(plan) > self.budget and float(self.held_bytes(plan)) <= float(
+            self.budget
+        ):
+            raise self.describe_wrong(
+                "PLAN-FLOAT",
+                "the plan is over the budget, by a few bytes of very many",
+                asked,
+                "bytes as floats, which leave out whole numbers above 2^53.",
+                "what turns bytes into a float: `0.0`, `/`, a tensor.",
+            )
         if plan and self.held_bytes(rest) <= self.budget and self.cost(rest) == cheap:
             raise self.describe_wrong(
                 "PLAN-INVERTED",
@@ -135,6 +161,14 @@ class Task:
                 asked,
                 "",
                 "the sum over all parts: kept, or the input.",
+            )
+        if float(self.cost(plan)) == float(cheap):
+            raise self.describe_wrong(
+                "PLAN-FLOAT",
+                "two different costs are taken for one",
+                asked,
+                "costs as floats, which leave out whole numbers above 2^53.",
+                "what turns a cost into a float: `0.0`, `/`, `math.inf` as the first best.",
             )
         raise self._explain_cost(asked)
 
@@ -250,15 +284,25 @@ def free_parts(subject: Subject, draw: Draw) -> None:
         ([30, 40], [30, 4], [0, more], 34),  # the first frees nothing
     ):
         Task(subject, kept, inputs, flops, budget).expect_best()
-    task = Task(subject, [30, 40], [2, 2], [0, more], 70)
-    if task.plan:
-        raise task.describe_wrong(
-            "PLAN-NEEDLESS",
-            "a part is recomputed though all of them fit",
-            "[]: 70 bytes",
-            "a part that costs 0 FLOPs is recomputed always.",
-            "the docstring: [] when nothing needs to be recomputed.",
-        )
+    for kept, inputs, flops in (
+        ([5], [1], [0]),
+        ([30, 40], [2, 2], [0, more]),
+        ([30, 40], [2, 2], [more, 0]),
+        ([30, 40, 50], [2, 0, 2], [0, 0, 0]),
+        ([30, 40, 50, 60], [2, 2, 70, 2], [more, 0, 0, 0]),
+        ([30, 0, 50, 60, 5], [2, 0, 2, 2, 5], [0, 0, more, 0, 0]),
+        ([30] * 12, [0] * 12, [0] * 12),
+    ):
+        for budget in (sum(kept), sum(kept) + 3, 9 * sum(kept)):
+            task = Task(subject, kept, inputs, flops, budget)
+            if task.plan:
+                raise task.describe_wrong(
+                    "PLAN-NEEDLESS",
+                    "a part is recomputed though all of them fit",
+                    f"[]: {sum(kept)} bytes",
+                    "a part that costs 0 FLOPs is recomputed all the same.",
+                    "the docstring: [] when nothing needs to be recomputed.",
+                )
 
 
 def equal_costs(subject: Subject, draw: Draw) -> None:
@@ -266,8 +310,26 @@ def equal_costs(subject: Subject, draw: Draw) -> None:
     cost = draw.size(5, 8)
     Task(subject, [20, 40, 30], [2, 2, 2], [cost] * 3, 55).expect_best()
     Task(subject, [20, 40, 30, 25], [2, 2, 2, 2], [cost, 2 * cost, cost, cost], 77).expect_best()
-    # 54 bits: a float64 holds both as the same number
-    Task(subject, [20, 20, 5], [2, 2, 2], [2**60 + 1, 2**60, 2**61], 27).expect_best()
+
+
+def every_digit(subject: Subject, draw: Draw) -> None:
+    """Numbers of up to 62 bits, of which a float64 holds 53: one FLOP or one byte decides."""
+    one = 2**60 + 2 * draw.size(0, 3, 8)
+    for kept, inputs, flops, budget in (
+        ([20, 20, 5], [2, 2, 2], [one + 1, one, 2**61], 27),
+        ([20, 20, 5], [2, 2, 2], [one, one + 1, 2**61], 27),
+        ([20, 30, 5], [2, 2, 2], [one, one + 1, 2**61], 37),
+        ([20, 30, 5], [2, 2, 2], [one + 1, one, 2**61], 37),
+        # one part, or the other two together
+        ([40, 20, 20], [1, 1, 1], [2**54, 2**53, 2**53 + 1], 43),
+        ([40, 20, 20], [1, 1, 1], [2**54 + 2, 2**53, 2**53 + 1], 43),
+        ([20, 40, 20], [1, 1, 1], [2**53 + 1, 2**54, 2**53], 43),
+        ([20, 40, 20], [1, 1, 1], [2**53 + 1, 2**54 + 2, 2**53], 43),
+        # the cheap one frees a byte too few
+        ([one + 2, one + 1], [1, 1], [3, 2], one + 2),
+        ([one + 1, one + 2], [1, 1], [2, 3], one + 2),
+    ):
+        Task(subject, kept, inputs, flops, budget).expect_best()
 
 
 def few_and_many(subject: Subject, draw: Draw) -> None:
@@ -278,6 +340,21 @@ def few_and_many(subject: Subject, draw: Draw) -> None:
     kept, inputs = draw.randint(20, 40, (12,)).tolist(), draw.randint(1, 5, (12,)).tolist()
     budget = (sum(kept) + 3 * sum(inputs)) // 4
     Task(subject, kept, inputs, draw.randint(2, 60, (12,)).tolist(), budget).expect_best()
+
+
+def any_number(subject: Subject, draw: Draw) -> None:
+    """Up to twelve parts, where the best two choices are not those of a rule of thumb."""
+    for n in range(3, 13):
+        at = int(draw.randint(0, n, ()))
+        for first, second, rest, freed in (  # what a part keeps, and its FLOPs; inputs are 1
+            # most bytes per FLOP first takes the first, and then needs the second all the same
+            ((5, 1), (11, 5), (2, 10), 10),
+            # the largest first takes the first, which is dearer than the second and another
+            ((13, 50), (7, 3), (8, 5), 12),
+        ):
+            rows = [first, second, *[rest] * (n - 2)]
+            kept, flops = map(list, zip(*rows[at:], *rows[:at], strict=True))
+            Task(subject, kept, [1] * n, flops, sum(kept) - freed).expect_best()
 
 
 def any_sizes(subject: Subject, draw: Draw) -> None:
@@ -348,7 +425,7 @@ def on_a_real_model(subject: Subject, draw: Draw) -> None:
 def _format_numbers(numbers: Sequence[int]) -> str:
     return (
         "[" + ", ".join(map(str, numbers)) + "]"
-        if max(numbers, default=0) < 1000
+        if max(numbers, default=0) < 1000 or len(numbers) < 4
         else f"{len(numbers)} numbers"
     )
 
@@ -365,7 +442,9 @@ SUITES = (
             to_the_byte,
             free_parts,
             equal_costs,
+            every_digit,
             any_sizes,
+            any_number,
             few_and_many,
             too_little,
             on_a_real_model,

@@ -31,7 +31,7 @@ def recompute_plan(
     """Positions, sorted, of the parts to recompute so that all fit into `budget` at the least cost.
 
     Part i keeps kept[i] bytes. If recomputed, it keeps only its input, inputs[i] bytes (usually
-    fewer, but maybe more), and costs flops[i]. The three lists have one length, up to 24. All
+    fewer, but maybe more), and costs flops[i]. The three lists have one length, up to 12. All
     numbers are whole. All parts together keep at most `budget` bytes, and no other choice that fits
     costs fewer FLOPs. Of choices with the same cost, any will do. [] when nothing needs to be
     recomputed. ValueError when no choice fits.

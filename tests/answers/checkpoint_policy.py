@@ -197,11 +197,11 @@ def recompute_plan(kept, inputs, flops, budget):
     fits = [(cost, plan) for cost, (held, plan) in by_cost.items() if held <= budget]
     return min(fits)[1] if fits else list(range(len(kept)))
 
-# %% wrong PLAN-LARGEST costs as floats
+# %% wrong PLAN-FLOAT costs as floats
 - cost = sum(flops[i] for i in some)
 + cost = float(sum(flops[i] for i in some))
 
-# %% wrong RAISED no parts
+# %% wrong PLAN-REFUSED no parts
   parts = range(len(kept))
 + largest = max(kept)
 
@@ -209,11 +209,91 @@ def recompute_plan(kept, inputs, flops, budget):
 - if held <= budget and (best is None or cost < best[0]):
 + if (not budget or held <= budget) and (best is None or cost < best[0]):
 
-# %% wrong RAISED five parts at the most
+# %% wrong PLAN-REFUSED five parts at the most
 - for r in range(len(kept) + 1):
 + for r in [*range(min(len(kept), 6)), *([len(kept)] if len(kept) < 6 else [])]:
 
-# %% wrong RAISED recomputing everything is taken for the least
+# %% wrong PLAN-REFUSED recomputing everything is taken for the least
   parts = range(len(kept))
 + if sum(inputs) > budget and sum(kept) > budget:
 +     raise ValueError("does not fit")
+
+# %% wrong PLAN-NEEDLESS of plans that cost the same the one that keeps fewest bytes
+- if held <= budget and (best is None or cost < best[0]):
+-     best = cost, list(some)
++ if held <= budget and (best is None or (cost, held) < best[:2]):
++     best = cost, held, list(some)
+
+- return best[1]
++ return best[2]
+
+# %% wrong PLAN-NEEDLESS recomputes where that costs no more, from the last part on | of: part by part, keep or recompute
+- return min(filter(None, (keep, again)), default=None)
++ return again if again and (not keep or again[0] <= keep[0]) else keep
+
+# %% wrong PLAN-FLOAT costs in a tensor of float64 | of: backwards, the best per sum of bytes
+- states = {0: (0, ())}  # bytes held -> FLOPs, parts
++ flops = torch.tensor(flops, dtype=torch.float64).tolist()
++ states = {0: (0, ())}  # bytes held -> FLOPs, parts
+
+# %% wrong PLAN-FLOAT costs in billions
+- cost = sum(flops[i] for i in some)
++ cost = sum(flops[i] / 1e9 for i in some)
+
+# %% wrong PLAN-FLOAT of equal floats the last
+- if held <= budget and (best is None or cost < best[0]):
++ cost = sum(map(float, (flops[i] for i in some)))
++ if held <= budget and (best is None or cost < best[0] or best[0] and cost == best[0]):
+
+# %% wrong PLAN-FLOAT bytes as floats
+- held = sum(inputs[i] if i in some else kept[i] for i in parts)
++ held = sum(float(inputs[i] if i in some else kept[i]) for i in parts)
+
+# %% wrong PLAN-RATIO eleven parts and more by a rule of thumb
+def recompute_plan(kept, inputs, flops, budget):
+    parts = range(len(kept))
+    if len(kept) >= 11:
+        plan, held = [], sum(kept)
+        for i in sorted(parts, key=lambda i: (inputs[i] - kept[i]) / (flops[i] + 1e-9)):
+            if held > budget:
+                plan.append(i)
+                held += inputs[i] - kept[i]
+        if held <= budget:
+            return sorted(plan)
+    best = None
+    for r in range(len(kept) + 1):
+        for some in itertools.combinations(parts, r):
+            held = sum(inputs[i] if i in some else kept[i] for i in parts)
+            cost = sum(flops[i] for i in some)
+            if held <= budget and (best is None or cost < best[0]):
+                best = cost, list(some)
+    if best is None:
+        raise ValueError("does not fit")
+    return best[1]
+
+# %% wrong PLAN-LARGEST eight parts and more, the largest first
+def recompute_plan(kept, inputs, flops, budget):
+    parts = range(len(kept))
+    if len(kept) >= 8:
+        plan, held = [], sum(kept)
+        for i in sorted(parts, key=lambda i: inputs[i] - kept[i]):
+            if held > budget:
+                plan.append(i)
+                held += inputs[i] - kept[i]
+        if held <= budget:
+            return sorted(plan)
+    best = None
+    for r in range(len(kept) + 1):
+        for some in itertools.combinations(parts, r):
+            held = sum(inputs[i] if i in some else kept[i] for i in parts)
+            cost = sum(flops[i] for i in some)
+            if held <= budget and (best is None or cost < best[0]):
+                best = cost, list(some)
+    if best is None:
+        raise ValueError("does not fit")
+    return best[1]
+
+# %% wrong PLAN-REFUSED refuses a budget below what some part keeps
+  best = None
++ if any(min(k, max(kept)) > budget for k in inputs):
++     raise ValueError("too little")
