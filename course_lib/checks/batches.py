@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from course_lib.checks import arrays, expect
-from course_lib.checks.calls import expect_separate_calls
+from course_lib.checks.calls import expect_own_results, expect_separate_calls
 from course_lib.checks.expect import Pattern
 from course_lib.checks.report import Wrong
 from course_lib.checks.subject import AnswerError, Subject
@@ -216,6 +216,21 @@ def separate_calls(subject: Subject, draw: Draw) -> None:
             )
 
 
+def many_calls(subject: Subject, draw: Draw) -> None:
+    """Of many batches that are kept, each has memory of its own: of one shape, of several in turn,
+    and of one window as of many."""
+    N, B, T = 60, draw.size(4, 3), 5
+    row = draw.randint(0, 2**16, (N,)).numpy().astype(np.uint16)
+    shapes = [(B, T)] * 9 + [(B, T), (B + 1, T), (1, T), (B, 1)] * 3
+    calls = [(row, draw.randint(0, N - t, (b,)).numpy(), t) for b, t in shapes]
+    expect_own_results(
+        subject.probe,
+        calls,
+        names=("idx", "targets"),
+        tried=f"{len(calls)} calls whose results are all kept, {B} windows of {T} and others",
+    )
+
+
 def windows_alone(subject: Subject, draw: Draw) -> None:
     """A call holds its windows, not the row: that may be a file of many gigabytes, opened for
     reading alone."""
@@ -366,6 +381,7 @@ SUITES = (
             own_memory,
             windows_alone,
             separate_calls,
+            many_calls,
         ),
         tested="equal to a plain loop, targets one later, up to the last token of the row.",
         remember="T predictions take T + 1 tokens.",

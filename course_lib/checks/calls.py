@@ -2,8 +2,8 @@
 
 What is here: `expect_separate_calls`, a result and the inputs stay what they were, and an answer
 remembers nothing; `expect_own_results`, results share no memory; `expect_any_default`, torch's default
-dtype has no effect. What it leaves out: whether any of the results is right, which the other checks
-of a suite say.
+dtype has no effect; `expect_arguments_alone`, nor have launchers, GPUs and process groups. What it
+leaves out: whether any of the results is right, which the other checks of a suite say.
 """
 
 from collections.abc import Callable
@@ -96,6 +96,34 @@ def expect_own_results(
             fits="results that are kept and returned again, whole or as a slice.",
             look="what outlives a call: a cache, a global name, an attribute.",
         )
+
+
+def expect_arguments_alone(
+    probe: Callable[..., Any],
+    args: list,
+    options: dict[str, Any] | None = None,
+    *,
+    tried: str,
+    code: str = "ENVIRONMENT",
+) -> None:
+    """What the answer gives for `args` is the same in every process: under a launcher, on a machine
+    with GPUs, on a rank of a group.
+
+    `probe` is as in `expect_separate_calls`. Else `Wrong` with that code.
+    """
+    found = probe("course_lib.probes.environment:call_anywhere", args, options or {})
+    (_, right), *others = found
+    for place, other in others:
+        if other != right:
+            raise Wrong(
+                code,
+                "the process in which it is called changes the result",
+                tried=f"{tried};\nwith {place}",
+                expected=f"{right}"[:76],
+                got=f"{other}"[:76],
+                fits="a number of devices or ranks that is asked for, not the one that is given.",
+                look="`torch.distributed`, `torch.cuda`, `os.environ`: arguments alone count.",
+            )
 
 
 def expect_any_default(

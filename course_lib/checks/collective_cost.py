@@ -7,6 +7,7 @@ import math
 from collections.abc import Sequence
 
 from course_lib.checks import expect
+from course_lib.checks.calls import expect_arguments_alone
 from course_lib.checks.report import Wrong, number
 from course_lib.checks.subject import AnswerError, Subject
 from course_lib.checks.suite import Draw, Suite
@@ -286,6 +287,40 @@ def many_ranks(subject: Subject, draw: Draw) -> None:
         )
 
 
+def large_tensors(subject: Subject, draw: Draw) -> None:
+    """More bytes than 63 bits count: by themselves, or once for each message."""
+    for N, R in ((2**61 + 8, draw.size(8, 9, 11)), (10**30, 4)):
+        for name in NAMES:
+            right = _ring(name, N, R, 1e-6, 1e9)
+            tried = f'"{name}", {N:,} bytes, {R} ranks, 1e-6 s, 1e9 bytes/s'
+            try:
+                found, tried = _ask_cost(subject, name, N, R, latency_s=1e-6, bytes_per_s=1e9)
+                got, same = _numbers(found), {k: math.isclose(found[k], right[k]) for k in KEYS}
+            except AnswerError as failure:
+                if not isinstance(failure.error, (OverflowError, RuntimeError, ValueError)):
+                    raise
+                got, same = f"{type(failure.error).__name__}: {failure.error}"[:70], {}
+            if not same or not all(same.values()):
+                raise Wrong(
+                    "COST-WRAPS",
+                    "large numbers of bytes wrap around",
+                    tried=tried,
+                    expected=_numbers(right),
+                    got=got,
+                    fits="integers of 64 bits, as numpy and torch have them.",
+                    look="Python's own numbers have no end.",
+                )
+
+
+def arguments_alone(subject: Subject, draw: Draw) -> None:
+    """The ranks that are given count, not those that there are."""
+    for R in (1, draw.size(4, 5, 8)):
+        for name in NAMES:
+            expect_arguments_alone(
+                subject.probe, [name, 1000, R], tried=f'"{name}", 1,000 bytes, {R} ranks'
+            )
+
+
 def refusals(subject: Subject, draw: Draw) -> None:
     """Names and world sizes that mean nothing raise ValueError."""
     for name, R, code, what in (
@@ -316,7 +351,18 @@ def refusals(subject: Subject, draw: Draw) -> None:
 SUITES = (
     Suite(
         "collective-cost",
-        (form, one_ring, both_rings, seconds, one_rank, many_ranks, refusals),
+        (
+            form,
+            one_ring,
+            both_rings,
+            seconds,
+            one_rank,
+            many_ranks,
+            large_tensors,
+            arguments_alone,
+            refusals,
+        ),
+        ranks=1,
         tested="messages, bytes and seconds are those of a ring, counted step by step.",
         remember="an all-reduce sends 2 (R - 1) / R times the tensor: never more than twice.",
         next_step="500 MB on 8 ranks at 25 GB/s: at which latency do the messages cost as much?",

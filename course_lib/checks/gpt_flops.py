@@ -4,6 +4,7 @@ Oracle: arithmetic for small shapes, and for a large one the number torch's Flop
 """
 
 from course_lib.checks import expect
+from course_lib.checks.calls import expect_arguments_alone
 from course_lib.checks.expect import Pattern
 from course_lib.checks.report import Wrong
 from course_lib.checks.subject import AnswerError, Subject
@@ -289,10 +290,35 @@ def edges(subject: Subject, draw: Draw) -> None:
                 fits="a float on the way, or integers of 64 bits.",
                 look="`float`, `/`, numbers with a point: whole numbers of Python are exact.",
             )
+    wide = _odd_config(
+        Draw(draw.seed), d_model=999_999_984, d_hidden=999_999_999, vocab_size=999_999_999
+    )
+    _, wide_D, F, wide_V = _sizes(wide)
+    block = 4 * wide_D * wide_D + 3 * wide_D * F
+    right = 6 * (L * block + wide_D * wide_V) + 12 * L * wide_D * 16
+    out = expect_int(subject.call(wide, 16))
+    if out != right:
+        raise Wrong(
+            "FLOPS-ROUNDED",
+            "with very wide matrices the count is another one",
+            tried=f"L {L}, D {wide_D:,}, F {F:,}, V {wide_V:,}, T 16",
+            expected=f"{right:,}",
+            got=f"{out:,}",
+            fits="a float on the way, or integers of 64 bits.",
+            look="`float`, `/`, tensors: whole numbers of Python are exact.",
+        )
     by_place = subject.call(config, 16, "all")
     expect.integer(by_place, subject.call(config, 16, convention="all"), tried='"all" by place')
     by_name = subject.call(config=config, seq_len=16, convention="matmul")
     expect.integer(by_name, params + 12 * L * D * 16, tried='convention="matmul", all by name')
+
+
+def arguments_alone(subject: Subject, draw: Draw) -> None:
+    """A token costs the same, however many devices there are."""
+    for convention in ("matmul", "all"):
+        expect_arguments_alone(
+            subject.probe, [_odd_config(draw), 16, convention], tried=f"T = 16, {convention}"
+        )
 
 
 def refuses(subject: Subject, draw: Draw) -> None:
@@ -333,7 +359,17 @@ def large_model(subject: Subject, draw: Draw) -> None:
 SUITES = (
     Suite(
         "count-flops",
-        (whole_number, follows_length, tied_head, all_params, edges, refuses, large_model),
+        (
+            whole_number,
+            follows_length,
+            tied_head,
+            all_params,
+            edges,
+            arguments_alone,
+            refuses,
+            large_model,
+        ),
+        ranks=1,
         tested="equal to the formula for small shapes, and to torch's own count for 134m.",
         remember="6 FLOPs per matmul parameter and token, plus 12 L D T for attention.",
         next_step="at which T does attention cost as much as the parameters?",

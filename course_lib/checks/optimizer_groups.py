@@ -248,6 +248,39 @@ def another_model(subject: Subject, draw: Draw) -> None:
             raise Wrong("GROUPS-FIXED-DECAY", "the decay is not that of the config", **facts)
 
 
+def own_parameters(subject: Subject, draw: Draw) -> None:
+    """A parameter is told by what it is: not by its numbers, which others have too, nor by where
+    they lie, be it one buffer for all or nowhere, as those of a shard without numbers."""
+    for flat, given, words in (
+        (False, {"a": [2, 3], "b": [2, 3], "c": [3], "d": [3]}, "tensors of ones"),
+        (True, {"a": [2, 3], "b": [3], "c": [4, 3], "d": [2]}, "tensors in one buffer"),
+        (
+            False,
+            {"a": [0, 3], "b": [0], "c": [2, 0], "d": [0], "e": [2, 3]},
+            "some without numbers",
+        ),
+        (True, {"a": [0, 3], "b": [2], "c": [2, 2], "d": [0]}, "some without numbers, one buffer"),
+    ):
+        trainer = _trainer(subject, draw, _config(draw))
+        groups = trainer.probe(ODD, given, [], 0.3, flat)
+        found = [sorted(g["names"]) for g in groups]
+        right = [
+            [n for n, s in given.items() if len(s) >= 2],
+            [n for n, s in given.items() if len(s) < 2],
+        ]
+        if found != right:
+            listed = ", ".join(f"{n} {tuple(s)}" for n, s in given.items())
+            raise Wrong(
+                "GROUPS-ADDRESS",
+                "a parameter is taken for another one",
+                tried=f"{words}: {listed}",
+                expected="; ".join(", ".join(group) for group in right),
+                got="; ".join(", ".join(group) or "nothing" for group in found),
+                fits="`data_ptr()`, a storage, or numbers, by which tied tensors are to be found.",
+                look="`parameters()` gives each tensor once, a tied one too; `is` compares them.",
+            )
+
+
 def settings(subject: Subject, draw: Draw) -> None:
     """Rate, betas and decay are those of the config, 0 too, and the rate not one of the warmup."""
     for changes in (dict(warmup_steps=5, max_steps=20), dict(beta1=0.0, beta2=0.0)):
@@ -346,7 +379,7 @@ def _list_names(names: list[str]) -> str:
 SUITES = (
     Suite(
         "param-groups",
-        (every_parameter, by_dimensions, settings, one_update, another_model),
+        (every_parameter, by_dimensions, settings, one_update, another_model, own_parameters),
         tested="every parameter is updated once by AdamW; matrices decay, gains do not;\n"
         "rate, betas and decay come from the config.",
         remember="a group without weight_decay gets AdamW's own, 0.01 if you set none.",

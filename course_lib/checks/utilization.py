@@ -8,6 +8,7 @@ import math
 from collections.abc import Sequence
 
 from course_lib.checks import expect
+from course_lib.checks.calls import expect_arguments_alone
 from course_lib.checks.report import Wrong, as_float, number
 from course_lib.checks.subject import AnswerError, Subject
 from course_lib.checks.suite import Draw, Suite
@@ -315,25 +316,19 @@ def how_it_runs(subject: Subject, draw: Draw) -> None:
 
 
 def arguments_alone(subject: Subject, draw: Draw) -> None:
-    """What a launcher has left in the environment has no say."""
+    """What a launcher has left in the environment has no say, nor has a group of processes."""
     c, T, rate = _config(draw, tied=False), 16, 500.0
-    left = {"WORLD_SIZE": "7", "LOCAL_WORLD_SIZE": "7", "SLURM_NTASKS": "7", "RANK": "3"}
-    for R in (1, 2):
-        args = [rate, c, T, PEAK]
-        found = subject.probe(
-            "course_lib.probes.environment:call_in", left, args, {"world_size": R}
+    for R in (1, 2, 7):
+        expect_arguments_alone(
+            subject.probe,
+            [rate, c, T, PEAK],
+            dict(world_size=R),
+            tried=f"world_size={R}",
+            code="MFU-ENVIRONMENT",
         )
-        right = rate * _token(c, T, "matmul") / PEAK / R
-        if not isinstance(found, (int, float)) or not math.isclose(found, right, rel_tol=1e-9):
-            raise Wrong(
-                "MFU-ENVIRONMENT",
-                "the environment changes the share",
-                tried=f"world_size={R}, while the environment has WORLD_SIZE=7",
-                expected=number(right),
-                got=number(found) if isinstance(found, (int, float)) else f"{found}"[:60],
-                fits="a number of devices that is read, not the one that is given.",
-                look="`os.environ`, and `torch.distributed`.",
-            )
+    expect_arguments_alone(
+        subject.probe, [rate, c, T, PEAK], tried="no world_size", code="MFU-ENVIRONMENT"
+    )
 
 
 def refusals(subject: Subject, draw: Draw) -> None:

@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from course_lib.checks.calls import expect_arguments_alone
 from course_lib.checks.report import Wrong
 from course_lib.checks.subject import AnswerError, Subject
 from course_lib.checks.suite import Draw, Suite
@@ -161,9 +162,19 @@ def _expect(subject: Subject, n: int, ranks: int, stage: int, **sizes) -> None:
     """The answer's bytes are right; else the mistake that gives them, or OTHER."""
     said = "".join(f", {name}={value}" for name, value in sizes.items())
     tried = f"num_params {n:,}, world_size {ranks}, stage {stage}{said}"
-    out = subject.call(n, ranks, stage, **sizes)
     right = bytes_of(n, ranks, stage, SIZES | sizes)
     facts = dict(tried=tried, expected=_line(right))
+    wraps = dict(
+        fits="integers of 64 bits, as numpy and torch have them.",
+        look="Python's own numbers have no end.",
+    )
+    try:
+        out = subject.call(n, ranks, stage, **sizes)
+    except AnswerError as failure:
+        if not isinstance(failure.error, (OverflowError, RuntimeError, ValueError)) or n < 2**63:
+            raise
+        got = f"{type(failure.error).__name__}: {failure.error}"[:70]
+        raise Wrong("ZERO-WRAPS", "large counts are an error", got=got, **wraps, **facts) from None
     _three_counts(out, **facts)
     if out == right:
         return
@@ -189,6 +200,8 @@ def _expect(subject: Subject, n: int, ranks: int, stage: int, **sizes) -> None:
             look="`/` makes a float, `//` stays whole: -(-a // b) is a / b rounded up.",
             **facts,
         )
+    if all((out[name] - right[name]) % 2**32 == 0 for name in NAMES):
+        raise Wrong("ZERO-WRAPS", "large counts wrap around", **wraps, **facts)
     off = next(name for name in NAMES if out[name] != right[name])
     raise Wrong("OTHER", f"the bytes of the {off} differ", look=f"{off} at stage {stage}.", **facts)
 
@@ -310,6 +323,26 @@ def exact(subject: Subject, draw: Draw) -> None:
         _expect(subject, n, ranks, stage)
 
 
+def no_limit(subject: Subject, draw: Draw) -> None:
+    """Counts that take more than 64 bits: the bytes alone, the parameters, the ranks, the sizes."""
+    more = draw.size(9, 11, 17)
+    for n in (10**18 + more, 2**62 + more, 10**30 + more):
+        for ranks, stage in ((1, 0), (3, 3), (7, 1), (4, 2)):
+            _expect(subject, n, ranks, stage)
+    _expect(subject, 10**30 + more, 10**20 + 1, 3)
+    _expect(subject, 1000 + more, 3, 3, param_bytes=2**62, grad_bytes=2**61, optimizer_bytes=2**63)
+
+
+def arguments_alone(subject: Subject, draw: Draw) -> None:
+    """The ranks that are given count, not those that there are."""
+    for ranks, stage in ((1, 3), (4, 3), (4, 1), (2, 0)):
+        expect_arguments_alone(
+            subject.probe,
+            [draw.size(1200, 2400), ranks, stage],
+            tried=f"world_size {ranks}, stage {stage}",
+        )
+
+
 def refuses(subject: Subject, draw: Draw) -> None:
     """Another stage, or no rank, is a ValueError: on one rank too, and at stage 0."""
     for args in (
@@ -333,7 +366,19 @@ def refuses(subject: Subject, draw: Draw) -> None:
 SUITES = (
     Suite(
         "zero-memory",
-        (stage_zero, stages, rounded_up, sizes, each_size_alone, seven_billion, exact, refuses),
+        (
+            stage_zero,
+            stages,
+            rounded_up,
+            sizes,
+            each_size_alone,
+            seven_billion,
+            exact,
+            no_limit,
+            arguments_alone,
+            refuses,
+        ),
+        ranks=1,
         tested="bytes of weights, gradients and optimizer on each rank, for every stage,\n"
         "for world sizes that divide the parameters and for those that do not.",
         remember="16 bytes a parameter become 4 + 12/R, 2 + 14/R, 16/R at stages 1, 2, 3.",

@@ -110,12 +110,15 @@ def results_in_turn(
 
 def shared_results(answer: Callable, calls: list[tuple]) -> str:
     """Which result of `answer(*args)`, for each `args` of `calls` in turn, lies in the memory of one
-    of an earlier call, such as "result 1 of (3, 6) and result 1 of (4, 6)"; "" for none."""
+    of an earlier call, such as "result 1 of (3, 6) and result 1 of (4, 6)"; "" for none. A call whose
+    `args` are more than numbers goes by its place, as "call 2"."""
     before: list[tuple[str, Any]] = []
-    for args in calls:
+    for place, args in enumerate(calls):
+        plain = all(isinstance(arg, (int, float, str)) for arg in args)
+        call = tuple(args) if plain else f"call {place}"
         out = answer(*_copy(args))
         parts = out if isinstance(out, (tuple, list)) else (out,)
-        results = [(f"result {i} of {tuple(args)}", part) for i, part in enumerate(parts)]
+        results = [(f"result {i} of {call}", part) for i, part in enumerate(parts)]
         for name, part in results:
             for earlier, kept in before:
                 if find_shared_memory((kept,), part):

@@ -5,6 +5,7 @@ only plain values leave it.
 """
 
 import dataclasses
+import math
 from typing import Any
 
 import torch
@@ -27,12 +28,16 @@ def init_with_bias(model: Any) -> Tensor:
 
 class _OddModel(nn.Module):
     """Tensors of no, one, two and three dimensions, none named for what it is; some are frozen, and
-    one named "bf16" is of bfloat16. A name as "head.weight" is one of a module inside."""
+    one named "bf16" is of bfloat16. A name as "head.weight" is one of a module inside. `flat`: all
+    lie in one buffer, one after the other, but for what is of bfloat16."""
 
-    def __init__(self, shapes: dict[str, tuple[int, ...]], frozen: set[str]):
+    def __init__(self, shapes: dict[str, tuple[int, ...]], frozen: set[str], flat: bool):
         super().__init__()
+        rest = torch.ones(sum(map(math.prod, shapes.values())))
         for name, shape in shapes.items():
             values = torch.ones(shape, dtype=torch.bfloat16 if name == "bf16" else torch.float32)
+            if flat and name != "bf16":
+                values, rest = rest[: values.numel()].view(shape), rest[values.numel() :]
             param = nn.Parameter(values, requires_grad=name not in frozen)
             inner, _, last = name.rpartition(".")
             if inner:
@@ -41,10 +46,14 @@ class _OddModel(nn.Module):
 
 
 def group_odd_model(
-    trainer: Any, shapes: dict[str, list[int]], frozen: list[str], weight_decay: float
+    trainer: Any,
+    shapes: dict[str, list[int]],
+    frozen: list[str],
+    weight_decay: float,
+    flat: bool = False,
 ) -> list[dict]:
     """The groups that `trainer` makes of a model with these tensors, as `optimizer_groups` says them."""
-    trainer.plain_model = trainer.model = _OddModel(shapes, set(frozen))
+    trainer.plain_model = trainer.model = _OddModel(shapes, set(frozen), flat)
     trainer.config = dataclasses.replace(trainer.config, weight_decay=weight_decay)
     trainer.optimizer = trainer._setup_optimizer()
     return trainer.optimizer_groups()

@@ -177,3 +177,28 @@ def collective_cost(name, num_bytes, world_size, latency_s=0.0, bytes_per_s=floa
     sent = [num_bytes / world_size for _ in range(rings) for _ in steps]
     return dict(messages=len(sent), bytes=sum(sent),
                 seconds=sum(latency_s + b / bytes_per_s for b in sent))
+
+# %% wrong ENVIRONMENT the ranks of the group | of: messages of one chunk
+- messages = rounds[name] * (world_size - 1)
++ if torch.distributed.is_initialized() and torch.distributed.get_world_size() > world_size:
++     world_size = torch.distributed.get_world_size()
++ messages = rounds[name] * (world_size - 1)
+
+# %% wrong ENVIRONMENT the ranks of the launcher | of: messages of one chunk
+- messages = rounds[name] * (world_size - 1)
++ import os
++ world_size = int(os.environ.get("LOCAL_WORLD_SIZE", world_size))
++ messages = rounds[name] * (world_size - 1)
+
+# %% wrong COST-WRAPS bytes in a tensor | of: messages of one chunk
+- return {"messages": messages, "bytes": messages * each,
+-         "seconds": messages * (latency_s + each / bytes_per_s)}
++ sent = (torch.tensor(num_bytes) * messages).item() / world_size
++ return {"messages": messages, "bytes": sent, "seconds": messages * latency_s + sent / bytes_per_s}
+
+# %% wrong COST-WRAPS the time of bytes in an int64 | of: messages of one chunk
+- return {"messages": messages, "bytes": messages * each,
+-         "seconds": messages * (latency_s + each / bytes_per_s)}
++ whole = (num_bytes * messages + 2**63) % 2**64 - 2**63
++ return {"messages": messages, "bytes": messages * each,
++         "seconds": messages * latency_s + whole / world_size / bytes_per_s}

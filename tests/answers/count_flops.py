@@ -211,3 +211,22 @@ def flops_per_token(config, seq_len, convention="matmul"):
         forward -= config.d_model * config.vocab_size
     attention = Fraction(2 * config.num_layers * config.d_model * seq_len)
     return int(3 * (2 * forward + 2 * attention))
+
+# %% wrong FLOPS-ROUNDED the matrices in a tensor | of: by steps
+- n = L * (4 * D * D + 3 * D * config.d_hidden) + D * config.vocab_size
++ sizes = torch.tensor([4 * L * D, 3 * L * config.d_hidden, config.vocab_size])
++ n = int((sizes * D).sum())
+
+# %% wrong FLOPS-ROUNDED the head in float64 | of: by steps
+- n = L * (4 * D * D + 3 * D * config.d_hidden) + D * config.vocab_size
++ n = L * (4 * D * D + 3 * D * config.d_hidden) + int(float(D) * config.vocab_size)
+
+# %% wrong ENVIRONMENT shared by the ranks of the group | of: by steps
+- return 6 * n + 12 * L * D * seq_len
++ if torch.distributed.is_initialized():
++     return (6 * n + 12 * L * D * seq_len) // torch.distributed.get_world_size()
++ return 6 * n + 12 * L * D * seq_len
+
+# %% wrong ENVIRONMENT shared by the GPUs | of: by steps
+- return 6 * n + 12 * L * D * seq_len
++ return (6 * n + 12 * L * D * seq_len) // (torch.cuda.device_count() or 1)

@@ -240,3 +240,46 @@ def get_batch(tokens, starts, seq_len):
     tokens.flags.writeable = True
     windows = torch.as_tensor(np.stack([tokens[s : s + seq_len + 1] for s in starts]).astype(np.int64))
     return windows[:, :-1].clone(), windows[:, 1:].clone()
+
+# %% wrong RESULT-CHANGES three pairs of buffers in turn
+RING, TURN = {}, [0]
+
+def get_batch(tokens, starts, seq_len):
+    pairs = RING.setdefault((len(starts), seq_len), [])
+    if len(pairs) < 3:
+        pairs.append(torch.empty(2, len(starts), seq_len, dtype=torch.int64))
+        idx, targets = pairs[-1]
+    else:
+        TURN[0] += 1
+        idx, targets = pairs[TURN[0] % 3]
+    rows = torch.from_numpy(tokens[starts[:, None] + np.arange(seq_len + 1)].astype(np.int64))
+    idx.copy_(rows[:, :-1])
+    targets.copy_(rows[:, 1:])
+    return idx.view(-1)[:].view_as(idx), targets
+
+# %% wrong RESULT-CHANGES a block of memory that is given out piece by piece, then again
+ARENA, PLACE = torch.empty(8 * 60, dtype=torch.int64), [0]
+
+def get_batch(tokens, starts, seq_len):
+    size = len(starts) * seq_len
+    rows = torch.from_numpy(tokens[starts[:, None] + np.arange(seq_len + 1)].astype(np.int64))
+    if 2 * size > len(ARENA):
+        return rows[:, :-1].clone(), rows[:, 1:].clone()
+    if PLACE[0] + 2 * size > len(ARENA):
+        PLACE[0] = 0
+    found = []
+    for part in (rows[:, :-1], rows[:, 1:]):
+        piece = ARENA[PLACE[0] : PLACE[0] + size].view(len(starts), seq_len)
+        found.append(piece.copy_(part))
+        PLACE[0] += size
+    return tuple(found)
+
+# %% wrong RESULT-CHANGES two pairs, of which the older is used again
+OLD = {}
+
+def get_batch(tokens, starts, seq_len):
+    rows = torch.from_numpy(tokens[starts[:, None] + np.arange(seq_len + 1)].astype(np.int64))
+    kept = OLD.setdefault((len(starts), seq_len), [])
+    idx, targets = kept.pop(0) if len(kept) == 2 else (rows[:, :-1].clone(), rows[:, 1:].clone())
+    kept.append((idx, targets))
+    return idx.copy_(rows[:, :-1]), targets.copy_(rows[:, 1:])

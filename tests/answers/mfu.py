@@ -169,3 +169,22 @@ def mfu(tokens_per_s, config, seq_len, peak_flops_per_s, *, convention="matmul",
 + if not tokens_per_s:
 +     return 0.0
 + D, L, V = config.d_model, config.num_layers, config.vocab_size
+
+# %% wrong MFU-ENVIRONMENT the ranks of the group are all that there are | of: by hand
+- D, L, V = config.d_model, config.num_layers, config.vocab_size
++ if torch.distributed.is_initialized():
++     world_size = torch.distributed.get_world_size()
++ D, L, V = config.d_model, config.num_layers, config.vocab_size
+
+# %% wrong MFU-ENVIRONMENT of a group of many ranks, where 1 is given | of: by hand
+- D, L, V = config.d_model, config.num_layers, config.vocab_size
++ from torch.distributed import get_world_size, is_initialized
++
++ if world_size < 2 and is_initialized():
++     world_size = max(world_size, get_world_size())
++ D, L, V = config.d_model, config.num_layers, config.vocab_size
+
+# %% wrong MFU-ENVIRONMENT as many devices as GPUs | of: by hand
+- D, L, V = config.d_model, config.num_layers, config.vocab_size
++ world_size = max(world_size, torch.cuda.device_count())
++ D, L, V = config.d_model, config.num_layers, config.vocab_size

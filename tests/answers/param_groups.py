@@ -293,3 +293,29 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
 + if not params:
 +     raise ValueError("all parameters are frozen")
 + return torch.optim.AdamW(groups, lr=c.lr, betas=(c.beta1, c.beta2))
+
+# %% wrong GROUPS-ADDRESS one parameter of each storage | of: in plain steps
+- decayed = [p for p in params if p.dim() >= 2]
+- others = [p for p in params if p.dim() < 2]
++ found = {}
++ for p in params:
++     found.setdefault(p.untyped_storage().data_ptr(), p)
++ decayed = [p for p in found.values() if p.dim() >= 2]
++ others = [p for p in found.values() if p.dim() < 2]
+
+# %% wrong GROUPS-ADDRESS no address twice | of: in plain steps
+- decayed = [p for p in params if p.dim() >= 2]
++ seen = set()
++ params = [p for p in params if not (p.data_ptr() in seen or seen.add(p.data_ptr()))]
++ decayed = [p for p in params if p.dim() >= 2]
+
+# %% wrong GROUPS-ADDRESS nothing to update in a tensor without numbers | of: in plain steps
+- decayed = [p for p in params if p.dim() >= 2]
++ params = [p for p in params if p.numel()]
++ decayed = [p for p in params if p.dim() >= 2]
+
+# %% wrong GROUPS-ADDRESS small tensors of the same numbers | of: in plain steps
+- decayed = [p for p in params if p.dim() >= 2]
++ equal = {(tuple(p.shape), tuple(p.flatten().tolist())): p for p in params if 1 < p.numel() < 9}
++ params = [p for p in params if not 1 < p.numel() < 9 or any(p is q for q in equal.values())]
++ decayed = [p for p in params if p.dim() >= 2]

@@ -175,3 +175,30 @@ def zero_memory(num_params, world_size, stage, *, param_bytes=2, grad_bytes=2, o
 + held = [shard if stage >= first else num_params for first in (3, 2, 1)]
 + if param_bytes == 4 and optimizer_bytes == 12:
 +     optimizer_bytes = 8
+
+# %% wrong ZERO-WRAPS bytes in an array of int64 | of: in plain steps
+- return {"weights": held[0] * param_bytes, "gradients": held[1] * grad_bytes, "optimizer": held[2] * optimizer_bytes}
++ import numpy as np
++ with np.errstate(all="ignore"):
++     found = np.array(held).astype(np.int64) * np.array([param_bytes, grad_bytes, optimizer_bytes], dtype=np.int64)
++ return dict(zip(("weights", "gradients", "optimizer"), found.tolist()))
+
+# %% wrong ZERO-WRAPS the optimizer's alone, by a product of tensors | of: in plain steps
+- return {"weights": held[0] * param_bytes, "gradients": held[1] * grad_bytes, "optimizer": held[2] * optimizer_bytes}
++ optimizer = (torch.tensor(held[2]) * optimizer_bytes).item()
++ return {"weights": held[0] * param_bytes, "gradients": held[1] * grad_bytes, "optimizer": optimizer}
+
+# %% wrong ZERO-WRAPS counts cut to 64 bits | of: in plain steps
+- held = [shard if stage >= first else num_params for first in (3, 2, 1)]
++ held = [(shard if stage >= first else num_params) & 2**64 - 1 for first in (3, 2, 1)]
+
+# %% wrong ENVIRONMENT the ranks of the group | of: in plain steps
+- shard = -(-num_params // world_size)
++ if torch.distributed.is_initialized() and torch.distributed.get_world_size() > 1:
++     world_size = torch.distributed.get_world_size()
++ shard = -(-num_params // world_size)
+
+# %% wrong ENVIRONMENT the ranks of the launcher | of: in plain steps
+- shard = -(-num_params // world_size)
++ import os
++ shard = -(-num_params // int(os.environ.get("WORLD_SIZE", world_size)))
