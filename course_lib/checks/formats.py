@@ -366,6 +366,29 @@ def exact_counts(subject: Subject, draw: Draw) -> None:
                 look="`/`, `math.ceil`, tensors of counts; `//` keeps an int.",
             )
         expect.integer(out, right, tried=tried)
+    for shapes, name in (
+        ([(2**20, 2**20, 2**19)], "fp32"),  # 2^64 bits
+        ([(7,), (2**30, 2**30 + draw.size(32, 16, 48))], "int8"),
+    ):
+        tried = f"{_format_shapes(shapes)} in {name}"
+        right = bytes_of(shapes, name)
+        try:
+            out = subject.call(shapes, name)
+            got = f"{out!r}"[:60]
+        except AnswerError as failure:
+            if not isinstance(failure.error, (OverflowError, RuntimeError, ValueError)):
+                raise
+            out, got = None, f"{type(failure.error).__name__}: {failure.error}"[:70]
+        if out != right:
+            raise Wrong(
+                "QUANT-WRAPS",
+                "a very large count is not exact",
+                tried=tried,
+                expected=f"{right:,} bytes",
+                got=got,
+                fits="bits in an integer of 64 bits, as numpy and torch have them.",
+                look="Python's own numbers have no end.",
+            )
 
 
 def another_format(subject: Subject, draw: Draw) -> None:

@@ -9,7 +9,7 @@ import itertools
 from course_lib.checks import expect
 from course_lib.checks.expect import Pattern
 from course_lib.checks.report import Wrong, number
-from course_lib.checks.subject import Subject
+from course_lib.checks.subject import AnswerError, Subject
 from course_lib.checks.suite import Draw, Suite
 
 MIXED = dict(param_bytes=2, grad_bytes=2, master_copy=True, moments=2, moment_bytes=4)
@@ -148,6 +148,37 @@ def every_combination(subject: Subject, draw: Draw) -> None:
             expect.integer(out, right, tried=f"{n:,} parameters, {sizes}")
 
 
+def no_limit(subject: Subject, draw: Draw) -> None:
+    """Counts that take more than 64 bits: the bytes alone, or the parameters too."""
+    more = draw.size(9, 11, 17)
+    for n, sizes in (
+        (10**18 + more, {}),
+        (2**62 + more, dict(master_copy=False)),
+        (10**30 + more, {}),
+        (1000 + more, dict(moment_bytes=2**62)),
+    ):
+        given = ", ".join(f"{name}={value:,}" for name, value in sizes.items())
+        right, tried = _bytes(n, **(MIXED | sizes)), f"{n:,} parameters, {given or 'the defaults'}"
+        try:
+            out = subject.call(n, **sizes)
+            got = f"{out:,}" if isinstance(out, int) else ""
+        except AnswerError as failure:
+            if not isinstance(failure.error, (OverflowError, RuntimeError, ValueError)):
+                raise
+            out, got = 0, f"{type(failure.error).__name__}: {failure.error}"[:70]
+        if isinstance(out, int) and out != right:
+            raise Wrong(
+                "BYTES-WRAPS",
+                "very large counts are not exact",
+                tried=tried,
+                expected=f"{right:,}",
+                got=got,
+                fits="integers of 64 bits, as numpy and torch have them.",
+                look="Python's own numbers have no end.",
+            )
+        expect.integer(out, right, tried=tried)
+
+
 def zeros(subject: Subject, draw: Draw) -> None:
     """0 is a number like any other: what has no bytes adds none."""
     n = draw.size(1_000, 3_000)
@@ -255,6 +286,7 @@ SUITES = (
             seven_billion,
             each_size_alone,
             every_combination,
+            no_limit,
             zeros,
         ),
         tested="weights, gradients, master copy and moments, counted exactly,\n"

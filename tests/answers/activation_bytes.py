@@ -254,3 +254,15 @@ def activation_bytes(config, batch, seq_len, *, dtype_bytes=4):
     parts = TENSORS[config, batch, seq_len, dtype_bytes]
     return {name: sum(math.prod(shape) * each for part in found for shape, each in part)
             for name, found in parts.items()}
+
+# %% wrong RAISED products in 64 bits | of: in plain steps
+- N, H, T, s = batch * seq_len, config.num_heads, seq_len, dtype_bytes
++ N, H, T, s = torch.tensor(batch * seq_len), config.num_heads, seq_len, dtype_bytes
+
+- return {"norms": (2 * L + 1) * norm, "attention": L * attention, "mlp": L * mlp, "head": head}
++ found = {"norms": (2 * L + 1) * norm, "attention": L * attention, "mlp": L * mlp, "head": head}
++ return {part: int(value) for part, value in found.items()}
+
+# %% wrong OTHER a head that goes round | of: in plain steps
+- return {"norms": (2 * L + 1) * norm, "attention": L * attention, "mlp": L * mlp, "head": head}
++ return {"norms": (2 * L + 1) * norm, "attention": L * attention, "mlp": L * mlp, "head": head % 2**63}

@@ -166,3 +166,15 @@ def training_state_bytes(num_params, *, moment_bytes=None, moments=2, master_cop
 - return weights + gradients + master + num_params * moments * moment_bytes
 + counter = 8 if moments == 2 and not master_copy and moment_bytes < 4 else 0
 + return weights + gradients + master + num_params * moments * moment_bytes + counter
+
+# %% wrong BYTES-WRAPS a product of tensors | of: one term a line
+- return weights + gradients + master + num_params * moments * moment_bytes
++ return weights + gradients + master + (torch.tensor(num_params * moments) * moment_bytes).item()
+
+# %% wrong BYTES-WRAPS a sum of 64 bits | of: one term a line
+- return weights + gradients + master + num_params * moments * moment_bytes
++ return (weights + gradients + master + num_params * moments * moment_bytes + 2**63) % 2**64 - 2**63
+
+# %% wrong BYTES-WRAPS all terms in one tensor | of: one term a line
+- return weights + gradients + master + num_params * moments * moment_bytes
++ return int(torch.tensor([weights, gradients, master, num_params * moments * moment_bytes]).sum())

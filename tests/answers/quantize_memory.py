@@ -229,3 +229,11 @@ def weight_bytes(shapes, name):
 
   count = math.prod(rows)
 + f = find_format(name)
+
+# %% wrong QUANT-WRAPS bits in a tensor | of: as the library has it
+- bits = count * (length * f.bits + blocks * f.block_bits) + f.tensor_bits
++ bits = (torch.tensor(count) * (length * f.bits + blocks * f.block_bits) + f.tensor_bits).item()
+
+# %% wrong QUANT-WRAPS bits in 64 bits without a sign | of: as the library has it
+- bits = count * (length * f.bits + blocks * f.block_bits) + f.tensor_bits
++ bits = (count * (length * f.bits + blocks * f.block_bits) + f.tensor_bits) % 2**64
