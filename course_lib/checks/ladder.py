@@ -6,7 +6,7 @@ differ by more than a hundredth, so no two mistakes give the same numbers by cha
 
 import math
 
-from course_lib.checks.ladder_edges import costs_and_ties, two_gaps, units
+from course_lib.checks.ladder_edges import costs_and_ties, many_rungs, two_gaps, units
 from course_lib.checks.ladder_times import (
     KINDS,
     NAMES,
@@ -398,6 +398,7 @@ SUITES = (
             nothing_measured,
             two_gaps,
             units,
+            many_rungs,
             refusals,
         ),
         tested="a rung has three gains; those at their places multiply to the total, also\n"

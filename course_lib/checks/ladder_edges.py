@@ -14,7 +14,8 @@ from course_lib.checks.ladder_times import (
     expect_none,
     expect_number,
 )
-from course_lib.checks.subject import Subject
+from course_lib.checks.report import Wrong
+from course_lib.checks.subject import AnswerError, Subject
 from course_lib.checks.suite import Draw
 
 FOUR = ("tokens", "fused", "bf16", "compile")
@@ -92,6 +93,40 @@ def units(subject: Subject, draw: Draw) -> None:
         _expect_all(subject, scaled, {}, "numbers that are written into the formula.")
     whole = Times(9, {"bf16": 4, "pad": 8}, {"bf16": 7, "pad": 5}, {"bf16": 4, "pad": 3})
     _expect_all(subject, whole, {}, "`//`, and times that are an int.")
+
+
+def many_rungs(subject: Subject, draw: Draw) -> None:
+    """Many rungs of very short and of very long steps: each gain is near 1, and so is the product,
+    though no float holds the product of so many times."""
+    count = draw.size(60, 70, 80)
+    names = [f"rung {i}" for i in range(count)]
+    for base in (1e-6, 1e6, 1.0):
+        ratios = [1 + (i % 7 - 3) / 64 for i in range(count)]
+        t = Times(
+            base,
+            alone={n: base / r for n, r in zip(names, ratios, strict=True)},
+            without={n: base * r for n, r in zip(names, ratios, strict=True)},
+            climbed={n: base / r for n, r in zip(names, ratios, strict=True)},
+        )
+        tried = f"a ground of {base:g} s, {count} rungs, gains alone of {min(ratios):.3f} to "
+        tried += f"{max(ratios):.3f}"
+        right = math.prod(base / t.alone[n] for n in names)
+        facts = dict(tried=tried, expected=f"product: {right:.9g}", look="the order: first divide.")
+        facts["fits"] = "the product of all times, which no float holds: it is 0 or infinite."
+        try:
+            found = subject.call(t.base, t.alone, t.without, t.climbed)
+        except AnswerError as failure:
+            if not isinstance(failure.error, ArithmeticError):
+                raise
+            got = f"{type(failure.error).__name__}: {failure.error}"[:70]
+            raise Wrong("RUNG-RANGE", "many rungs are an error", got=got, **facts) from None
+        if not math.isclose(found["product"], right, rel_tol=1e-9):
+            raise Wrong(
+                "RUNG-RANGE",
+                "of many rungs the product leaves the range of floats",
+                got=f"product: {found['product']!r}"[:70],
+                **facts,
+            )
 
 
 def _expect_all(subject: Subject, t: Times, ways: dict[str, tuple[Way, ...]], look: str) -> None:

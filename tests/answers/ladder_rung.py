@@ -344,3 +344,19 @@ def rung_gains(base, alone, without, climbed):
 
 - if seconds is None:
 + if not seconds:
+
+# %% wrong RUNG-RANGE the ground to a power, over all times
+- product = math.prod(g1[n] for n in here)
++ product = math.prod([base] * len(here)) / math.prod(alone[n] for n in here)
+
+# %% wrong RUNG-RANGE one over the times alone, in shares of the ground
+- product = math.prod(g1[n] for n in here)
++ product = 1.0
++ for n in here:
++     product /= alone[n]
++ product *= base ** len(here)
+
+# %% wrong RUNG-RANGE products of both in float32
+- product = math.prod(g1[n] for n in here)
++ grounds, times = torch.full((len(here),), base), torch.tensor([alone[n] for n in here])
++ product = (grounds.double().prod() / times.double().prod()).item() if len(here) > 9 else math.prod(g1[n] for n in here)
