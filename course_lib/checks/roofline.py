@@ -10,7 +10,7 @@ from itertools import combinations
 
 from course_lib.checks import expect
 from course_lib.checks.report import Wrong, number, vector
-from course_lib.checks.subject import Subject
+from course_lib.checks.subject import AnswerError, Subject
 from course_lib.checks.suite import Draw, Suite
 
 KEYS = ("flops", "bytes", "intensity", "ridge", "attainable")
@@ -333,6 +333,29 @@ def sizes_of_a_model(subject: Subject, draw: Draw) -> None:
         )
 
 
+def nothing_to_multiply(subject: Subject, draw: Draw) -> None:
+    """A size of 0 in each place: what is left is read or written all the same."""
+    M, K, N = _shape(draw)
+    for shape in ((M, 0, N), (0, K, N), (M, K, 0)):  # two of them: 0 FLOPs for 0 bytes
+        for size in (1, 4):
+            tried = f"{shape[:2]} @ {shape[1:]}, {size} bytes a number, 100 FLOP/s,\n10 bytes/s"
+            right = _work_out_roof(*shape, size, 100.0, 10.0)
+            found = subject.call(*shape, number_bytes=size, flops_per_s=100.0, bytes_per_s=10.0)
+            expect.not_none(found, "a dict", tried=tried)
+            for key in KEYS:
+                if not math.isclose(found[key], right[key], rel_tol=1e-9):
+                    raise Wrong(
+                        "ROOF-EMPTY",
+                        f"with a size of 0 {key} is another number",
+                        tried=tried,
+                        expected=f"{key}: {_format_number(right[key])}",
+                        got=f"{key}: {_format_number(found[key])}",
+                        fits="an early return, or a size of at least 1.",
+                        look="the one matrix that has numbers still moves, and a machine has its "
+                        "ridge.",
+                    )
+
+
 def every_digit(subject: Subject, draw: Draw) -> None:
     """Sizes that are no powers of two: 16 digits, as a float of Python has them, or all of them."""
     odd = draw.size(1, 3, 5)
@@ -416,6 +439,39 @@ def _compare_shape(shape: tuple, size: int, machine: tuple, found: dict, right: 
         _compare(key, found, right, tried, ways, look)
 
 
+def large_matrices(subject: Subject, draw: Draw) -> None:
+    """More bytes than 64 bits count, in each of the three matrices, and a size that is itself such."""
+    for shape in (
+        (3 << 32, 1, 5 << 32),  # in the output, then in an input
+        (1, 3 << 32, 5 << 32),
+        (3 << 32, 5 << 32, 1),
+        (10**20, 10**10, 7),  # a size itself
+    ):
+        M, K, N = shape
+        right = _work_out_roof(M, K, N, 2, 3.12e14, 2e12)
+        wrapped = ""
+        try:
+            found = subject.call(M, K, N, number_bytes=2, flops_per_s=3.12e14, bytes_per_s=2e12)
+        except AnswerError as failure:
+            if not isinstance(failure.error, (OverflowError, RuntimeError, ValueError)):
+                raise
+            wrapped, got = "flops", f"{type(failure.error).__name__}: {failure.error}"[:70]
+        else:
+            for key in KEYS[:-1]:
+                if not wrapped and not math.isclose(found[key], right[key], rel_tol=1e-9):
+                    wrapped, got = key, f"{key}: {found[key]:.4g}"
+        if wrapped:
+            raise Wrong(
+                "ROOF-WRAPS",
+                "large numbers wrap around",
+                tried=f"({M:,}, {K:,}) @ ({K:,}, {N:,}), 2 bytes a number",
+                expected=f"{wrapped}: {right[wrapped]:.4g}",
+                got=got,
+                fits="integers of 64 bits, as numpy and torch have them.",
+                look="Python's own numbers have no end.",
+            )
+
+
 SUITES = (
     Suite(
         "arithmetic-intensity",
@@ -426,8 +482,10 @@ SUITES = (
             ridge,
             under_either_roof,
             sizes_of_a_model,
+            nothing_to_multiply,
             every_digit,
             any_shape,
+            large_matrices,
         ),
         tested="FLOPs and bytes are those that were counted one by one, and the lower roof wins.",
         remember="one row against a matrix: about 2 FLOPs for each number read, however large it is.",

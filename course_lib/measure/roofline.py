@@ -61,7 +61,8 @@ def matmul_roof(
 ) -> dict[str, float]:
     """The roofline of (M, K) @ (K, N) in numbers of `number_bytes` bytes each.
 
-    The machine does `flops_per_s` at best, and moves `bytes_per_s` at best. Returns a dict:
+    One of the three sizes may be 0. The machine does `flops_per_s` at best, and moves `bytes_per_s`
+    at best. Returns a dict:
 
         "flops"       of the product; a multiply-add is 2
         "bytes"       read and written: each number of both inputs and of the output once

@@ -312,7 +312,8 @@ class DistributedTrainer:
         writes it:
 
             "step", "tokens_seen"    as they are
-            "model"                  the state dict of `plain_model`
+            "model"                  the state dict of `plain_model`, or that of `model`, whose names
+                                     a load unwraps
             "optimizer", "scaler", "loader"    their state dicts
             "ranks"                  the list of every rank's random states, from `world.gather`,
                                      which gives an empty list to the other ranks

@@ -126,3 +126,35 @@ def matmul_roof(M, K, N, *, number_bytes, flops_per_s, bytes_per_s):
 # %% wrong ROOF-SIDE the smallest size against the ridge | of: in plain steps
 - "attainable": min(flops_per_s, intensity * bytes_per_s)}
 + "attainable": intensity * bytes_per_s if min(M, K, N) < flops_per_s / bytes_per_s else flops_per_s}
+
+# %% wrong ROOF-EMPTY no FLOPs, no bytes | of: in plain steps
+- moved = number_bytes * (M * K + K * N + M * N)
++ moved = number_bytes * (M * K + K * N + M * N) if flops else 0
++ if not moved:
++     return {"flops": 0, "bytes": 0, "intensity": 0.0, "ridge": flops_per_s / bytes_per_s, "attainable": 0.0}
+
+# %% wrong ROOF-EMPTY no size below 1 | of: in plain steps
+- flops = 2 * M * K * N
++ M, K, N = max(M, 1), max(K, 1), max(N, 1)
++ flops = 2 * M * K * N
+
+# %% wrong ROOF-EMPTY no ridge where nothing is multiplied | of: in plain steps
+- return {"flops": flops, "bytes": moved, "intensity": intensity, "ridge": flops_per_s / bytes_per_s,
+-         "attainable": min(flops_per_s, intensity * bytes_per_s)}
++ return {"flops": flops, "bytes": moved, "intensity": intensity, "ridge": flops_per_s / bytes_per_s if flops else 0.0,
++         "attainable": min(flops_per_s, intensity * bytes_per_s)}
+
+# %% wrong ROOF-EMPTY all that is attainable where nothing is to be done | of: in plain steps
+- return {"flops": flops, "bytes": moved, "intensity": intensity, "ridge": flops_per_s / bytes_per_s,
+-         "attainable": min(flops_per_s, intensity * bytes_per_s)}
++ return {"flops": flops, "bytes": moved, "intensity": intensity, "ridge": flops_per_s / bytes_per_s,
++         "attainable": min(flops_per_s, intensity * bytes_per_s) or flops_per_s}
+
+# %% wrong ROOF-WRAPS bytes in a tensor | of: in plain steps
+- moved = number_bytes * (M * K + K * N + M * N)
++ rows, columns = torch.tensor([M, K, M]), torch.tensor([K, N, N])
++ moved = number_bytes * int(rows @ columns)
+
+# %% wrong ROOF-WRAPS the largest matrix in a tensor | of: in plain steps
+- moved = number_bytes * (M * K + K * N + M * N)
++ moved = number_bytes * sum((torch.tensor(a) * b).item() for a, b in ((M, K), (K, N), (M, N)))
