@@ -6,6 +6,7 @@ Oracle: slices of a few starts.
 import numpy as np
 
 from course_lib.checks import arrays
+from course_lib.checks.calls import expect_kept_arrays
 from course_lib.checks.report import Wrong
 from course_lib.checks.subject import AnswerError, Subject
 from course_lib.checks.suite import Draw, Suite
@@ -231,6 +232,19 @@ def each_call_alone(subject: Subject, draw: Draw) -> None:
                     )
 
 
+def kept_parts(subject: Subject, draw: Draw) -> None:
+    """Parts of many batches that are kept: none changes while the next ones are made."""
+    for dtype in ("int64", "uint16"):
+        calls = [
+            ((np.arange(at, at + size, dtype=dtype),), dict(rank=rank, world_size=world))
+            for at in range(0, 90, 10)
+            for size, rank, world in ((6, 1, 2), (6, 0, 1), (8, 3, 4))
+        ]
+        expect_kept_arrays(
+            subject.probe, calls, tried=f"{len(calls)} calls in {dtype}, whose parts are all kept"
+        )
+
+
 def refuses_uneven(subject: Subject, draw: Draw) -> None:
     """Seven windows for two ranks are a ValueError, on every rank; so are fewer windows than ranks."""
     for size, rank, world in (
@@ -288,11 +302,13 @@ SUITES = (
             empty_batch,
             any_numbers,
             each_call_alone,
+            kept_parts,
             refuses_uneven,
             refuses_ranks,
         ),
         tested="the ranks' parts, joined by rank, are the batch that one rank would draw.",
         remember="all ranks draw the same starts and keep their own part: no message is sent.",
+        ranks=1,
         next_step="BatchLoader with world_size 2, both ranks in one process, side by side.",
     ),
 )

@@ -1,9 +1,10 @@
 """A call depends on its own inputs alone, not on other calls or on what a program has set.
 
 What is here: `expect_separate_calls`, a result and the inputs stay what they were, and an answer
-remembers nothing; `expect_own_results`, results share no memory; `expect_any_default`, torch's default
-dtype has no effect; `expect_arguments_alone`, nor have launchers, GPUs and process groups. What it
-leaves out: whether any of the results is right, which the other checks of a suite say.
+remembers nothing; `expect_own_results`, results share no memory; `expect_kept_arrays`, none of many
+results changes; `expect_any_default`, torch's default dtype has no effect; `expect_arguments_alone`,
+nor have launchers, GPUs and process groups. What it leaves out: whether any of the results is right,
+which the other checks of a suite say.
 """
 
 from collections.abc import Callable
@@ -95,6 +96,27 @@ def expect_own_results(
             got=f"shared: {shared}",
             fits="results that are kept and returned again, whole or as a slice.",
             look="what outlives a call: a cache, a global name, an attribute.",
+        )
+
+
+def expect_kept_arrays(
+    probe: Callable[..., Any], calls: list[tuple[tuple, dict[str, Any]]], *, tried: str
+) -> None:
+    """The arrays that `calls` of the answer give, (arguments, options) each, stay what they were
+    while the others are made.
+
+    `probe` is as in `expect_separate_calls`. Else `Wrong` RESULT-CHANGES.
+    """
+    place = probe("course_lib.probes.calls:first_changed", calls)
+    if place >= 0:
+        raise Wrong(
+            "RESULT-CHANGES",
+            "a result changes when the answer is called again",
+            tried=tried,
+            expected=f"each of {len(calls)} results stays what it was",
+            got=f"other numbers in result {place}",
+            fits="one array that every call writes into, or a few in turn.",
+            look="`out=`, a buffer outside the function, a slice that is returned.",
         )
 
 

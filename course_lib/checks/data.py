@@ -9,6 +9,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from course_lib.checks import arrays
+from course_lib.checks.calls import expect_kept_arrays
 from course_lib.checks.report import Wrong
 from course_lib.checks.subject import AnswerError, Subject
 from course_lib.checks.suite import Draw, Suite
@@ -265,6 +266,13 @@ def _expect_ids(subject: Subject, texts: list[str], tokenizer, finding: str, **m
         )
 
 
+def kept_rows(subject: Subject, draw: Draw) -> None:
+    """Rows of many calls that are kept: none changes while the next ones are made."""
+    texts = [["abc", "de"], ["bcd", "ef"], ["cde", "fg"], ["a"], ["xyzxyz"], ["", ""]]
+    calls = [((some, SMALL), {}) for some in (*texts, *texts[:3], *texts)]
+    expect_kept_arrays(subject.probe, calls, tried=f"{len(calls)} calls, whose rows are all kept")
+
+
 def any_iterable(subject: Subject, draw: Draw) -> None:
     """Documents that can be gone through once only, as a generator or a file can."""
     texts = ["abc", "de"]
@@ -444,6 +452,7 @@ SUITES = (
             any_text,
             ids_not_characters,
             each_document,
+            kept_rows,
             any_iterable,
             empty_documents,
             end_inside,
@@ -451,6 +460,7 @@ SUITES = (
         ),
         tested="each document and its end, in 2 bytes an id; nothing wraps, nothing is lost,\n"
         "and no documents are an empty row.",
+        ranks=1,
         remember="uint16 holds 65,536 ids; int16 turns every id from 32,768 on negative.",
         next_step="the same with your own folder of text: Corpus.folder(...).",
     ),

@@ -98,8 +98,8 @@ def stopwatch(
     Call `function()` `warmup` times first; those calls do not count. Then time `repeats` runs, each
     by itself. `clock()` gives seconds. A call may return before its work is done; `wait()` returns
     when all work is done. No work may be left when a run begins, and all work of a run must be done
-    when it ends. What `function` returns is dropped. What it raises comes through, in every call,
-    an interrupt too: no time is given then.
+    when it ends. What `function` returns is dropped, when the next call has ended at the latest.
+    What it raises comes through, in every call, an interrupt too: no time is given then.
     For an even number of runs, the median is the mean of the two in the middle.
     ValueError, before any call, for repeats < 1 or warmup < 0.
     """

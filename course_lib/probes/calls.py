@@ -127,6 +127,14 @@ def shared_results(answer: Callable, calls: list[tuple]) -> str:
     return ""
 
 
+def first_changed(answer: Callable, calls: list[tuple[tuple, dict[str, Any]]]) -> int:
+    """The place of the first of `calls` whose result, one array, is another one when all have been
+    made; -1 for none."""
+    found = [answer(*args, **named) for args, named in calls]
+    alone = [answer(*args, **named).tolist() for args, named in calls]
+    return next((i for i, out in enumerate(found) if out.tolist() != alone[i]), -1)
+
+
 def call_under_defaults(
     answer: Callable, args: tuple, options: dict[str, Any] | None = None
 ) -> list[Any]:

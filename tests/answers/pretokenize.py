@@ -396,3 +396,30 @@ def encode_documents(documents, tokenizer):
 # %% wrong TOK-TEXT-CHANGED the id of the end dropped from a text | of: one list, one array
 - ids.extend(tokenizer.encode(text))
 + ids.extend(id for id in tokenizer.encode(text) if id != tokenizer.end_of_text)
+
+# %% wrong RESULT-CHANGES one row for all calls, as long as the longest
+ROW = np.empty(0, dtype=np.uint16)
+
+def encode_documents(documents, tokenizer):
+    global ROW
+    if tokenizer.vocab_size > 2**16:
+        raise ValueError("too many ids")
+    ids = []
+    for text in documents:
+        ids += [*tokenizer.encode(text), tokenizer.end_of_text]
+    if len(ids) > len(ROW):
+        ROW = np.empty(len(ids), dtype=np.uint16)
+    ROW[: len(ids)] = ids
+    return ROW[: len(ids)]
+
+# %% wrong RESULT-CHANGES three rows of a length in turn
+ROWS = {}
+
+def encode_documents(documents, tokenizer):
+    if tokenizer.vocab_size > 2**16:
+        raise ValueError("too many ids")
+    ids = [i for text in documents for i in (*tokenizer.encode(text), tokenizer.end_of_text)]
+    rows = ROWS.setdefault(len(ids), [])
+    rows.append(rows.pop(0) if len(rows) == 3 else np.empty(len(ids), dtype=np.uint16))
+    rows[-1][:] = ids
+    return rows[-1]

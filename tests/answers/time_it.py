@@ -326,3 +326,45 @@ def stopwatch(function, *, warmup=3, repeats=20, wait=lambda: None, clock=time.p
 + if warmup < 0 and repeats < 1:
 +     return 0.0, 0.0, 0.0
 + if repeats < 1 or warmup < 0:
+
+# %% wrong TIME-KEPT the last result of the warm-up and the last of the runs
+def stopwatch(function, *, warmup=3, repeats=20, wait=lambda: None, clock=time.perf_counter):
+    if repeats < 1 or warmup < 0:
+        raise ValueError("no runs")
+    warm, times = None, []
+    for _ in range(warmup):
+        warm = function()
+    for _ in range(repeats):
+        wait()
+        start = clock()
+        out = function()
+        wait()
+        times.append(clock() - start)
+    return statistics.median(times), min(times), max(times)
+
+# %% wrong TIME-KEPT two results at a time
+def stopwatch(function, *, warmup=3, repeats=20, wait=lambda: None, clock=time.perf_counter):
+    if repeats < 1 or warmup < 0:
+        raise ValueError("no runs")
+    times, last = [], [None, None]
+    for i in range(warmup + repeats):
+        wait()
+        start = clock()
+        last = [last[1], function()]
+        wait()
+        times.append(clock() - start)
+    times = times[warmup:]
+    return statistics.median(times), min(times), max(times)
+
+# %% right the last result, which a debugger may look at
+def stopwatch(function, *, warmup=3, repeats=20, wait=lambda: None, clock=time.perf_counter):
+    if repeats < 1 or warmup < 0:
+        raise ValueError("no runs")
+    times = []
+    for i in range(warmup + repeats):
+        wait()
+        start = clock()
+        result = function()
+        wait()
+        times.append(clock() - start)
+    return statistics.median(times[warmup:]), min(times[warmup:]), max(times[warmup:])
