@@ -269,7 +269,7 @@ def _expect_ids(subject: Subject, texts: list[str], tokenizer, finding: str, **m
 def kept_rows(subject: Subject, draw: Draw) -> None:
     """Rows of many calls that are kept: none changes while the next ones are made."""
     texts = [["abc", "de"], ["bcd", "ef"], ["cde", "fg"], ["a"], ["xyzxyz"], ["", ""]]
-    calls = [((some, SMALL), {}) for some in (*texts, *texts[:3], *texts)]
+    calls: list[tuple[tuple, dict]] = [((some, SMALL), {}) for some in (*texts, *texts[:3], *texts)]
     expect_kept_arrays(subject.probe, calls, tried=f"{len(calls)} calls, whose rows are all kept")
 
 
