@@ -11,11 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-<<<<<<< HEAD
 from course_lib.measure.memory import saved_bytes
-=======
 from course_lib.probes.calls import called_in, ways_to_call
->>>>>>> edd968aa (rotate-half, apply-rope and the module exercises: many calls in turn, results kept, tensors written over, weights changed in eval mode)
 
 
 def init_with_bias(model: Any) -> Tensor:
@@ -75,7 +72,6 @@ def weight_gradients(module: Any, upstream: Tensor, args: tuple) -> dict[str, Te
     return {n: p.grad.clone() for n, p in module.named_parameters() if p.grad is not None}
 
 
-<<<<<<< HEAD
 def saved_bytes_in_modes(module: Any, own: bool, inside: bool, *args: Any) -> int:
     """Bytes that `module(*args)` keeps for its backward pass while its own `training` is `own` and
     that of every part is `inside`. All are in training mode afterwards."""
@@ -85,7 +81,8 @@ def saved_bytes_in_modes(module: Any, own: bool, inside: bool, *args: Any) -> in
         return saved_bytes(module, *args)
     finally:
         module.train()
-=======
+
+
 def results_of_weights(
     module: nn.Module, states: list[dict[str, Tensor]], args: tuple
 ) -> list[tuple[str, list[Tensor]]]:
@@ -108,7 +105,6 @@ def results_of_weights(
                     results.append(module(*args).detach().clone())
             found.append((f"{how}, {way.words}", results))
     return found
->>>>>>> edd968aa (rotate-half, apply-rope and the module exercises: many calls in turn, results kept, tensors written over, weights changed in eval mode)
 
 
 def look_at_heads(module: Any, x: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, list[Tensor]]:
