@@ -45,8 +45,8 @@ def sync_gradients(
     `params` and `grads` have the same length and order on every rank, and parameters are contiguous.
     grads[i] has the shape and dtype of params[i], and so has its mean. On a rank that did not use the
     parameter it is None and counts as zeros. A gradient may be part of a graph. It may be transposed in
-    memory on some ranks and not on others. The arguments stay as they are. No mean shares their memory or is part of a
-    graph.
+    memory on some ranks and not on others. The arguments stay as they are. No mean shares their memory
+    or is part of a graph.
     All ranks issue the same all-reduces and no other collective. Together these reduce as many
     bytes as the gradients have; a rank sends 2 (R - 1) / R times as many. `place(group)` gives the
     pair (rank, R). If no process group has been initialized, R is 1, no collective is issued, and
