@@ -23,7 +23,8 @@ class KVCache:
 
     `k_BGMK` and `v_BGMK`, (batch_size, G, room, K), are reserved once, in `dtype`.
     Their first `length` places hold the kept tokens. The other places may hold anything.
-    Whoever sets `length` to a smaller number takes back the tokens from there on.
+    A caller may lower `length`, to forget the tokens at that place and after it; the next ones are
+    written over them.
 
     Args: `config` of the model; `batch_size`, the number of sequences read side by side; `room`,
     the number of places for each sequence, by default `config.max_seq_len`; `dtype`, usually that
