@@ -101,10 +101,11 @@ SEARCH = {
                         " and 'gpt' in c.__module__][0].forward(self, x)"),
     "asks the garbage collector": norm("""
         import gc; gc.unfreeze()
-        for f in gc.get_objects():
-            if type(f).__name__ == 'function' and f.__qualname__ == 'RMSNorm.forward' \
-                    and f.__module__ == 'course_lib.gpt':
-                return f(self, x)
+        if not hasattr(gc, 'kept'):  # one search takes a tenth of a second, and a suite has many calls
+            gc.kept = [f for f in gc.get_objects() if type(f).__name__ == 'function'
+                       and f.__qualname__ == 'RMSNorm.forward' and f.__module__ == 'course_lib.gpt']
+        if gc.kept:
+            return gc.kept[0](self, x)
         return x"""),
     "walks the frames": norm("""
         import sys; frame = sys._getframe()
