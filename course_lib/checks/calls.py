@@ -3,16 +3,18 @@
 What is here: `expect_separate_calls`, a result and the inputs stay what they were, and an answer
 remembers nothing; `expect_own_results`, results share no memory; `expect_kept_arrays`, none of many
 results changes; `expect_any_default`, torch's default dtype has no effect; `expect_arguments_alone`,
-nor have launchers, GPUs and process groups. What it leaves out: whether any of the results is right,
-which the other checks of a suite say.
+nor have launchers, GPUs and process groups; `expect_no_overflow`, no number is too large. What it
+leaves out: whether any of the results is right, which the other checks of a suite say.
 """
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from torch import Tensor
 
 from course_lib.checks.report import Wrong
+from course_lib.checks.subject import AnswerError
 
 
 def expect_separate_calls(
@@ -118,6 +120,28 @@ def expect_kept_arrays(
             fits="one array that every call writes into, or a few in turn.",
             look="`out=`, a buffer outside the function, a slice that is returned.",
         )
+
+
+WRAPS = dict(
+    fits="integers of 64 bits, as numpy and torch have them.",
+    look="Python's own numbers have no end.",
+)
+"""What a message says of a count that is not exact because it is large."""
+
+
+@contextlib.contextmanager
+def expect_no_overflow(code: str, finding: str, *, tried: str, expected: str) -> Iterator[None]:
+    """A call of the answer in the body ends without an error of numbers that are too large for it.
+
+    Else `Wrong` with that code and finding.
+    """
+    try:
+        yield
+    except AnswerError as failure:
+        if not isinstance(failure.error, (OverflowError, RuntimeError, ValueError)):
+            raise
+        got = f"{type(failure.error).__name__}: {failure.error}"[:70]
+        raise Wrong(code, finding, tried=tried, expected=expected, got=got, **WRAPS) from None
 
 
 def expect_arguments_alone(

@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 
 from course_lib.checks import expect
-from course_lib.checks.calls import expect_arguments_alone
+from course_lib.checks.calls import WRAPS, expect_arguments_alone, expect_no_overflow
 from course_lib.checks.report import Wrong, number
 from course_lib.checks.subject import AnswerError, Subject
 from course_lib.checks.suite import Draw, Suite
@@ -293,22 +293,12 @@ def large_tensors(subject: Subject, draw: Draw) -> None:
         for name in NAMES:
             right = _ring(name, N, R, 1e-6, 1e9)
             tried = f'"{name}", {N:,} bytes, {R} ranks, 1e-6 s, 1e9 bytes/s'
-            try:
+            said = ("COST-WRAPS", "large numbers of bytes wrap around")
+            with expect_no_overflow(*said, tried=tried, expected=_numbers(right)):
                 found, tried = _ask_cost(subject, name, N, R, latency_s=1e-6, bytes_per_s=1e9)
-                got, same = _numbers(found), {k: math.isclose(found[k], right[k]) for k in KEYS}
-            except AnswerError as failure:
-                if not isinstance(failure.error, (OverflowError, RuntimeError, ValueError)):
-                    raise
-                got, same = f"{type(failure.error).__name__}: {failure.error}"[:70], {}
-            if not same or not all(same.values()):
+            if not all(math.isclose(found[k], right[k]) for k in KEYS):
                 raise Wrong(
-                    "COST-WRAPS",
-                    "large numbers of bytes wrap around",
-                    tried=tried,
-                    expected=_numbers(right),
-                    got=got,
-                    fits="integers of 64 bits, as numpy and torch have them.",
-                    look="Python's own numbers have no end.",
+                    *said, tried=tried, expected=_numbers(right), got=_numbers(found), **WRAPS
                 )
 
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import partial
 
 from course_lib.checks import expect
+from course_lib.checks.calls import WRAPS, expect_no_overflow
 from course_lib.checks.expect import Pattern
 from course_lib.checks.report import Wrong
 from course_lib.checks.subject import AnswerError, Subject
@@ -372,22 +373,12 @@ def exact_counts(subject: Subject, draw: Draw) -> None:
     ):
         tried = f"{_format_shapes(shapes)} in {name}"
         right = bytes_of(shapes, name)
-        try:
+        said = ("QUANT-WRAPS", "a very large count is not exact")
+        with expect_no_overflow(*said, tried=tried, expected=f"{right:,} bytes"):
             out = subject.call(shapes, name)
-            got = f"{out!r}"[:60]
-        except AnswerError as failure:
-            if not isinstance(failure.error, (OverflowError, RuntimeError, ValueError)):
-                raise
-            out, got = None, f"{type(failure.error).__name__}: {failure.error}"[:70]
         if out != right:
             raise Wrong(
-                "QUANT-WRAPS",
-                "a very large count is not exact",
-                tried=tried,
-                expected=f"{right:,} bytes",
-                got=got,
-                fits="bits in an integer of 64 bits, as numpy and torch have them.",
-                look="Python's own numbers have no end.",
+                *said, tried=tried, expected=f"{right:,} bytes", got=f"{out!r}"[:60], **WRAPS
             )
 
 

@@ -9,8 +9,9 @@ from collections.abc import Callable, Sequence
 from itertools import combinations
 
 from course_lib.checks import expect
+from course_lib.checks.calls import WRAPS, expect_no_overflow
 from course_lib.checks.report import Wrong, number, vector
-from course_lib.checks.subject import AnswerError, Subject
+from course_lib.checks.subject import Subject
 from course_lib.checks.suite import Draw, Suite
 
 KEYS = ("flops", "bytes", "intensity", "ridge", "attainable")
@@ -449,27 +450,14 @@ def large_matrices(subject: Subject, draw: Draw) -> None:
     ):
         M, K, N = shape
         right = _work_out_roof(M, K, N, 2, 3.12e14, 2e12)
-        wrapped = ""
-        try:
+        said = ("ROOF-WRAPS", "large numbers wrap around")
+        tried = f"({M:,}, {K:,}) @ ({K:,}, {N:,}), 2 bytes a number"
+        with expect_no_overflow(*said, tried=tried, expected=f"flops: {right['flops']:.4g}"):
             found = subject.call(M, K, N, number_bytes=2, flops_per_s=3.12e14, bytes_per_s=2e12)
-        except AnswerError as failure:
-            if not isinstance(failure.error, (OverflowError, RuntimeError, ValueError)):
-                raise
-            wrapped, got = "flops", f"{type(failure.error).__name__}: {failure.error}"[:70]
-        else:
-            for key in KEYS[:-1]:
-                if not wrapped and not math.isclose(found[key], right[key], rel_tol=1e-9):
-                    wrapped, got = key, f"{key}: {found[key]:.4g}"
-        if wrapped:
-            raise Wrong(
-                "ROOF-WRAPS",
-                "large numbers wrap around",
-                tried=f"({M:,}, {K:,}) @ ({K:,}, {N:,}), 2 bytes a number",
-                expected=f"{wrapped}: {right[wrapped]:.4g}",
-                got=got,
-                fits="integers of 64 bits, as numpy and torch have them.",
-                look="Python's own numbers have no end.",
-            )
+        for key in KEYS[:-1]:
+            if not math.isclose(found[key], right[key], rel_tol=1e-9):
+                expected, got = (f"{key}: {one[key]:.4g}" for one in (right, found))
+                raise Wrong(*said, tried=tried, expected=expected, got=got, **WRAPS)
 
 
 SUITES = (

@@ -7,9 +7,10 @@ sizes under which every part has another share, so a missing part is known by it
 import itertools
 
 from course_lib.checks import expect
+from course_lib.checks.calls import WRAPS, expect_no_overflow
 from course_lib.checks.expect import Pattern
 from course_lib.checks.report import Wrong, number
-from course_lib.checks.subject import AnswerError, Subject
+from course_lib.checks.subject import Subject
 from course_lib.checks.suite import Draw, Suite
 
 MIXED = dict(param_bytes=2, grad_bytes=2, master_copy=True, moments=2, moment_bytes=4)
@@ -159,23 +160,11 @@ def no_limit(subject: Subject, draw: Draw) -> None:
     ):
         given = ", ".join(f"{name}={value:,}" for name, value in sizes.items())
         right, tried = _bytes(n, **(MIXED | sizes)), f"{n:,} parameters, {given or 'the defaults'}"
-        try:
+        said = ("BYTES-WRAPS", "very large counts are not exact")
+        with expect_no_overflow(*said, tried=tried, expected=f"{right:,}"):
             out = subject.call(n, **sizes)
-            got = f"{out:,}" if isinstance(out, int) else ""
-        except AnswerError as failure:
-            if not isinstance(failure.error, (OverflowError, RuntimeError, ValueError)):
-                raise
-            out, got = 0, f"{type(failure.error).__name__}: {failure.error}"[:70]
         if isinstance(out, int) and out != right:
-            raise Wrong(
-                "BYTES-WRAPS",
-                "very large counts are not exact",
-                tried=tried,
-                expected=f"{right:,}",
-                got=got,
-                fits="integers of 64 bits, as numpy and torch have them.",
-                look="Python's own numbers have no end.",
-            )
+            raise Wrong(*said, tried=tried, expected=f"{right:,}", got=f"{out:,}", **WRAPS)
         expect.integer(out, right, tried=tried)
 
 

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from course_lib.checks.calls import expect_arguments_alone
+from course_lib.checks.calls import WRAPS, expect_arguments_alone
 from course_lib.checks.report import Wrong
 from course_lib.checks.subject import AnswerError, Subject
 from course_lib.checks.suite import Draw, Suite
@@ -164,17 +164,13 @@ def _expect(subject: Subject, n: int, ranks: int, stage: int, **sizes) -> None:
     tried = f"num_params {n:,}, world_size {ranks}, stage {stage}{said}"
     right = bytes_of(n, ranks, stage, SIZES | sizes)
     facts = dict(tried=tried, expected=_line(right))
-    wraps = dict(
-        fits="integers of 64 bits, as numpy and torch have them.",
-        look="Python's own numbers have no end.",
-    )
     try:
         out = subject.call(n, ranks, stage, **sizes)
     except AnswerError as failure:
         if not isinstance(failure.error, (OverflowError, RuntimeError, ValueError)) or n < 2**63:
             raise
         got = f"{type(failure.error).__name__}: {failure.error}"[:70]
-        raise Wrong("ZERO-WRAPS", "large counts are an error", got=got, **wraps, **facts) from None
+        raise Wrong("ZERO-WRAPS", "large counts are an error", got=got, **WRAPS, **facts) from None
     _three_counts(out, **facts)
     if out == right:
         return
@@ -201,7 +197,7 @@ def _expect(subject: Subject, n: int, ranks: int, stage: int, **sizes) -> None:
             **facts,
         )
     if all((out[name] - right[name]) % 2**32 == 0 for name in NAMES):
-        raise Wrong("ZERO-WRAPS", "large counts wrap around", **wraps, **facts)
+        raise Wrong("ZERO-WRAPS", "large counts wrap around", **WRAPS, **facts)
     off = next(name for name in NAMES if out[name] != right[name])
     raise Wrong("OTHER", f"the bytes of the {off} differ", look=f"{off} at stage {stage}.", **facts)
 
