@@ -12,7 +12,12 @@ from course_lib.checks import train_step_mistakes as mistakes
 from course_lib.checks.report import Wrong, number, vector
 from course_lib.checks.subject import AnswerError, Subject
 from course_lib.checks.suite import DYNAMO, Draw, Suite
-from course_lib.checks.train_step_edges import nothing_left, resumed_counters, three_groups
+from course_lib.checks.train_step_edges import (
+    not_finite,
+    nothing_left,
+    resumed_counters,
+    three_groups,
+)
 from course_lib.checks.train_step_mistakes import LR, MOVED_ALIKE, Batches
 from course_lib.checks.train_step_ranks import rank_of_nothing, shared_update
 from course_lib.checks.train_step_twin import B, T, TwinRun, make_batches
@@ -291,7 +296,7 @@ def scaled_loss(subject: Subject, draw: Draw) -> None:
         raise
     except AnswerError as failure:
         if "_scale is None" in str(failure.error):
-            raise _unscaled_loss(tried) from None
+            raise mistakes.unscaled_loss(tried) from None
         if "unscale_" not in str(failure.error):
             raise
         raise Wrong(
@@ -326,18 +331,6 @@ def scaled_loss(subject: Subject, draw: Draw) -> None:
     )
 
 
-def _unscaled_loss(tried: str) -> Wrong:
-    return Wrong(
-        "TRAIN-BARE",
-        "the loss is never scaled up",
-        tried=tried,
-        expected="a loss that is multiplied before its backward pass",
-        got="gradients of the plain loss, too small for float16",
-        fits="a `.backward()` of its own: neither scale nor ranks are in it.",
-        look="`self.backward`.",
-    )
-
-
 SUITES = (
     Suite(
         "train-step",
@@ -354,6 +347,7 @@ SUITES = (
             scaled_loss,
             shared_update,
             rank_of_nothing,
+            not_finite,
             three_groups,
         ),
         tested="micro-batches of any sizes make the update of the big batch, with its\n"

@@ -3,10 +3,14 @@
 Oracle: the contract; `TwinRun` for the weights.
 """
 
+import math
+
+import torch
 from torch import Tensor
 
+from course_lib.checks import train_step_mistakes as mistakes
 from course_lib.checks.report import Wrong, number, vector
-from course_lib.checks.subject import Subject
+from course_lib.checks.subject import AnswerError, Subject
 from course_lib.checks.suite import Draw
 from course_lib.checks.train_step_mistakes import LR
 from course_lib.checks.train_step_twin import B, T, TwinRun, make_batches
@@ -78,6 +82,81 @@ def resumed_counters(subject: Subject, draw: Draw) -> None:
             hides="a run that is resumed would begin its warmup again.",
             look="`self.step`, `self.tokens_seen`.",
             **facts,
+        )
+
+
+def not_finite(subject: Subject, draw: Draw) -> None:
+    """A loss or norm that is not finite comes back; in float16 such an update moves no weight."""
+    batches = make_batches(draw, [B * T, draw.size(5, 6, 7)])
+    count = sum(mistakes.count_targets(batches))
+    run = TwinRun(subject, draw, 2)
+    run.trainer.probe(PROBE + "spoil_first_gain")
+    tried = "one update, NaN in the gain of a norm"
+    _expect_told(_step_as_it_is(run, batches, tried), ("loss", "grad_norm"), tried)
+    _expect_both_counted(run, count, tried)
+    scale = 2.0**40
+    run = TwinRun(subject, draw, 2, precision="fp16")
+    run.trainer.probe(PROBE + "set_loss_scale", scale)
+    tried = "one update in float16, the loss scaled by 2 ** 40: the gradients overflow"
+    found = _step_as_it_is(run, batches, tried)
+    if 0.9 < found["grad_norm"] / run.plain.gradient(batches)[1] < 1.1:  # float16 rounds
+        raise mistakes.unscaled_loss(tried)
+    _expect_told(found, ("grad_norm",), tried)
+    now, next_scale = run.weights(), run.trainer.probe(PROBE + "loss_scale")
+    if any(not torch.equal(now[n], w) for n, w in run.start.items()) or next_scale != scale / 2:
+        raise Wrong(
+            "TRAIN-OVERFLOW",
+            "an overflow in float16 is not left to the scaler",
+            tried=tried,
+            expected="no weight moves, and the next scale is half of it",
+            got="weights that moved" if next_scale == scale / 2 else f"scale {number(next_scale)}",
+            look="`self.scaler`: unscale_, step and update, in every update.",
+        )
+    _expect_both_counted(run, count, tried)
+
+
+def _step_as_it_is(run: TwinRun, batches: mistakes.Batches, tried: str) -> dict[str, float]:
+    try:
+        found = run.trainer.method("train_step", [(i.clone(), t.clone()) for i, t in batches])
+    except AnswerError as failure:
+        raise Wrong(
+            "TRAIN-RAISES",
+            "a number that is not finite ends in an error",
+            tried=tried,
+            expected="the numbers, as they are: `fit` decides what becomes of the run",
+            got=f"{type(failure.error).__name__}: {failure.error}"[:76],
+            hides="in float16 the first update overflows as a rule, and the run would end there.",
+            look="what looks at the loss or the norm; `error_if_nonfinite`.",
+        ) from None
+    return mistakes.read_three(found, tried)
+
+
+def _expect_told(found: dict[str, float], keys: tuple[str, ...], tried: str) -> None:
+    for key in keys:
+        if math.isfinite(found[key]):
+            raise Wrong(
+                "TRAIN-HIDDEN",
+                f"the {key} that is told looks like any other",
+                tried=tried,
+                expected=f"{key} nan or inf, as it is",
+                got=f"{key} {number(found[key])}",
+                hides="a run that has diverged trains on: `fit` ends it by these two numbers.",
+                look="`nan_to_num`, comparisons with NaN (always False), a gradient thrown away.",
+            )
+
+
+def _expect_both_counted(run: TwinRun, count: int, tried: str) -> None:
+    now = [run.trainer.method("__getattribute__", name) for name in ("step", "tokens_seen")]
+    if now != [1, count]:
+        raise Wrong(
+            "TRAIN-SKIPPED",
+            "an update that is not finite is not counted",
+            tried=tried,
+            expected=f"step 1, tokens_seen {count}",
+            got=f"step {now[0]}, tokens_seen {now[1]}",
+            fits="a `return` before the counters.",
+            hides="the loader has moved on: a run that is resumed reads other tokens.",
+            look="where `self.step` and `self.tokens_seen` grow.",
         )
 
 

@@ -389,3 +389,16 @@ def compare_rates(found: list[float], due: list[float], highest: float, tried: s
 
 def _all_close(found: list[float], wanted: list[float]) -> bool:
     return all(math.isclose(a, b, rel_tol=1e-6) for a, b in zip(found, wanted, strict=False))
+
+
+def unscaled_loss(tried: str) -> Wrong:
+    """When float16 gets gradients of the plain loss."""
+    return Wrong(
+        "TRAIN-BARE",
+        "the loss is never scaled up",
+        tried=tried,
+        expected="a loss that is multiplied before its backward pass",
+        got="gradients of the plain loss, too small for float16",
+        fits="a `.backward()` of its own: neither scale nor ranks are in it.",
+        look="`self.backward`.",
+    )

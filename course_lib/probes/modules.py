@@ -62,6 +62,23 @@ def largest_gradient(trainer: Any) -> float:
     return max((grad.abs().max().item() for grad in grads if grad.numel()), default=0.0)
 
 
+def spoil_first_gain(trainer: Any) -> None:
+    """Write NaN into the first parameter of one dimension: the loss and all gradients become NaN."""
+    gain = next(p for p in trainer.plain_model.parameters() if p.dim() == 1)
+    with torch.no_grad():
+        gain[0] = math.nan
+
+
+def set_loss_scale(trainer: Any, scale: float) -> None:
+    """Let the trainer's scaler begin at `scale`."""
+    trainer.scaler = torch.amp.GradScaler(trainer.device.type, init_scale=scale)
+
+
+def loss_scale(trainer: Any) -> float:
+    """What the trainer's scaler multiplies the next loss by."""
+    return trainer.scaler.get_scale()
+
+
 def weight_gradients(module: Any, upstream: Tensor, args: tuple) -> dict[str, Tensor]:
     """Gradients of sum(upstream * module(*args)) by the names of the parameters that get one, where
     nothing that goes in needs a gradient."""

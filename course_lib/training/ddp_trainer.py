@@ -155,7 +155,9 @@ class DistributedTrainer:
         them; nothing has changed then.
 
         Returns "loss" (nats per token, before the update), "grad_norm" (before clipping) and "lr".
-        Each is a float, or a tensor of no dimension that the device may still be computing.
+        Each is a float, or a tensor of no dimension that the device may still be computing. A loss
+        or norm that is not finite is no error here: it comes back as it is, both counters grow, and
+        in float16 the scaler leaves the weights as they were.
         Micro-batches lie in host memory, so counting targets waits for no GPU. Memory: activations
         of one micro-batch at a time. Ranks sum, once an update each, the count (8 bytes, on the
         host), the loss (8 bytes, on the device) and the gradients (4 bytes a parameter).

@@ -506,3 +506,42 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
 # %% wrong RAISED targets flattened by view | of: shares first, then the loop
 - counts = [int((targets != -100).sum()) for _, targets in batches]
 + counts = [int((targets.view(-1) != -100).sum()) for _, targets in batches]
+
+# %% wrong TRAIN-RAISES clip_grad_norm_ that refuses
+- norm = torch.nn.utils.clip_grad_norm_(self.plain_model.parameters(), limit)
++ norm = torch.nn.utils.clip_grad_norm_(self.plain_model.parameters(), limit, error_if_nonfinite=True)
+
+# %% wrong TRAIN-RAISES a loss that is looked at
+      total += part.item()
++ if not math.isfinite(total):
++     raise ValueError("the loss is not finite")
+
+# %% wrong TRAIN-HIDDEN nan_to_num in the gradients
+  self.scaler.unscale_(self.optimizer)
++ for p in self.plain_model.parameters():
++     p.grad.nan_to_num_(posinf=0.0, neginf=0.0)
+
+# %% wrong TRAIN-HIDDEN the loss of parts that are finite
+- total += part.item()
++ total += part.item() if math.isfinite(part.item()) else 0.0
+
+# %% wrong TRAIN-SKIPPED an update that is not finite is left out
+  norm = torch.nn.utils.clip_grad_norm_(self.plain_model.parameters(), limit)
++ if not norm.isfinite():
++     self.scaler.update()
++     self.optimizer.zero_grad(set_to_none=True)
++     return {"loss": self.sum_over_ranks(total), "grad_norm": norm.item(), "lr": lr}
+
+# %% wrong TRAIN-OVERFLOW the optimizer's own step
+- self.scaler.step(self.optimizer)
++ self.optimizer.step()
+
+# %% wrong TRAIN-BARE no scaler at all
+- self.scaler.unscale_(self.optimizer)
+
+- self.scaler.step(self.optimizer)
+- self.scaler.update()
++ self.optimizer.step()
+
+- self.backward(part)
++ (part * self.world.world_size).backward()
