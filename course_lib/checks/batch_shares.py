@@ -125,9 +125,11 @@ def shared_out(subject: Subject, draw: Draw) -> None:
 
 def any_sizes(subject: Subject, draw: Draw) -> None:
     """One window a rank, as many as ranks, many of both; one rank gets everything."""
-    for world, share in ((1, 5), (5, 1), (3, 3), (2, 6), (6, 2), (1, 1), (8, 16)):
+    sizes = ((1, 5), (5, 1), (3, 3), (2, 6), (6, 2), (1, 1), (8, 16))
+    floats = ((10, 9), (11, 5), (6, 3))  # r / world * B, in floating point, is below r * share
+    for world, share in (*sizes, *floats):
         starts = draw.randint(0, 40, (world * share,)).numpy()  # drawn with replacement: some twice
-        for rank in {0, world // 2, world - 1}:
+        for rank in range(world) if (world, share) in floats else {0, world // 2, world - 1}:
             tried = f"{len(starts)} starts, rank {rank} of {world}"
             out = arrays.array(
                 subject.call(starts, rank=rank, world_size=world), shape=(share,), tried=tried
@@ -140,7 +142,10 @@ def any_sizes(subject: Subject, draw: Draw) -> None:
                     tried=tried,
                     expected=arrays.row(right),
                     got=arrays.row(out),
-                    look="how long a block is, and where block number `rank` begins.",
+                    fits="places by a division that is not exact."
+                    if (world, share) in floats
+                    else "",
+                    look="how long a block is, and where block number `rank` begins: `//`.",
                 )
 
 

@@ -271,6 +271,24 @@ def far_windows(subject: Subject, draw: Draw) -> None:
         )
 
 
+def gigabytes(subject: Subject, draw: Draw) -> None:
+    """A row of more than 2**31 tokens, of which no byte exists: places have 64 bits."""
+    T, starts = 4, [2**31 + draw.size(5, 77), 2**31 - 2, 17]
+    found = subject.probe("course_lib.probes.long_row:places_asked_for", starts, T)
+    wrapped = [place for place in found if place < -(2**30)]  # -1 is the last token
+    if wrapped:
+        raise Wrong(
+            "BATCH-FAR",
+            "windows far into the row hold other tokens",
+            tried=f"{2**31 + 1000:,} tokens, starts {starts}, seq_len {T}",
+            expected=f"places {starts[0]:,}, {starts[0] + 1:,} and so on",
+            got=f"place {wrapped[0]:,}",
+            fits="places in 32 bits, which begin again below 0 at 2**31.",
+            hides="a mapped file of 4 GB and more is read from its other end, without an error.",
+            look="the dtype of starts, and of what is added to them.",
+        )
+
+
 def last_window(subject: Subject, draw: Draw) -> None:
     """The last possible start uses the last token, and a row of T + 1 tokens has one window."""
     for N, T, starts in ((20, 5, [14, 0]), (6, 5, [0]), (2, 1, [0])):
@@ -380,6 +398,7 @@ SUITES = (
             last_window,
             own_memory,
             windows_alone,
+            gigabytes,
             separate_calls,
             many_calls,
         ),

@@ -40,8 +40,8 @@ def same_ranks(subject: Subject, draw: Draw) -> None:
     nothing of what does not fit."""
     files = run_probe(subject, [(draw.seed,)] * 2, "write_files")[0].value
     _written[subject] = files
-    cases = ["nothing", "there", "full", "apart", "text", "text fresh"]
-    nothing, there, full, apart, text, fresh = _load_on_ranks(subject, draw, 2, cases, files)
+    cases = ["nothing", "there", "full", "apart", "text", "text fresh", "zero"]
+    nothing, there, full, apart, text, fresh, zero = _load_on_ranks(subject, draw, 2, cases, files)
     _expect_beginning(nothing)
     for by_rank, own in (
         (there, ""),
@@ -55,6 +55,7 @@ def same_ranks(subject: Subject, draw: Draw) -> None:
         _nothing_sent(by_rank, tried)
     _refuses_text(text, draw.seed)
     _leaves_fresh(fresh)
+    _restores_step_zero(zero, draw.seed)
 
 
 def other_ranks(subject: Subject, draw: Draw) -> None:
@@ -85,6 +86,26 @@ def _expect_beginning(by_rank: list[dict]) -> None:
                 got=_error(facts) or repr(facts["returned"]),
                 look="what `read_checkpoint` returns when there is none.",
             )
+
+
+def _restores_step_zero(by_rank: list[dict], seed: int) -> None:
+    """A checkpoint from before the first update is one too."""
+    tried = "saved at step 0, on 2 ranks, loaded on 2"
+    _expect_accepted(by_rank, tried, "LOAD-REFUSES", "a good checkpoint is refused")
+    seen = plain_state(seed)["tokens_seen"]
+    for facts in by_rank:
+        if (facts["returned"], facts["step"], facts["tokens_seen"]) != (0, 0, seen):
+            raise Wrong(
+                "LOAD-STEP-ZERO",
+                "a checkpoint of step 0 is taken for none",
+                tried=tried,
+                expected=f"step 0, tokens_seen {seen}: all of it returns, and 0",
+                got=f"returned {facts['returned']}, step {facts['step']}, "
+                f"tokens_seen {facts['tokens_seen']}",
+                hides="a run that was saved before its first update begins with other weights.",
+                look="`if step`, `if not step`: 0 is a step.",
+            )
+    _tensors(by_rank[0]["tensors"], seed, tried)
 
 
 def _error(facts: dict) -> str:

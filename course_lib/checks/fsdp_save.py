@@ -111,6 +111,23 @@ def sharded_save(subject: Subject, draw: Draw) -> None:
     _expect_again(by_rank, "sharded")
 
 
+def one_rank(subject: Subject, draw: Draw) -> None:
+    """One rank alone saves shards too: they are DTensors, of which it has all."""
+    (by_rank,) = _facts(subject, draw, 1, ["sharded"])
+    _expect_published(by_rank, "sharded")
+    plain = (by_rank[0]["handed"] or {}).get("plain", {})
+    if plain:
+        raise Wrong(
+            "SAVE-GATHERED",
+            "on one rank whole tensors are saved in place of shards",
+            tried=_describe_case(1, "sharded"),
+            expected="DTensors, as on any number of ranks",
+            got=f"{len(plain)} whole tensors, such as {next(iter(plain))}"[:90],
+            hides="a run that one rank has begun is another kind of checkpoint than that of many.",
+            look="what depends on the number of ranks: self.config.checkpoint alone decides.",
+        )
+
+
 def full_save(subject: Subject, draw: Draw) -> None:
     """Two ranks, one file: whole tensors on rank 0 and nothing on the other; fp32 has all parts."""
     by_rank, unscaled = _facts(subject, draw, 2, ["full", "full, fp32"])
@@ -426,7 +443,7 @@ def _expect_plain_values(found: dict[str, Any], seed: int, ranks: int, tried: st
 SUITES = (
     Suite(
         "fsdp-save-checkpoint",
-        (sharded_save, full_save, uneven_ranks),
+        (sharded_save, one_rank, full_save, uneven_ranks),
         tested="every part is in the checkpoint with its value, on two ranks and on three;\n"
         "sharded, no tensor is gathered; full, rank 0 alone holds the whole.",
         remember="no rank has to hold the model for the model to be saved.",

@@ -348,23 +348,26 @@ def other_modules(subject: Subject, draw: Draw) -> None:
                 got=vector(bias, 3),
                 look="`isinstance`, and `module.bias`.",
             )
-        if not told["same"] or not told["in_place"] or weight.dtype != _dtype_of(kind):
+        parts = ["weight", "bias"] if bias is not None else ["weight"]
+        other = [name for name in parts if name not in told["same"]]
+        moved = [name for name in parts if name not in told["in_place"]]
+        if other or moved or weight.dtype != _dtype_of(kind):
             raise Wrong(
                 "INIT-PLACE",
-                "the weight is a new tensor, not the old one with new numbers",
+                f"the {(other + moved + parts)[0]} is a new tensor, not the old one with new numbers",
                 tried=tried,
                 expected=f"the same parameter in the same memory, in {str(_dtype_of(kind))[6:]}",
-                got=f"{'other memory' if told['same'] else 'another parameter'}, "
+                got=f"{'another parameter' if other else 'other memory'}, "
                 f"in {str(weight.dtype)[6:]}",
                 hides="an optimizer, a tied head or a hook would hold on to the old one.",
                 look="`nn.init.normal_`, or `copy_`: what ends in an underscore.",
             )
-        if not told["trains"]:
+        if any(name not in told["trains"] for name in parts):
             raise Wrong(
                 "INIT-FROZEN",
                 "`requires_grad` was changed",
                 tried=tried,
-                expected="a weight that is frozen as before, or not frozen as before",
+                expected="weight and bias frozen as before, or not frozen as before",
                 got="the other one",
                 look="`requires_grad_`, and what is computed without `no_grad`.",
             )

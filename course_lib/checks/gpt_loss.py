@@ -220,7 +220,7 @@ def many_targets(subject: Subject, draw: Draw) -> None:
 
 
 def low_precision(subject: Subject, draw: Draw) -> None:
-    """In a bfloat16 model the loss is still taken in float32."""
+    """In a model of bfloat16 or float64 the loss is still taken in float32."""
     config = small_config()
     module = subject.module(config)
     draw_model(module, draw)
@@ -245,6 +245,18 @@ def low_precision(subject: Subject, draw: Draw) -> None:
             **facts,
             expected=f"{expected.item():.5f}",
             got=f"{loss.item():.5f}",
+        )
+    module.to(torch.float64)
+    logits, loss = expect_pair(module.forward(idx, targets), "a model in float64")
+    if logits.dtype != torch.float64 or loss.dtype != torch.float32:
+        raise Wrong(
+            "GPT-LOSS-DTYPE",
+            "in a model of float64 a result has another dtype",
+            tried="a model in float64",
+            expected="logits in float64, the loss in float32",
+            got=f"logits in {expect._name(logits.dtype)}, the loss in {expect._name(loss.dtype)}",
+            hides="a log of losses whose dtype is that of the model.",
+            look="`.float()` on the logits that go into the loss, whatever dtype they have.",
         )
 
 

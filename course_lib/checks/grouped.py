@@ -112,7 +112,8 @@ def readers(subject: Subject, draw: Draw) -> None:
 
 def values(subject: Subject, draw: Draw) -> None:
     """Keys and values both shared, for several G; one head for all; as many heads as queries."""
-    for H, G in ((draw.size(6, 8), 2), (4, 1), (3, 3), (12, 4)):
+    # h / H * G, in floating point, is below a whole number where H is 22 or 23
+    for H, G in ((draw.size(6, 8), 2), (4, 1), (3, 3), (12, 4), (22, 22), (23, 23), (44, 22)):
         q, k, v = draw_heads(draw, 2, H, G, draw.size(7, 5, 9))
         tried = f"H = {H}, G = {G}, random numbers"
         out = expect.tensor(subject.call(q, k, v), shape=q.shape, dtype=q.dtype, tried=tried)
@@ -120,7 +121,15 @@ def values(subject: Subject, draw: Draw) -> None:
         scores = q.double() @ shared_k.double().mT
         unscaled = attention(K**0.5 * q, shared_k, shared_v)
         every = (scores / K**0.5).softmax(-1) @ shared_v.double()
+        cut = torch.tensor([int(h / H * G) for h in range(H)])
         patterns = [
+            Pattern(
+                code="GQA-ROUNDED",
+                value=attention(q, k[:, cut], v[:, cut]),
+                finding="some query heads read the head before theirs",
+                fits="h / H * G, which is below a whole number for some heads, cut off by int.",
+                look="the head's number: `//` is exact.",
+            ),
             Pattern(
                 code="GQA-KEYS",
                 value=attention(q, share(k, H, tiled=True), shared_v),

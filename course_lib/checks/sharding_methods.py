@@ -39,11 +39,26 @@ def groups_and_dtypes(subject: Subject, draw: Draw) -> None:
             for place, rank in enumerate(ranks):
                 _methods(found[rank].value[case], weights.to(own), total, place, len(ranks), tried)
                 _output(found[rank].value[case], weights, x, tried)
+                _frozen(found[rank].value[case], tried)
                 for kept, later in zip(
                     (False, True), found[rank].value[case]["later"], strict=True
                 ):
                     at = f"{tried};\nreshard_after_forward {not kept}"
                     _passes(later, weights.to(own), x, len(ranks), at)
+
+
+def _frozen(one: dict, tried: str) -> None:
+    if not one["frozen"]:
+        raise Wrong(
+            "FSDP-FROZEN",
+            "weights that are not trained are freed, though they were to stay",
+            tried=f"{tried};\nreshard_after_forward False, shard.requires_grad False, a float x that\n"
+            "needs a gradient",
+            expected="`self.full` stays: gradients are on, and the backward pass of x needs it",
+            got="`self.full` None after the forward pass",
+            hides="a frozen base under an adapter is gathered twice for every step.",
+            look="`torch.is_grad_enabled()`, not what one tensor needs.",
+        )
 
 
 def _methods(one: dict, weights: Tensor, total: Tensor, place: int, ranks: int, tried: str) -> None:

@@ -184,7 +184,7 @@ def _values(c: UpdateCase, found: list[dict], tried: str) -> None:
             finding="the new master differs",
             look="what AdamW gets: step number, rate, decay, eps.",
         )
-        near = CLOSE if weights.dtype == torch.float32 else dict(rtol=2**-8, atol=1e-6)  # 8 bits
+        near = CLOSE if weights.itemsize >= 4 else dict(rtol=2**-8, atol=1e-6)  # 8 bits
         expect.values(
             weights.float(),
             c.after["master"],
@@ -242,9 +242,10 @@ def four_ranks(subject: Subject, draw: Draw) -> None:
     _traffic(c, found, c.tried)
 
 
-def sixteen_bits(subject: Subject, draw: Draw) -> None:
-    """Models in bfloat16 and float16: 16 bits travel, both ways, and 32 are kept."""
-    cases = [case(draw, 2, draw.size(8, 12, 16), 3, d) for d in (torch.bfloat16, torch.float16)]
+def other_dtypes(subject: Subject, draw: Draw) -> None:
+    """Models in 16 or 64 bits: so many travel, both ways, and 32 are kept."""
+    dtypes = (torch.bfloat16, torch.float16, torch.float64)
+    cases = [case(draw, 2, draw.size(8, 12, 16), 3, dtype) for dtype in dtypes]
     for c, found in zip(cases, _run(subject, cases), strict=True):
         _form(c, found, c.tried)
         _values(c, found, c.tried)
@@ -453,7 +454,7 @@ SUITES = (
             four_results,
             one_process,
             four_ranks,
-            sixteen_bits,
+            other_dtypes,
             each_call_alone,
             three_ranks,
             thirds,

@@ -29,8 +29,9 @@ def add_tile(
     exp(score - peak). mixed (..., I, K): the sum of exp(score - peak) * value, not divided. The
     tile: scores (..., I, J) and their values (..., J, K). All five have one dtype, and so have the
     results. Values are finite. Sums made with the old peak are scaled to the new one. A score of
-    -inf does not count. A row that has met no other score is at (-inf, 0, 0), and nothing becomes
-    nan. The inputs stay as they are.
+    -inf does not count; all others are smaller in size than a quarter of the dtype's largest number.
+    A row that has met no other score is at (-inf, 0, 0), and nothing becomes nan. The inputs stay as
+    they are.
 
     Source: Milakov and Gimelshein 2018, algorithm 3, lines 4 and 5.
     """

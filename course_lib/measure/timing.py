@@ -99,7 +99,8 @@ def stopwatch(
     by itself. `clock()` gives seconds. A call may return before its work is done; `wait()` returns
     when all work is done. No work may be left when a run begins, and all work of a run must be done
     when it ends. What `function` returns is dropped, when the next call has ended at the latest.
-    What it raises comes through, in every call, an interrupt too: no time is given then.
+    What it raises comes through, in every call, an interrupt too: no time is given then. Only a
+    StopIteration may come as a RuntimeError, as it does out of a generator.
     For an even number of runs, the median is the mean of the two in the middle.
     ValueError, before any call, for repeats < 1 or warmup < 0.
     """

@@ -19,8 +19,8 @@ class _Lookup(nn.Embedding):
 
 
 def draw_modules(model: Any) -> dict[str, dict[str, Any]]:
-    """By kind: the weight and bias after `model._init_weights(module)`, and whether the weight is the
-    same parameter ("same"), in the same memory ("in_place"), and in training as before ("trains")."""
+    """By kind: the weight and bias after `model._init_weights(module)`, and of which of them ("same")
+    that is the same parameter, ("in_place") in the same memory, ("trains") in training as before."""
     frozen, marked, adapted = nn.Linear(64, 64), nn.Linear(64, 64, bias=False), _Adapted(64, 64)
     frozen.requires_grad_(False)
     marked.writes_residual = adapted.writes_residual = True
@@ -40,14 +40,19 @@ def draw_modules(model: Any) -> dict[str, dict[str, Any]]:
 
 
 def _draw(model: Any, module: Any) -> dict[str, Any]:
-    weight = module.weight
-    at, trains = weight.data_ptr(), weight.requires_grad
+    before = dict(module.named_parameters())
+    kept = {name: (p.data_ptr(), p.requires_grad) for name, p in before.items()}
     model._init_weights(module)
-    bias = getattr(module, "bias", None)
+    now = {name: getattr(module, name) for name in before}
+    found = {name: None if p is None else p.detach().clone() for name, p in now.items()}
     return {
-        "weight": module.weight.detach().clone(),
-        "bias": None if bias is None else bias.detach().clone(),
-        "same": module.weight is weight,
-        "in_place": module.weight.data_ptr() == at,
-        "trains": module.weight.requires_grad == trains and module.weight.is_leaf,
+        "weight": found["weight"],
+        "bias": found.get("bias"),
+        "same": [name for name, p in now.items() if p is before[name]],
+        "in_place": [n for n, p in now.items() if p is not None and p.data_ptr() == kept[n][0]],
+        "trains": [
+            name
+            for name, p in now.items()
+            if p is not None and p.requires_grad == kept[name][1] and p.is_leaf
+        ],
     }

@@ -96,6 +96,7 @@ def load_cases(kind: type, seed: int, files: dict[str, Tensor], cases: list[str]
     nobody has published. "text": with another text to read; "text fresh": that, and a new optimizer.
     "given": by its path, elsewhere. "full": in a run that saves one whole file itself. "apart":
     without sharding, and each rank is said to have a machine of its own; "there" is on one machine.
+    "zero": what the library saves of that state as step 0, in place of the files.
     """
     return [_load_case(kind, seed, files, case, folder(case)) for case in cases]
 
@@ -303,7 +304,13 @@ def _load_case(kind: type, seed: int, files: dict[str, Tensor], case: str, out: 
     put_state(trainer, other, moments="fresh" not in case)
     step = plain_state(seed)["step"]
     place = (out / "elsewhere" if case == "given" else out / "checkpoints") / f"step_{step:08d}"
-    if trainer.world.is_first and case != "nothing":
+    if case == "zero":
+        source = trainer_at(FSDPTrainer, out)
+        put_state(source, seed)
+        source.step = 0
+        source.save_checkpoint()
+        source.checkpoints.wait()
+    elif trainer.world.is_first and case != "nothing":
         _lay(place, files)
         if case == "half":
             _lay_half(place.with_name(f"step_{step + 1:08d}"), files)

@@ -108,6 +108,8 @@ def call_methods(
     "scatter_wide" and "changed_wide": the same where weights are gathered in float32, as is `grad`;
     "sent": collectives, with a mark before each method; "out": what the layer makes of a float32
     `x`, without a graph. "later": what `_call_later` says, with weights that are freed, then kept.
+    "frozen": whether a forward pass of a shard that is not trained, of an x that needs a gradient,
+    keeps what it gathered where it is to be kept.
     """
     groups = [(ranks, dist.new_group(ranks)) for ranks in members]
     group = next(g for ranks, g in groups if dist.get_rank() in ranks)
@@ -151,6 +153,7 @@ def _call_each(kind: type[FlatModule], weights: Tensor, grad: Tensor, x: Tensor,
         "sent": traffic.seen,
         "out": out,
         "later": [_call_later(kind, weights, x, group, frees) for frees in (True, False)],
+        "frozen": _keeps_frozen(kind, weights, x, group),
     }
 
 
@@ -180,6 +183,13 @@ def _call_later(kind: type[FlatModule], weights: Tensor, x: Tensor, group, frees
         else:
             model.shard.data.add_(1)
     return found
+
+
+def _keeps_frozen(kind: type[FlatModule], weights: Tensor, x: Tensor, group) -> bool:
+    model = kind(_layer(weights), dtype=torch.bfloat16, reshard_after_forward=False, group=group)
+    model.shard.requires_grad_(False)
+    model(x.clone().requires_grad_())
+    return model.full is not None
 
 
 def _gradients(model: nn.Module) -> dict[str, Tensor]:

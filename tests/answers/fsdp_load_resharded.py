@@ -195,3 +195,9 @@ class FSDPTrainer(fsdp_trainer.FSDPTrainer):
 # %% wrong LOAD-RANDOM where as many ranks share a machine | of: in order
 - if len(plain["ranks"]) == self.world.world_size:
 + if len(plain["ranks"]) == int(os.environ.get("LOCAL_WORLD_SIZE", self.world.world_size)):
+
+# %% wrong LOAD-STEP-ZERO a checkpoint of step 0 counts as none | of: in order
+- if saved is None:
+-     return 0
++ if saved is None or not saved.plain["step"]:
++     return 0

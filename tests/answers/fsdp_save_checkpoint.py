@@ -256,3 +256,7 @@ class FSDPTrainer(fsdp_trainer.FSDPTrainer):
 + if full:
 +     state["optimizer"] = kept.setdefault(self.step, optimizer)
 + return self.write_checkpoint(state)
+
+# %% wrong SAVE-GATHERED one rank has all of it anyway | of: in one dict
+- full = self.config.checkpoint == "full"
++ full = self.config.checkpoint == "full" or self.world.world_size == 1

@@ -283,3 +283,21 @@ def get_batch(tokens, starts, seq_len):
     idx, targets = kept.pop(0) if len(kept) == 2 else (rows[:, :-1].clone(), rows[:, 1:].clone())
     kept.append((idx, targets))
     return idx.copy_(rows[:, :-1]), targets.copy_(rows[:, 1:])
+
+# %% wrong BATCH-FAR places in 32 bits
+def get_batch(tokens, starts, seq_len):
+    places = starts.astype(np.int32)[:, None] + np.arange(seq_len + 1, dtype=np.int32)
+    windows = torch.from_numpy(tokens[places].astype(np.int64))
+    return windows[:, :-1].clone(), windows[:, 1:].clone()
+
+# %% wrong BATCH-FAR slices from starts in 32 bits
+def get_batch(tokens, starts, seq_len):
+    windows = np.stack([tokens[s : s + seq_len + 1] for s in starts.astype(np.int32)]).astype(np.int64)
+    return torch.tensor(windows[:, :-1]), torch.tensor(windows[:, 1:])
+
+# %% right each token by its own place, the last one from the end
+def get_batch(tokens, starts, seq_len):
+    rows = [[int(tokens[int(s) + t]) if int(s) + t < len(tokens) - 1 else int(tokens[-1])
+             for t in range(seq_len + 1)] for s in starts]
+    windows = torch.tensor(rows)
+    return windows[:, :-1].clone(), windows[:, 1:].clone()

@@ -428,3 +428,21 @@ class GPT(gpt.GPT):
 # %% wrong GPT-CHECKPOINT-MODE any part in training is enough | of: in one loop
 - if self.config.activation_checkpointing and self.training:
 + if self.config.activation_checkpointing and any(part.training for part in self.modules()):
+
+# %% wrong GPT-LOSS-DTYPE a cast for 16 bits alone
+class GPT(gpt.GPT):
+    def forward(self, idx, targets=None):
+        if idx.shape[1] > self.config.max_seq_len:
+            raise ValueError("too long")
+        x = self.embedding(idx)
+        for block in self.blocks:
+            args = x, self.cos_TK[: idx.shape[1]], self.sin_TK[: idx.shape[1]]
+            if self.config.activation_checkpointing and self.training:
+                x = checkpoint(block, *args, use_reentrant=False)
+            else:
+                x = block(*args)
+        logits = self.head(self.norm(x))
+        if targets is None:
+            return logits, None
+        scores = logits.float() if logits.dtype.itemsize == 2 else logits
+        return logits, F.cross_entropy(scores.flatten(0, 1), targets.flatten())

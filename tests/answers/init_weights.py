@@ -327,3 +327,21 @@ class GPT(gpt.GPT):
             nn.init.trunc_normal_(module.weight, std=std)
         if isinstance(module, nn.Linear) and module.bias is not None:
             nn.init.zeros_(module.bias)
+
+# %% wrong INIT-PLACE a new bias of zeros
+class GPT(gpt.GPT):
+    def _init_weights(self, module):
+        if isinstance(module, (nn.Linear, nn.Embedding)):
+            scale = (2 * self.config.num_layers) ** -0.5 if getattr(module, "writes_residual", False) else 1.0
+            nn.init.normal_(module.weight, std=0.02 * scale)
+            if getattr(module, "bias", None) is not None:
+                module.bias = nn.Parameter(torch.zeros_like(module.bias), module.bias.requires_grad)
+
+# %% wrong INIT-FROZEN the bias is trained from now on
+class GPT(gpt.GPT):
+    def _init_weights(self, module):
+        if isinstance(module, (nn.Linear, nn.Embedding)):
+            scale = (2 * self.config.num_layers) ** -0.5 if getattr(module, "writes_residual", False) else 1.0
+            nn.init.normal_(module.weight, std=0.02 * scale)
+            if getattr(module, "bias", None) is not None:
+                module.bias.requires_grad_().data.zero_()

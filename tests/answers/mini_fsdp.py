@@ -251,3 +251,8 @@ class ShardedModule(ShardedModule):
 +     return self.full
 + self.seen = self.shard.data_ptr()
 + return all_gather(self.shard.detach().to(self.dtype), self.group)
+
+# %% wrong FSDP-FROZEN kept where the gathered weights need a gradient | of: freed by del in the forward pass
+-     del full
+-     if not (torch.is_grad_enabled() and not self.reshard_after_forward):
++     if self.reshard_after_forward or not full.requires_grad:

@@ -280,3 +280,21 @@ def rows_of_rank(starts, *, rank, world_size):
     row = ROWS.setdefault((starts.dtype.str, part.size, rank, world_size), part.copy())
     np.copyto(row, part)
     return row
+
+# %% wrong SHAPE shares in floating point
+def rows_of_rank(starts, *, rank, world_size):
+    if not 0 <= rank < world_size:
+        raise ValueError(f"no rank {rank} of {world_size}")
+    if len(starts) % world_size:
+        raise ValueError(f"{len(starts)} starts for {world_size} ranks")
+    first, last = (int(r / world_size * len(starts)) for r in (rank, rank + 1))
+    return starts[first:last]
+
+# %% wrong RANK-SIZES the first place in floating point
+def rows_of_rank(starts, *, rank, world_size):
+    if not 0 <= rank < world_size:
+        raise ValueError(f"no rank {rank} of {world_size}")
+    if len(starts) % world_size:
+        raise ValueError(f"{len(starts)} starts for {world_size} ranks")
+    first = int(rank / world_size * len(starts))
+    return starts[first : first + len(starts) // world_size]

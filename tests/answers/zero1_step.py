@@ -289,3 +289,13 @@ def zero1_step(grad, master, m, v, step, *, lr, betas, weight_decay, eps=1e-8, g
 - )
 + new = adamw_step(master, mean, m, v, step, lr=lr, betas=betas, weight_decay=weight_decay, eps=eps)
 + master, m, v = (torch.where(a.isfinite(), a, b) for a, b in zip(new, (master, m, v)))
+
+# %% wrong DTYPE weights in float32 where the gradients have 64 bits
+def zero1_step(grad, master, m, v, step, *, lr, betas, weight_decay, eps=1e-8, group=None):
+    _, R = place(group)
+    mean = reduce_scatter(pad_to_multiple(grad, R), group).float() / R
+    master, m, v = adamw_step(
+        master, mean, m, v, step, lr=lr, betas=betas, weight_decay=weight_decay, eps=eps
+    )
+    mine = master.to(grad.dtype) if grad.itemsize < 4 else master
+    return all_gather(mine, group)[: grad.numel()], master, m, v
