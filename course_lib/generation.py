@@ -58,9 +58,9 @@ class KVCache:
         and all tokens before it, kept or new. Query head h reads head h // (H / G) of k and v.
 
         Kept tokens are not computed anew and stay where they are in memory. The work grows with
-        the kept tokens, not with the room. Scores and weights may be rounded to the dtype of the
-        cache, and scores fit into it, divided by sqrt(K) or not. If T more do not fit, raises
-        ValueError and changes nothing. The arguments stay as they are.
+        the kept tokens, not with the room. Scores and weights may be computed in the dtype of
+        the cache, which no score overflows, divided by sqrt(K) or not. If T more tokens do not fit,
+        raises ValueError and changes nothing. The arguments stay as they are.
         """
         start, end = self.length, self.length + q_BHTK.shape[2]
         if end > self.k_BGMK.shape[2]:

@@ -152,7 +152,7 @@ def rope_tables(seq_len: int, head_dim: int, theta: float = 10_000.0) -> tuple[T
 def rotate_half(x: Tensor) -> Tensor:
     """(..., K) to (..., K): swap the halves of the last dimension, negate the new first half.
 
-    x holds finite numbers, or none, and stays as it is. The result is a new tensor in the dtype of x,
+    x holds finite numbers, may be empty, and stays as it is. The result is a new tensor in the dtype of x,
     and no later call changes it. The gradient flows back to x.
     Pair i is (x[i], x[i + K/2]), the layout of GPT-NeoX and of Llama in Hugging Face Transformers.
     """
@@ -293,8 +293,8 @@ class TransformerBlock(nn.Module):
     def forward(self, x_BTD: Tensor, cos_TK: Tensor, sin_TK: Tensor) -> Tensor:
         """x (B, T, D) plus what both branches add to it, in the dtype of x; cos and sin are (T, K).
 
-        Nothing else happens to the stream: no norm, no limit, no loss of digits. x stays as it is.
-        Each sum may be rounded to the dtype of x, or all of them once at the end.
+        Nothing else happens to the stream: no norm, no limit. Each sum may be rounded to the dtype of
+        x, or all of them once at the end, and never to fewer digits. The argument x is not written to.
         """
         x_BTD = x_BTD + self.attention(self.attention_norm(x_BTD), cos_TK, sin_TK)
         return x_BTD + self.mlp(self.mlp_norm(x_BTD))

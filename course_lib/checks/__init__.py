@@ -1,4 +1,4 @@
-"""What a right answer does: a suite of checks per exercise, a module per lesson or exercise.
+"""The checks themselves, a suite for each exercise.
 
 What is not here: what runs an answer (probes/ and `subject`), and what shows a verdict (lab/).
 Begin with `rmsnorm`, a short suite, then `suite` and `report`. Each module has `SUITES`, a tuple of

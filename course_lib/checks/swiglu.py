@@ -433,6 +433,6 @@ SUITES = (
         tested="down(silu(gate(x)) * up(x)) for the random weights tried, each token by itself,\n"
         "with the gradients of x and of all three matrices.",
         remember="three matrices of D x F; F = 8/3 D has the parameters of a two-matrix 4 D MLP.",
-        next_step='press "Closed gate" in the figure above. For which x does the product stay near 0?',
+        next_step='"Closed gate" in the figure above. For which x does the product stay near 0?',
     ),
 )

@@ -31,8 +31,8 @@ def adamw_step(
     arguments stay as they are. `m` and `v` are the running means of the gradient and of its square, 0
     before the first update and without correction. `betas` are the shares of the old `m` and `v` that
     an update keeps. `step` counts from 1, or ValueError. The decay takes lr * weight_decay of the old
-    `param`. `eps` is added to the root of the corrected v. Where `m` and `v` are finite,
-    the formula holds for gradients that are not, too: it's the caller who looks for those.
+    `param`. `eps` is added to the root of the corrected v. `m` and `v` are finite.
+    Give inf and nan in `grad` no special treatment, since the caller looks for those.
     """
     if step < 1:
         raise ValueError(f"step counts updates from 1, got {step}")

@@ -43,7 +43,7 @@ def muon_step(
     0.2 * sqrt(max(A, B)) * lr times that result. The decay takes lr * weight_decay of the old
     `param`. `m` and the decay are computed in the dtype of `param` or a wider one, and the settings
     stay the Python floats that they are; the rounds may be in bfloat16.
-    It all holds for gradients that are not finite, too: it's the caller who looks for those.
+    Give inf and nan in `grad` no special treatment, since the caller looks for those.
     """
     if param.dim() != 2:
         raise ValueError(
