@@ -152,8 +152,8 @@ def rope_tables(seq_len: int, head_dim: int, theta: float = 10_000.0) -> tuple[T
 def rotate_half(x: Tensor) -> Tensor:
     """(..., K) to (..., K): swap the halves of the last dimension, negate the new first half.
 
-    x holds finite numbers, may be empty, and stays as it is. The result is a new tensor in the dtype of x,
-    and no later call changes it. The gradient flows back to x.
+    x holds finite numbers, may be empty, and stays as it is. The result is a new tensor in the dtype
+    of x, and no later call changes it. The gradient flows back to x.
     Pair i is (x[i], x[i + K/2]), the layout of GPT-NeoX and of Llama in Hugging Face Transformers.
     """
     first, second = x.chunk(2, dim=-1)

@@ -272,7 +272,7 @@ def far_windows(subject: Subject, draw: Draw) -> None:
 
 
 def gigabytes(subject: Subject, draw: Draw) -> None:
-    """A row of more than 2**31 tokens, of which no byte exists: places have 64 bits."""
+    """A row of more than 2**31 tokens, all of them the same 2 bytes: places have 64 bits."""
     T, starts = 4, [2**31 + draw.size(5, 77), 2**31 - 2, 17]
     found = subject.probe("course_lib.probes.long_row:places_asked_for", starts, T)
     wrapped = [place for place in found if place < -(2**30)]  # -1 is the last token

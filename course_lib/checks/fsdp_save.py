@@ -123,7 +123,7 @@ def one_rank(subject: Subject, draw: Draw) -> None:
             tried=_describe_case(1, "sharded"),
             expected="DTensors, as on any number of ranks",
             got=f"{len(plain)} whole tensors, such as {next(iter(plain))}"[:90],
-            hides="a run that one rank has begun is another kind of checkpoint than that of many.",
+            hides="a run that begins on one rank would leave another kind of checkpoint than one on many.",
             look="what depends on the number of ranks: self.config.checkpoint alone decides.",
         )
 
@@ -444,7 +444,7 @@ SUITES = (
     Suite(
         "fsdp-save-checkpoint",
         (sharded_save, one_rank, full_save, uneven_ranks),
-        tested="every part is in the checkpoint with its value, on two ranks and on three;\n"
+        tested="every part is in the checkpoint with its value, on one to three ranks;\n"
         "sharded, no tensor is gathered; full, rank 0 alone holds the whole.",
         remember="no rank has to hold the model for the model to be saved.",
         next_step="`ls -la` in the folder of a checkpoint, and read manifest.json.",

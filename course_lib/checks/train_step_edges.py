@@ -53,7 +53,7 @@ def resumed_counters(subject: Subject, draw: Draw) -> None:
         run.trainer.method("__setattr__", name, value)
     tried = f"step set to {step}, tokens_seen to {seen}, {warmup} steps of warmup; one update"
     found = run.step(batches, tried)
-    now = [run.trainer.method("__getattribute__", name) for name in ("step", "tokens_seen")]
+    now = run.counters()
     right = LR * (step + 1) / warmup
     if any(isinstance(count, Tensor) for count in now):
         raise Wrong(
@@ -117,7 +117,7 @@ def not_finite(subject: Subject, draw: Draw) -> None:
 
 def _step_as_it_is(run: TwinRun, batches: mistakes.Batches, tried: str) -> dict[str, float]:
     try:
-        found = run.trainer.method("train_step", [(i.clone(), t.clone()) for i, t in batches])
+        found = run.call_step(batches)
     except AnswerError as failure:
         raise Wrong(
             "TRAIN-RAISES",
@@ -146,7 +146,7 @@ def _expect_told(found: dict[str, float], keys: tuple[str, ...], tried: str) -> 
 
 
 def _expect_both_counted(run: TwinRun, count: int, tried: str) -> None:
-    now = [run.trainer.method("__getattribute__", name) for name in ("step", "tokens_seen")]
+    now = run.counters()
     if now != [1, count]:
         raise Wrong(
             "TRAIN-SKIPPED",

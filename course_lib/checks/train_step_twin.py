@@ -54,10 +54,19 @@ class TwinRun:
         """The answer's weights by name."""
         return self.trainer.method("weights")
 
+    def call_step(self, batches: Batches) -> object:
+        """What train_step returns for copies of these micro-batches."""
+        return self.trainer.method("train_step", [(i.clone(), t.clone()) for i, t in batches])
+
+    def counters(self) -> list:
+        """The trainer's `step` and `tokens_seen`."""
+        names = ("step", "tokens_seen")
+        return [self.trainer.method("__getattribute__", name) for name in names]
+
     def step(self, batches: Batches, tried: str) -> dict[str, float]:
         """What train_step returns, as three finite floats by name, else `Wrong`."""
         try:
-            found = self.trainer.method("train_step", [(i.clone(), t.clone()) for i, t in batches])
+            found = self.call_step(batches)
         except AnswerError as failure:
             raise mistakes.put_together(failure, tried) or failure from None
         found = mistakes.read_three(found, tried)
