@@ -14,7 +14,10 @@ from pathlib import Path
 
 import pytest
 
+from grader.cli import main
+from grader.judge import arrivals, batch, store
 from grader.judge.arrivals import find_arrivals
+from grader.judge.judge_process import Options
 from grader.judge.store import read_results
 from tests.test_judge_batch import FAKE, ROOT, notebook
 
@@ -191,6 +194,30 @@ def test_watching_gives_the_rows_and_the_end_of_a_plain_run(tmp_path):
     new = set(said[:ends].splitlines()) - set(out.splitlines())
     assert new == set(), "the same rows"
     assert len(file.read_bytes().splitlines()) == lines, "and nothing is left to do"
+
+
+def test_ctrl_c_between_the_disk_and_memory_forgets_no_row(tmp_path, capsys, monkeypatch):
+    """Its moment is while a row goes to the disk, which on a busy disk is most of the time."""
+    for student in ("ada", "ben", "cy"):
+        hand_in(tmp_path, student, notebook())
+    sync, calls = os.fsync, []
+
+    def sync_and_stop(file):
+        sync(file)
+        calls.append(file)
+        if len(calls) == 3:  # the file's first line, ada's row, ben's row
+            raise KeyboardInterrupt
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setattr(store.os, "fsync", sync_and_stop)
+    monkeypatch.setattr(arrivals, "LOOK_S", 0.01)
+    monkeypatch.setattr(batch, "Options", lambda **given: Options(**{"judge": FAKE, **given}))
+    assert main(["grade", "class", "--watch", "--workers", "1"]) == 1
+    out = capsys.readouterr().out
+    assert "class/ben/02_rope.ipynb" in out and "2 notebooks" in out
+    assert "not graded yet: 1 notebooks" in out
+    assert scores(tmp_path) == {"ada": 5, "ben": 5}
 
 
 def test_errors_of_watching(tmp_path):

@@ -120,6 +120,7 @@ def _watch_folders(store: Store, options: Options, args) -> int:
             _set_gone_aside(find_present(), store)
     except KeyboardInterrupt:
         print(f"\nended; the same command goes on from {store.path}", file=sys.stderr)
+        store.read_lines(store.seed)
     present, outcome = find_present(), RunOutcome()
     _set_gone_aside(present, store)
     graded = [one for one in present if store.holds(str(one), _read_job(one, store, options)[0])]

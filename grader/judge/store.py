@@ -98,12 +98,13 @@ class Store:
                 "this run another file with --out"
             ) from None
         try:
-            self._read_lines(seed)
+            self.read_lines(seed)
         except BaseException:
             self._file.close()
             raise
 
-    def _read_lines(self, seed: int | None) -> None:
+    def read_lines(self, seed: int | None) -> None:
+        """Learn what is in the file; again after Ctrl-C, which may come between disk and memory."""
         self._places: dict[str, tuple[str, int]] = {}
         """By notebook: the key of its last result and where its line begins."""
         self._made_in: dict[str, str] = {}
