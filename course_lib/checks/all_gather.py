@@ -210,7 +210,7 @@ SUITES = (
     Suite(
         "ring-all-gather",
         (order, cost, numbers, layouts, groups, one_rank, refusal),
-        tested="1, 2, 3 and 4 ranks hold all shards in the order of the ranks, to the bit,\n"
+        tested="1, 2, 3 and 4 ranks hold all shards in the order of the ranks, to the bit, "
         "from R - 1 messages of one shard to the next rank.",
         remember="what arrives in step s = 1, 2, ... on rank r is the shard of rank r - s.",
         next_step="call it on what ring_reduce_scatter returns: that is an all-reduce.",

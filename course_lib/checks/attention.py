@@ -369,7 +369,7 @@ SUITES = (
             gradient,
             gradient_of_large_scores,
         ),
-        tested="later tokens moved no output; equal to masked softmax(q k^T / sqrt(K)) v, with\n"
+        tested="later tokens moved no output; equal to masked softmax(q k^T / sqrt(K)) v, with "
         "its gradients, for one token and many, scores of +-200, float32 and bfloat16.",
         remember="without 1/sqrt(K) the scores of random q and k have variance K.",
         next_step='"zero after" in the figure above: the future stays in the denominator.',

@@ -458,7 +458,7 @@ SUITES = (
             end_inside,
             refuses_wide,
         ),
-        tested="each document and its end, in 2 bytes an id; nothing wraps, nothing is lost,\n"
+        tested="each document and its end, in 2 bytes an id; nothing wraps, nothing is lost, "
         "and no documents are an empty row.",
         ranks=1,
         remember="uint16 holds 65,536 ids; int16 turns every id from 32,768 on negative.",

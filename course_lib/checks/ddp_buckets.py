@@ -397,7 +397,7 @@ SUITES = (
     Suite(
         "ddp-buckets",
         (layout, two_ranks, layer_of_nobody, one_of_two, accumulation, groups, one_rank),
-        tested="1 to 4 ranks, and groups, have the gradients of one process with their rows;\n"
+        tested="1 to 4 ranks, and groups, have the gradients of one process with their rows; "
         "the first bucket leaves while most of backward is still to come.",
         remember="last layer first: the order of buckets is that of backward.",
         next_step="the figure timeline: which bucket size ends the step soonest?",

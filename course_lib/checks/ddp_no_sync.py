@@ -207,10 +207,10 @@ SUITES = (
     Suite(
         "ddp-no-sync",
         (context, two_ranks, other_layers),
-        tested="k micro-batches cost the bytes of one, leave with the last backward pass,\n"
+        tested="k micro-batches cost the bytes of one, leave with the last backward pass, "
         "and lose nothing, after an error too.",
         remember="an update of k micro-batches that sends after each sends k times as much.",
-        next_step="in torch's DDP, take no_sync away: the gradients stay, the bytes do\n"
+        next_step="in torch's DDP, take no_sync away: the gradients stay, the bytes do "
         "not. Yours raises an error then.",
         ranks=3,
         limit_s=12.0,

@@ -504,7 +504,7 @@ SUITES = (
             odd_gradients,
             separate_calls,
         ),
-        tested="1 to 4 ranks, and groups of them, end with one gradient, whatever\n"
+        tested="1 to 4 ranks, and groups of them, end with one gradient, whatever "
         "each of them used, and reduce each byte of it once.",
         remember="a collective that one rank leaves out meets that rank's next one.",
         next_step="divide before the all-reduce: which dtype would care?",

@@ -544,7 +544,7 @@ SUITES = (
             memory_and_calls,
             tiny_weights,
         ),
-        tested="tiles give the whole matrix's attention, with a short last tile, mask or padding;\n"
+        tested="tiles give the whole matrix's attention, with a short last tile, mask or padding; "
         "few tiles of scores are held at a time, none above the diagonal is computed.",
         ranks=1,
         remember="of its past scores a row remembers two numbers, peak and total.",

@@ -345,7 +345,7 @@ SUITES = (
     Suite(
         "fsdp-load-resharded",
         (same_ranks, other_ranks, half_a_save),
-        tested="what two ranks saved is bit for bit in one, two, three and four, no tensor\n"
+        tested="what two ranks saved is bit for bit in one, two, three and four, no tensor "
         "went from rank to rank, and half a save was passed by.",
         remember="the files say which rows they hold; a reader asks for its own.",
         next_step="save on two ranks, and load with the plain trainer of lesson 12.",

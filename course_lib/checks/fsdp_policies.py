@@ -436,7 +436,7 @@ SUITES = (
     Suite(
         "mixed-precision-policy",
         (a_policy, the_trainers_dtype, collective_dtypes, beside_the_dtype),
-        tested="weights travel and work in the low dtype, what is added up stays in float32:\n"
+        tested="weights travel and work in the low dtype, what is added up stays in float32: "
         "2 bytes a parameter in a gather, 4 in a reduction.",
         remember="no autocast: the gathered copy is the low one, the shard is float32.",
         next_step="the bytes of all collectives for FULL_SHARD in bf16, beside DDP's in fp32.",

@@ -444,7 +444,7 @@ SUITES = (
     Suite(
         "fsdp-save-checkpoint",
         (sharded_save, one_rank, full_save, uneven_ranks),
-        tested="every part is in the checkpoint with its value, on one to three ranks;\n"
+        tested="every part is in the checkpoint with its value, on one to three ranks; "
         "sharded, no tensor is gathered; full, rank 0 alone holds the whole.",
         remember="no rank has to hold the model for the model to be saved.",
         next_step="`ls -la` in the folder of a checkpoint, and read manifest.json.",

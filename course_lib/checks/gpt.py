@@ -394,7 +394,7 @@ SUITES = (
             own_mode,
             low_precision,
         ),
-        tested="logits, loss and gradients equal those of an independent implementation;\n"
+        tested="logits, loss and gradients equal those of an independent implementation; "
         "checkpointing saves memory in training and changes none of them.",
         remember="the caller shifts, and the first loss is near ln V.",
         next_step="shift once more in the loss, train for a minute, and read what it generates.",

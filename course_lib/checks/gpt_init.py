@@ -487,7 +487,7 @@ SUITES = (
             biases,
             other_modules,
         ),
-        tested="every matrix is drawn with the std its place asks for, gains stay 1, and the\n"
+        tested="every matrix is drawn with the std its place asks for, gains stay 1, and the "
         "draw follows torch's seed.",
         remember="2 L branches add up, so each is scaled by 1 / sqrt(2 L).",
         next_step="the figure init: switch the residual scale off at 48 layers.",

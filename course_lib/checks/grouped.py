@@ -318,7 +318,7 @@ SUITES = (
             gradient,
             gradient_of_large_scores,
         ),
-        tested="query head h reads head h // (H / G) of keys and of values, causally, from one shared\n"
+        tested="query head h reads head h // (H / G) of keys and of values, causally, from one shared "
         "head to one per query head, with gradients, in float32 and bfloat16.",
         remember="keys and values of a token take 2 G K numbers per layer, however many queries there are.",
         next_step="num_params_counted(GPTConfig(num_kv_heads=1)): how many fewer than for GPTConfig()?",

@@ -589,7 +589,7 @@ SUITES = (
             long_lists,
             any_lists,
         ),
-        tested="you find the place where ranks part, and the ranks that issued nothing\n"
+        tested="you find the place where ranks part, and the ranks that issued nothing "
         "there, or else another call than most.",
         remember="a timeout is raised by ranks that wait. Calls say where ranks part, not who is wrong: "
         "beside one call too many, the others may look late.",

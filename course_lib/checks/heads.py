@@ -423,7 +423,7 @@ SUITES = (
             gradient,
             residual_mark,
         ),
-        tested="heads are cut, turned, attended and joined as in an independent implementation, with\n"
+        tested="heads are cut, turned, attended and joined as in an independent implementation, with "
         "shared keys and values too, in float32 and bfloat16, with gradients.",
         remember="on the way out view, then transpose; on the way back transpose, then reshape.",
         next_step="GPTConfig(num_heads=1): one head of D numbers; what is left of split and join?",

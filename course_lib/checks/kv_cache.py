@@ -500,7 +500,7 @@ SUITES = (
             taken_back,
             long_text,
         ),
-        tested="a text read in any pieces gives what it gives at once, heads shared or not,\n"
+        tested="a text read in any pieces gives what it gives at once, heads shared or not, "
         "and one more token costs one row of attention.",
         remember="2 x layers x G x K numbers are kept for each token.",
         next_step="is_causal=True in place of your mask: which pieces are still right?",

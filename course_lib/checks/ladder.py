@@ -401,7 +401,7 @@ SUITES = (
             many_rungs,
             refusals,
         ),
-        tested="a rung has three gains; those at their places multiply to the total, also\n"
+        tested="a rung has three gains; those at their places multiply to the total, also "
         "behind rungs that are not there.",
         remember="gains alone do not multiply; seconds saved at their places add.",
         next_step="swap two rungs of the page's toy: which of the three gains stay?",

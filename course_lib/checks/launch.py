@@ -481,7 +481,7 @@ SUITES = (
             real_ranks,
             arguments_alone,
         ),
-        tested="one script runs alone and on many machines, with GPUs or without; ranks that\n"
+        tested="one script runs alone and on many machines, with GPUs or without; ranks that "
         "are too many stop together.",
         remember="RANK says whose data and who saves, LOCAL_RANK says which GPU.",
         next_step="`torchrun -m course_lib.training.ddp_trainer --mine`: the trainer asks your function.",

@@ -459,7 +459,7 @@ SUITES = (
             errors,
             by_default,
         ),
-        tested="warm calls alone count, each with all of its work and nothing else's;\n"
+        tested="warm calls alone count, each with all of its work and nothing else's; "
         "the middle one stands for them.",
         remember="a call that has returned is not work that is done.",
         ranks=1,

@@ -418,7 +418,7 @@ SUITES = (
             muon_edges.not_finite,
             as_torch,
         ),
-        tested="all but tiny singular values come out of the rounds between 0.68 and 1.21;\n"
+        tested="all but tiny singular values come out of the rounds between 0.68 and 1.21; "
         "the run stays beside torch.optim.Muon.",
         remember="five rounds, one m for each weight, and 0.2 * sqrt(longer side) * lr.",
         next_step="python -m course_lib.training.ddp_trainer --model_size tiny --optimizer muon --mine",

@@ -539,7 +539,7 @@ SUITES = (
             weights_of_any_size,
         ),
         ranks=1,
-        tested="any cut of a row, in any order, gives the sums of the whole row, from scores\n"
+        tested="any cut of a row, in any order, gives the sums of the whole row, from scores "
         "of -450 to 450, with rows that read nothing.",
         remember="when the peak rises by d, everything summed so far is worth exp(-d) of itself.",
         next_step="the tiles in the other order: after the first, does any line multiply by less than 1?",

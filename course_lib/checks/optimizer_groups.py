@@ -380,7 +380,7 @@ SUITES = (
     Suite(
         "param-groups",
         (every_parameter, by_dimensions, settings, one_update, another_model, own_parameters),
-        tested="every parameter is updated once by AdamW; matrices decay, gains do not;\n"
+        tested="every parameter is updated once by AdamW; matrices decay, gains do not; "
         "rate, betas and decay come from the config.",
         remember="a group without weight_decay gets AdamW's own, 0.01 if you set none.",
         next_step="print `trainer.describe()` for each preset: how much of a model decays?",

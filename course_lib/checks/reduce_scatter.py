@@ -265,7 +265,7 @@ SUITES = (
     Suite(
         "ring-reduce-scatter",
         (sums, cost, numbers, layouts, transposed_cost, groups, one_rank, refusal),
-        tested="1, 2, 3 and 4 ranks get their chunks of the sum, from R - 1 messages of one\n"
+        tested="1, 2, 3 and 4 ranks get their chunks of the sum, from R - 1 messages of one "
         "chunk to the next rank, with two or three chunks of memory.",
         remember="a sum that is to end on rank r starts on rank r + 1.",
         next_step="print the chunk that each rank passes on, step by step, on 3 ranks.",

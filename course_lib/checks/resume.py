@@ -477,8 +477,9 @@ SUITES = (
     Suite(
         "save-checkpoint",
         (names_parts, holds_values, saves_again, resumes, saved_by_all),
-        tested="every part is in the file with the value it had, those of both ranks, loading\n"
-        "it runs no code of the file's, and a run that resumes gives the same losses to the bit.",
+        tested="every part is in the file with the value it had, those of both ranks, "
+        "loading it runs no code of the file's, and a run that resumes gives the same "
+        "losses to the bit.",
         remember="weights are a third of a training state: AdamW's moments are the other two.",
         next_step="`single_file.load(path)` on your file, and look at each part.",
         ranks=2,

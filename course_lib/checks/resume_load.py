@@ -348,7 +348,7 @@ SUITES = (
             other_ranks,
             loaded_by_all,
         ),
-        tested="every part returns, wrapped names are read, three losses after a resume\n"
+        tested="every part returns, wrapped names are read, three losses after a resume "
         "are the same to the bit, and a file that does not fit changes nothing.",
         remember="refuse another model or another text first, then change the trainer.",
         next_step="the milestone: kill a run in the middle, and start the same command again.",

@@ -50,6 +50,16 @@ def saved_by_all(subject: Subject, draw: Draw) -> None:
                 hides="the file has what a trainer held before: other random states, or other weights.",
                 look="the condition under which nothing is written.",
             )
+    if found[0]["model"]:  # rank 0 writes
+        raise Wrong(
+            "SAVE-MODEL",
+            "in the file the weights are not the trainer's",
+            tried="2 ranks, a model in float64, save_checkpoint(); rank 0",
+            expected="the state dict of `plain_model`, in float64",
+            got=found[0]["model"][:76],
+            hides="digits are lost on the way to the disk, and a resume is another run.",
+            look='what is done to the tensors behind "model".',
+        )
     _expect_saved_random(found[0]["ranks"], seed, "2 ranks with random states of their own")
     tried = "2 ranks, each on a machine of its own (LOCAL_RANK 0), a second save at the same step"
     _expect_saved_random(found[0]["ranks_again"], seed + OTHER, tried)
@@ -116,6 +126,7 @@ def loaded_by_all(subject: Subject, draw: Draw) -> None:
         _expect_loaded(one["same"], found[0]["same"], f"{tried}; rank {rank}")
         apart = f"{tried}, each on a machine of its own; rank {rank}"
         _expect_loaded(one["apart"], found[0]["apart"], apart)
+        _expect_exact(one["more"]["differs"], f"{tried}, model and file in float64; rank {rank}")
     for case, ranks in (("same", 2), ("apart", 2), ("more", 3), ("fewer", 1)):
         for rank, one in enumerate(found):
             kept = random_numbers(seed + OTHER, rank)
@@ -179,6 +190,19 @@ def _expect_loaded(one: dict, first: dict, tried: str) -> None:
             got="others",
             hides="a run that is resumed with a lower rate, to calm it, keeps the old one.",
             look='everything that is done with state["config"].',
+        )
+
+
+def _expect_exact(differs: str, tried: str) -> None:
+    if differs:
+        raise Wrong(
+            "LOAD-MODEL",
+            "the weights are not those of the file",
+            tried=tried,
+            expected="every tensor of the file, to the last of its 64 bits",
+            got=f"in the file {differs}"[:76],
+            hides="digits are lost on the way back, and a resume is another run.",
+            look="what is done to the tensors before `load_state_dict`.",
         )
 
 

@@ -406,7 +406,7 @@ SUITES = (
             gradient_of_zeros,
             gradient_in_low_precision,
         ),
-        tested="equal to torch's rms_norm, eps included, in float32,\n"
+        tested="equal to torch's rms_norm, eps included, in float32, "
         "float16 and bfloat16, with its gradient.",
         remember="float16 squares overflow beyond 255.9; the mean square needs float32.",
         next_step='"Plus 2" in the figure above: LayerNorm stays and RMSNorm moves.',

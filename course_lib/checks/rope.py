@@ -475,7 +475,7 @@ SUITES = (
             half_gradient,
             half_of_nothing,
         ),
-        tested="equal to a quarter turn of each pair, for any even K and any leading shape,\n"
+        tested="equal to a quarter turn of each pair, for any even K and any leading shape, "
         "in every dtype, with its gradient.",
         remember="a pair is (i, i + K/2): the half-split layout. Twice rotate_half is -x.",
         next_step='rotate_half(rotate_half(x)). "Layouts mixed" in the figure above: does q . k stay?',
@@ -498,7 +498,7 @@ SUITES = (
             large_numbers,
             turned_back,
         ),
-        tested="lengths kept, position in q . k only through the gap, every number equal to\n"
+        tested="lengths kept, position in q . k only through the gap, every number equal to "
         "complex multiplication, in float32 and, up to rounding, in 16 bits.",
         remember="q and k are turned, v never.",
         next_step='"Both 40 later" in the figure above: both positions move and q . k does not.',

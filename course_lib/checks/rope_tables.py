@@ -357,7 +357,7 @@ SUITES = (
             under_autocast,
             odd_width,
         ),
-        tested="each number is the cosine or sine of its angle, for one position and for\n"
+        tested="each number is the cosine or sine of its angle, for one position and for "
         "thousands, one pair and many, any theta; an odd width is refused.",
         remember="pair i turns by theta^(-2i/K) radians per position; columns i, i + K/2.",
         next_step="rope_tables(300, 2)[0][-1], which angles in bfloat16 would miss.",

@@ -470,7 +470,7 @@ SUITES = (
             nothing_else,
             new_settings,
         ),
-        tested="the rate climbs to lr, falls along half a cosine to min_lr and stays there;\n"
+        tested="the rate climbs to lr, falls along half a cosine to min_lr and stays there; "
         "the same step has the same rate, whatever was asked before.",
         remember="the first update has a rate, and steps are updates, not micro-batches.",
         next_step="plot 3 * max_steps of it: the last two thirds should be flat.",

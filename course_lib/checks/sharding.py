@@ -312,7 +312,7 @@ SUITES = (
     Suite(
         "mini-fsdp",
         (one_rank, two_ranks, groups_and_dtypes, odd_cases),
-        tested="a rank keeps 1 / R, gathers a block for as long as it computes with it,\n"
+        tested="a rank keeps 1 / R, gathers a block for as long as it computes with it, "
         "and trains as one process does.",
         remember="two all-gathers and a reduce-scatter: 1.5 times the bytes of DDP.",
         next_step="in the figure: which of a layer's three collectives overlap with computing?",

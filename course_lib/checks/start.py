@@ -278,7 +278,7 @@ SUITES = (
             no_limit,
             zeros,
         ),
-        tested="weights, gradients, master copy and moments, counted exactly,\n"
+        tested="weights, gradients, master copy and moments, counted exactly, "
         "for Adam and SGD, in mixed precision and in float32.",
         remember="16 bytes a parameter with Adam in mixed precision, before any activation.",
         next_step="training_state_bytes with your own model's parameter count.",

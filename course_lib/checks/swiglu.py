@@ -430,7 +430,7 @@ SUITES = (
             gradient_of_closed_gates,
             residual_mark,
         ),
-        tested="down(silu(gate(x)) * up(x)) for the random weights tried, each token by itself,\n"
+        tested="down(silu(gate(x)) * up(x)) for the random weights tried, each token by itself, "
         "with the gradients of x and of all three matrices.",
         remember="three matrices of D x F; F = 8/3 D has the parameters of a two-matrix 4 D MLP.",
         next_step='"Closed gate" in the figure above. For which x does the product stay near 0?',

@@ -350,7 +350,7 @@ SUITES = (
             not_finite,
             three_groups,
         ),
-        tested="micro-batches of any sizes make the update of the big batch, with its\n"
+        tested="micro-batches of any sizes make the update of the big batch, with its "
         "gradient, loss and clipping, on one rank or two, and leave nothing over.",
         remember="the share of a micro-batch is its counted targets divided by all of them.",
         next_step="the figure accumulation: make the first micro-batch small, then empty.",

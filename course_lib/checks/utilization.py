@@ -370,7 +370,7 @@ SUITES = (
             arguments_alone,
             refusals,
         ),
-        tested="tokens per second become a share of the peak, in both conventions, on any\n"
+        tested="tokens per second become a share of the peak, in both conventions, on any "
         "number of devices.",
         remember="6 FLOPs per matrix parameter and token, plus 12 L D T; say which parameters.",
         ranks=1,

@@ -375,7 +375,7 @@ SUITES = (
             refuses,
         ),
         ranks=1,
-        tested="bytes of weights, gradients and optimizer on each rank, for every stage,\n"
+        tested="bytes of weights, gradients and optimizer on each rank, for every stage, "
         "for world sizes that divide the parameters and for those that do not.",
         remember="16 bytes a parameter become 4 + 12/R, 2 + 14/R, 16/R at stages 1, 2, 3.",
         next_step="the smallest stage at which your model fits on 2 cards, and on 8.",

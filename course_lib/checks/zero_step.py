@@ -463,7 +463,7 @@ SUITES = (
             one_rank,
             not_finite,
         ),
-        tested="each rank keeps 1/R of master and moments, sends as much as an all-reduce,\n"
+        tested="each rank keeps 1/R of master and moments, sends as much as an all-reduce, "
         "and all have the weights of one process, up to rounding.",
         remember="reduce-scatter, update, all-gather: 12/R bytes kept, only padding beyond an all-reduce.",
         next_step="2, 3 and 4 ranks with `local_ranks.run`, and the bytes of each.",

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from course_lib.checkpoints import single_file
+from course_lib.checkpoints.saved_state import plain_names
 from course_lib.gpt import GPTConfig
 from course_lib.probes.known_state import numbers_of
 from course_lib.probes.seats import leave_seat, take_seat
@@ -129,7 +130,8 @@ def save(kind: type[DistributedTrainer], seed: int) -> dict[str, Any]:
     `write_checkpoint` takes what it is given and writes nothing: "calls", how often it was called;
     "ranks", `numbers_of` the random states in what it was given, or None where these are none;
     "returned", whether its path came back. "again" and "ranks_again", calls and states of a second
-    save at the same step, with other random states, where a file of that step lies in the run's folder. torchrun's
+    save at the same step, with other random states, where a file of that step lies in the run's folder.
+    "model", what `_differs_from` says of the weights in that save, which were turned to float64. torchrun's
     names say in the first save that the ranks are on one machine, in the second that each has its own.
     """
     take_seat(World.of_group("cpu").world_size)
@@ -147,6 +149,10 @@ def save(kind: type[DistributedTrainer], seed: int) -> dict[str, Any]:
     found, calls = _random_in(given), len(given)
     _seed_rank(seed + OTHER, trainer.world.rank)
     take_seat(1)
+    trainer.plain_model.double()
+    with torch.no_grad():
+        for weight in trainer.plain_model.parameters():
+            weight /= 3  # no longer a number that float32 holds
     with tempfile.TemporaryDirectory() as out:
         single_file.save({"step": trainer.step}, Path(out) / "checkpoints", trainer.step)
         trainer.config = dataclasses.replace(trainer.config, out=out)
@@ -158,7 +164,24 @@ def save(kind: type[DistributedTrainer], seed: int) -> dict[str, Any]:
         "returned": str(returned) == str(path),
         "again": len(given) - calls,
         "ranks_again": _random_in(given[calls:]),
+        "model": _differs_from(trainer.plain_model, given[calls:]),
     }
+
+
+def _differs_from(model: torch.nn.Module, given: list[Any]) -> str:
+    """How the first of these states holds another tensor than the model, or "" where none does."""
+    if not given:
+        return ""
+    found: Any = given[0].get("model") if isinstance(given[0], dict) else None
+    try:
+        found = plain_names(found)
+        for name, right in model.state_dict().items():
+            if found[name].dtype != right.dtype or not torch.equal(found[name].cpu(), right):
+                text = str(found[name].dtype).removeprefix("torch.")
+                return f"{name} {text}, {found[name].flatten()[0].item():.12f}"
+    except (AttributeError, KeyError, TypeError) as problem:
+        return f"{type(problem).__name__}: {problem}"
+    return ""
 
 
 def _random_in(given: list[Any]) -> list[list[int]] | None:
@@ -177,7 +200,8 @@ def load(kind: type[DistributedTrainer], seed: int) -> dict[str, dict[str, Any]]
 
     `read_checkpoint` gives that state, and no file is read. Of each case: "asked", the paths it was
     asked for; "returned"; "step", "random" (`numbers_of`) and "weights" afterwards; "config", whether
-    the settings are as before. By case: "same" and "apart", which are asked for without a path, "more",
+    the settings are as before; "differs", what `_differs_from` says of the weights and the state, which
+    are in float64 in the cases with a path. By case: "same" and "apart", which are asked for without a path, "more",
     "fewer", "nothing".
     """
     world_size = World.of_group("cpu").world_size
@@ -198,6 +222,12 @@ def _load(kind: type[DistributedTrainer], seed: int, ranks: int, *path: str) -> 
     trainer: Any = make(kind)
     asked: list[Any] = []
     state = known_checkpoint(trainer, seed, ranks) if ranks else None
+    if state and path:
+        trainer.plain_model.double()
+        state["model"] = {name: weight.double() / 3 for name, weight in state["model"].items()}
+    right = (
+        [{"model": dict(state["model"])}] if state else []
+    )  # the answer may take the state apart
 
     def read_checkpoint(path=None):
         asked.append(path)
@@ -214,6 +244,7 @@ def _load(kind: type[DistributedTrainer], seed: int, ranks: int, *path: str) -> 
         "random": numbers_of(random_states()),
         "weights": trainer.weights(),
         "config": trainer.config == before,
+        "differs": _differs_from(trainer.plain_model, right),
     }
 
 

@@ -99,6 +99,15 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
 - self.plain_model.load_state_dict(weights)
 + self.plain_model.state_dict().update(weights)
 
+# %% wrong LOAD-MODEL weights through 32 bits
+- self.plain_model.load_state_dict(weights)
++ self.plain_model.load_state_dict({name: w.float() for name, w in weights.items()})
+
+# %% wrong LOAD-MODEL weights of the same number of ranks alone
+- self.plain_model.load_state_dict(weights)
++ if len(state["ranks"]) == self.world.world_size or self.world.world_size == 1:
++     self.plain_model.load_state_dict(weights)
+
 # %% wrong LOAD-NO-OPTIMIZER optimizer not put back
 - self.optimizer.load_state_dict(state["optimizer"])
 

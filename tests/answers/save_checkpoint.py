@@ -151,6 +151,10 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
   def save_checkpoint(self):
 +     torch.manual_seed(self.config.seed)
 
+# %% wrong SAVE-MODEL weights in 32 bits whatever the model has
+- "model": self.plain_model.state_dict(),
++ "model": {name: w.detach().to("cpu", torch.float32) for name, w in self.plain_model.state_dict().items()},
+
 # %% wrong SAVE-TOKENS tokens counted from the settings
 - "tokens_seen": self.tokens_seen,
 + "tokens_seen": self.step * self.config.batch_size * self.config.tokens_per_sequence,
