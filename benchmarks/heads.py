@@ -5,6 +5,7 @@ blocks that, in text it was not trained on, gives the most weight to the bracket
 """
 
 import argparse
+import copy
 import time
 
 import torch
@@ -18,17 +19,19 @@ from course_lib.gpt import GPT, GPTConfig, causal_attention
 
 LINE = "        if len(self.addresses)!=1:"
 """Of the text after the trained part: one pair of brackets, with tokens before, in and after it."""
+INNER = "        return max(sizes[0], other"
+"""A line of our own: a bracket that is still open, and a later one that is closed."""
 WINDOWS, LENGTH = 128, 64
 
 
 @torch.no_grad()
-def read_weights(model: GPT, idx: Tensor) -> Tensor:
-    """The weights of all heads, (B, blocks, H, T, T): the outputs for the values of an identity."""
-    found, T = [], idx.shape[1]
+def read_heads(model: GPT, idx: Tensor) -> tuple[Tensor, Tensor]:
+    """Queries and keys of all heads, turned by their positions, each (B, blocks, H, T, K)."""
+    found = []
 
     def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        found.append(causal_attention(q, k, torch.eye(T).expand(*q.shape[:2], T, T)))
-        return found[-1] @ v
+        found.append(torch.stack((q, k)))
+        return causal_attention(q, k, v)
 
     usual = [block.attention.attend for block in model.blocks]
     for block in model.blocks:
@@ -36,38 +39,62 @@ def read_weights(model: GPT, idx: Tensor) -> Tensor:
     model(idx)
     for block, before in zip(model.blocks, usual, strict=True):
         block.attention.attend = before
-    return torch.stack(found, dim=1)
+    q, k = torch.stack(found, dim=2)
+    return q, k
 
 
-def open_brackets(tokens: list[str]) -> list[tuple[int, int]]:
-    """(t, j) for each token t inside brackets, and j with the last one open there; those that close
-    one do not count.
+def read_weights(model: GPT, idx: Tensor) -> Tensor:
+    """The weights of all heads, (B, blocks, H, T, T): the outputs for the values of an identity."""
+    q, k = read_heads(model, idx)
+    B, blocks, H, T, _ = q.shape
+    values = torch.eye(T).expand(B * blocks, H, T, T)
+    return causal_attention(q.flatten(0, 1), k.flatten(0, 1), values).view(B, blocks, H, T, T)
+
+
+def open_brackets(tokens: list[str]) -> list[tuple[int, int, int]]:
+    """(t, j, latest) for each token t inside brackets, j with the last one open there, and `latest`
+    with the last that was opened at all; tokens that close one do not count.
     """
-    pairs, stack = [], []
+    found, stack, latest = [], [], -1
     for t, token in enumerate(tokens):
         if stack and not set(token) & set(")]}"):
-            pairs.append((t, stack[-1]))
+            found.append((t, stack[-1], latest))
         for letter in token:
             if letter in "([{":
                 stack.append(t)
+                latest = t
             elif letter in ")]}" and stack:
                 stack.pop()
-    return pairs
+    return found
 
 
-def weight_on_brackets(model: GPT, idx: Tensor, tokenizer: Tokenizer) -> tuple[Tensor, Tensor]:
-    """Mean weight on the open bracket, and on whatever is as far back; each (blocks, H)."""
+def weight_on_brackets(model: GPT, idx: Tensor, tokenizer: Tokenizer) -> dict[str, Tensor]:
+    """Mean weights, each (blocks, H), on the open bracket and on whatever is as far back. Where a
+    later bracket was opened and closed since then: on the open one, and on that one.
+    """
     weights = read_weights(model, idx)
     rows = [[tokenizer.decode([i]) for i in row] for row in idx.tolist()]
-    found = [(b, t, j) for b, row in enumerate(rows) for t, j in open_brackets(row)]
-    b, t, j = torch.tensor(found).T
+    found = [(b, *places) for b, row in enumerate(rows) for places in open_brackets(row)]
+    b, t, j, latest = torch.tensor(found).T
     by_distance = [weights.diagonal(-d, 3, 4).mean((0, 3)) for d in range(idx.shape[1])]
-    return weights[b, :, :, t, j].mean(0), torch.stack(by_distance)[t - j].mean(0)
+    on_open, on_latest = weights[b, :, :, t, j], weights[b, :, :, t, latest]
+    return {
+        "open": on_open.mean(0),
+        "as_far_back": torch.stack(by_distance)[t - j].mean(0),
+        "outer": on_open[latest > j].mean(0),
+        "closed": on_latest[latest > j].mean(0),
+    }
 
 
-def rounded(weights: Tensor) -> list:
-    """Two digits, and of a square only what the mask leaves."""
-    return [[round(w, 2) for w in row[: t + 1]] for t, row in enumerate(weights.tolist())]
+def show_head(model: GPT, line: str, block: int, head: int, tokenizer: Tokenizer) -> dict:
+    """What that head makes of a line: its tokens, its queries and keys in three digits."""
+    idx = tokenizer.encode(line)
+    q, k = (x[0, block, head] for x in read_heads(model, torch.tensor([idx])))
+    rounded = {
+        name: [[round(number, 3) for number in row] for row in x.tolist()]
+        for name, x in (("q", q), ("k", k))
+    }
+    return {"tokens": [tokenizer.decode([i]) for i in idx]} | rounded
 
 
 def main() -> None:
@@ -84,31 +111,35 @@ def main() -> None:
     starts = torch.randint(
         len(other) - LENGTH, (WINDOWS, 1), generator=torch.Generator().manual_seed(1)
     )
-    windows, line = other[starts + torch.arange(LENGTH)], torch.tensor([tokenizer.encode(LINE)])
+    windows = other[starts + torch.arange(LENGTH)]
 
     data = read_data(tokenizer)
     torch.manual_seed(0)
     model = GPT(GPTConfig.preset("tiny", vocab_size=tokenizer.vocab_size))
-    before = read_weights(model, line)[0]
+    untrained = copy.deepcopy(model)
     steps, began = train_steps(model, data), time.process_time()
     losses = [next(steps) for _ in range(updates)]
     spent = time.process_time() - began
 
-    on_bracket, as_far_back = weight_on_brackets(model, windows, tokenizer)
-    block, head = divmod(int(on_bracket.argmax()), on_bracket.shape[1])
+    found = weight_on_brackets(model, windows, tokenizer)
+    block, head = divmod(int(found["open"].argmax()), found["open"].shape[1])
     figures = {
         "threads": 1,
         "updates": updates,
         "minutes": round(spent / 60, 1),
         "loss": round(sum(losses[-LAST:]) / len(losses[-LAST:]), 2),
-        "heads": on_bracket.numel(),
+        "heads": found["open"].numel(),
         "block": block + 1,
         "head": head + 1,
-        "on_open_bracket": round(on_bracket[block, head].item(), 2),
-        "as_far_back": round(as_far_back[block, head].item(), 2),
-        "tokens": [tokenizer.decode([i]) for i in line[0].tolist()],
-        "before": rounded(before[block, head]),
-        "after": rounded(read_weights(model, line)[0, block, head]),
+        "weight_on": {name: round(on[block, head].item(), 2) for name, on in found.items()},
+        "lines": {
+            name: show_head(shown, line, block, head, tokenizer)
+            for name, shown, line in (
+                ("before", untrained, LINE),
+                ("after", model, LINE),
+                ("inner", model, INNER),
+            )
+        },
     }
     print(figures)
     record("heads", figures)

@@ -22,6 +22,7 @@ from tests.course import lessons
 from tests.test_house import FLOORS
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 COMMANDS = [
     line.partition("#")[0].strip()
     for block in re.findall(r"^```bash\n(.*?)^```", README, re.M | re.S)
@@ -168,7 +169,7 @@ def test_lessons_exercises_and_hours_are_counted():
 def test_links_and_folders_exist():
     for target in re.findall(r"\]\(([^)#:]+)\)", README):
         assert (ROOT / target).exists(), target
-    where = README.partition("## What is where")[2].partition("\n## ")[0]
+    where = CONTRIBUTING.partition("## What is where")[2].partition("\n## ")[0]
     prose = "\n".join(line for line in where.splitlines() if line[:1] != "|")
     folders = re.findall(r"`(\w+)/`", prose)
     assert len(folders) >= 6 and not [name for name in folders if not (ROOT / name).is_dir()]
@@ -187,7 +188,7 @@ def test_the_list_of_packages_is_what_they_say_of_themselves():
         shown = f"{name}/" if package.is_dir() else f"{name}.py"
         rows.append(f"| `{shown}` | {read_first_sentence(path)} |")
     table = "\n".join(["| | |", "| --- | --- |", *rows])
-    assert f"\n\n{table}\n\n" in README, f"write into README, What is where:\n\n{table}"
+    assert f"\n\n{table}\n\n" in CONTRIBUTING, f"write into CONTRIBUTING, What is where:\n\n{table}"
 
 
 def test_the_pythons_that_are_named_are_allowed():
