@@ -19,9 +19,12 @@ from course_lib.gpt import GPT, GPTConfig, causal_attention
 
 LINE = "        if len(self.addresses)!=1:"
 """Of the text after the trained part: one pair of brackets, with tokens before, in and after it."""
-INNER = "        return max(sizes[0], other"
-"""A line of our own: a bracket that is still open, and a later one that is closed."""
-WINDOWS, LENGTH = 128, 64
+INNER = {
+    "square": "        return max(sizes[0], other",
+    "round": "        return max(len(x), other",
+}
+"""Lines of our own: a bracket that is still open, and in it a later one that is closed."""
+WINDOWS, LENGTH = 1024, 64
 
 
 @torch.no_grad()
@@ -69,32 +72,42 @@ def open_brackets(tokens: list[str]) -> list[tuple[int, int, int]]:
 
 
 def weight_on_brackets(model: GPT, idx: Tensor, tokenizer: Tokenizer) -> dict[str, Tensor]:
-    """Mean weights, each (blocks, H), on the open bracket and on whatever is as far back. Where a
-    later bracket was opened and closed since then: on the open one, and on that one.
+    """Mean weights, each (blocks, H): "open", on the open bracket; "as_far_back", on whatever is.
+
+    The others are means where "(" is open, and in it a later bracket was opened and closed: on the
+    one that is open and on the one that is closed, where that is a "[" or another "(".
     """
     weights = read_weights(model, idx)
-    rows = [[tokenizer.decode([i]) for i in row] for row in idx.tolist()]
+    rows = [[tokenizer.decode([i]).strip() for i in row] for row in idx.tolist()]
     found = [(b, *places) for b, row in enumerate(rows) for places in open_brackets(row)]
     b, t, j, latest = torch.tensor(found).T
     by_distance = [weights.diagonal(-d, 3, 4).mean((0, 3)) for d in range(idx.shape[1])]
     on_open, on_latest = weights[b, :, :, t, j], weights[b, :, :, t, latest]
-    return {
+    means = {
         "open": on_open.mean(0),
         "as_far_back": torch.stack(by_distance)[t - j].mean(0),
-        "outer": on_open[latest > j].mean(0),
-        "closed": on_latest[latest > j].mean(0),
     }
+    for name, kind in (("square", "["), ("round", "(")):
+        inner = torch.tensor(
+            [one != of and (rows[n][of], rows[n][one]) == ("(", kind) for n, _, of, one in found]
+        )
+        print(f"{name}: {inner.sum()} tokens")
+        means |= {
+            f"{name}_open": on_open[inner].mean(0),
+            f"{name}_closed": on_latest[inner].mean(0),
+        }
+    return means
 
 
 def show_head(model: GPT, line: str, block: int, head: int, tokenizer: Tokenizer) -> dict:
-    """What that head makes of a line: its tokens, its queries and keys in three digits."""
+    """What that head makes of a line: its tokens, and its queries and keys as text, two digits each."""
     idx = tokenizer.encode(line)
     q, k = (x[0, block, head] for x in read_heads(model, torch.tensor([idx])))
-    rounded = {
-        name: [[round(number, 3) for number in row] for row in x.tolist()]
+    written = {
+        name: [" ".join(f"{number:.2f}" for number in row) for row in x.tolist()]
         for name, x in (("q", q), ("k", k))
     }
-    return {"tokens": [tokenizer.decode([i]) for i in idx]} | rounded
+    return {"tokens": [tokenizer.decode([i]) for i in idx]} | written
 
 
 def main() -> None:
@@ -107,7 +120,7 @@ def main() -> None:
     text = Corpus.default().text()
     if LINE in text[:3_000_000] or LINE not in text[3_000_000:]:
         raise ValueError("the line is to be one that the model was not trained on")
-    other = torch.from_numpy(tokenizer.encode_to_array(text[3_000_000:3_400_000]).astype("int64"))
+    other = torch.from_numpy(tokenizer.encode_to_array(text[3_000_000:8_000_000]).astype("int64"))
     starts = torch.randint(
         len(other) - LENGTH, (WINDOWS, 1), generator=torch.Generator().manual_seed(1)
     )
@@ -137,7 +150,7 @@ def main() -> None:
             for name, shown, line in (
                 ("before", untrained, LINE),
                 ("after", model, LINE),
-                ("inner", model, INNER),
+                *((name, model, line) for name, line in INNER.items()),
             )
         },
     }

@@ -4,6 +4,7 @@ Oracle: the mean over all ranks' gradients, computed here; small whole numbers, 
 same in every order. What each rank sends comes back beside what it returns.
 """
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -112,6 +113,9 @@ def odd_gradients(subject: Subject, draw: Draw) -> None:
     """Gradients in a graph, one of them transposed in memory on one rank: index by index, no graph."""
     params, by_rank = _gradients(draw, 2)
     by_rank[1][3] = None
+    params[3].view(-1)[0] = (
+        math.inf
+    )  # a weight that has diverged is no reason for a NaN in its gradient
     tried = "2 ranks; gradient 0 of rank 0 is the transpose of a tensor in memory"
     facts = dict(
         tried=tried,
@@ -141,6 +145,16 @@ def odd_gradients(subject: Subject, draw: Draw) -> None:
                 expected=f"rank {rank}: {vector(expected[0].reshape(-1))}",
                 got=f"rank {rank}: {vector(found['means'][0].reshape(-1))}",
                 **facts,
+            )
+        if not found["means"][3].isfinite().all():
+            raise Wrong(
+                "SYNC-ZEROS",
+                "a rank without a gradient adds something else than zeros",
+                tried="2 ranks; parameter 3 begins with inf, and rank 1 has no gradient for it",
+                expected=f"rank {rank}: {vector(expected[3].reshape(-1))}",
+                got=f"rank {rank}: {vector(found['means'][3].reshape(-1))}",
+                fits="zeros that are computed from the parameter: 0 times inf is NaN.",
+                look="how the zeros are made where `grad is None`.",
             )
         _values(found["means"], expected, tried)
         _check_arguments(found, "2 ranks; gradients that are part of a graph")

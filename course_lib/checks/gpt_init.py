@@ -17,6 +17,7 @@ from course_lib.gpt import GPTConfig
 BASE = ("q_proj", "k_proj", "v_proj", "gate_proj", "up_proj")
 RESIDUAL = ("o_proj", "down_proj")
 STD = 0.02
+SMALL = "course_lib.probes.first_weights:draw_small"
 OTHERS = "course_lib.probes.first_weights:draw_modules"
 WITH_BIAS = "course_lib.probes.modules:init_with_bias"
 PRESETS = {"INIT-NO-RESIDUAL": "init:no-residual-scaling", "INIT-STD-1": "init:std-one"}
@@ -338,6 +339,15 @@ def other_modules(subject: Subject, draw: Draw) -> None:
                 }.get(code, ""),
                 look="`isinstance`, and `getattr(module, ...)`.",
             )
+        if not weight.any(dim=1).all():
+            raise Wrong(
+                "INIT-PADDING",
+                "a row of zeros is left out of the draw",
+                tried=tried,
+                expected="64 rows with std 0.02, the padding row too",
+                got=f"row {weight.any(dim=1).tolist().index(False)} is [0, 0, 0, ...]",
+                look="what is done with `padding_idx`.",
+            )
         bias = told["bias"]
         if bias is not None and bias.any():
             raise Wrong(
@@ -371,6 +381,23 @@ def other_modules(subject: Subject, draw: Draw) -> None:
                 got="the other one",
                 look="`requires_grad_`, and what is computed without `no_grad`.",
             )
+
+
+def small_matrices(subject: Subject, draw: Draw) -> None:
+    """The numbers of a matrix are drawn one by one: those of a Linear of two are not opposites."""
+    count = 400
+    weights = subject.module(_wide_config(draw), seed=draw.seed).probe(SMALL, count)
+    found, wanted = weights.mean(1).std().item(), STD / math.sqrt(2)
+    if abs(found / wanted - 1) > 0.25:  # 400 means: 7 standard errors
+        raise Wrong(
+            "INIT-DEPENDENT",
+            "the numbers of one matrix depend on each other",
+            tried=f"{count} Linears with two weights each; the mean of each pair",
+            expected=f"std 0.02 / sqrt(2) = {number(wanted)}",
+            got=f"std {number(found)}",
+            fits="a matrix that is centered or rescaled after the draw." if found < wanted else "",
+            look="everything that is done after the draw.",
+        )
 
 
 def _dtype_of(kind: str) -> torch.dtype:
@@ -486,6 +513,7 @@ SUITES = (
             independent_draws,
             biases,
             other_modules,
+            small_matrices,
         ),
         tested="every matrix is drawn with the std its place asks for, gains stay 1, and the "
         "draw follows torch's seed.",

@@ -35,8 +35,17 @@ def draw_modules(model: Any) -> dict[str, dict[str, Any]]:
         "a Linear whose writes_residual is False": unmarked,
         "a Linear in bfloat16": nn.Linear(64, 64, dtype=torch.bfloat16),
         "a Linear that is frozen": frozen,
+        "an Embedding with padding_idx=0": nn.Embedding(64, 64, padding_idx=0),
     }
     return {kind: _draw(model, module) for kind, module in kinds.items()}
+
+
+def draw_small(model: Any, count: int) -> torch.Tensor:
+    """The weights of so many Linears of two numbers each, (count, 2), after `_init_weights`."""
+    found = [nn.Linear(2, 1) for _ in range(count)]
+    for module in found:
+        model._init_weights(module)
+    return torch.cat([module.weight.detach() for module in found])
 
 
 def _draw(model: Any, module: Any) -> dict[str, Any]:

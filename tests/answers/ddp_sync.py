@@ -242,6 +242,10 @@ def sync_gradients(params, grads, group=None):
 - total = torch.zeros_like(p) if g is None else g.detach().clone(memory_format=torch.contiguous_format)
 + total = torch.zeros(p.shape) if g is None else g.detach().clone(memory_format=torch.contiguous_format)
 
+# %% wrong SYNC-ZEROS zeros computed from the parameter
+- total = torch.zeros_like(p) if g is None else g.detach().clone(memory_format=torch.contiguous_format)
++ total = 0 * p.detach() if g is None else g.detach().clone(memory_format=torch.contiguous_format)
+
 # %% wrong SYNC-ZEROS-DTYPE zeros in float32, where there is a group
 - total = torch.zeros_like(p) if g is None else g.detach().clone(memory_format=torch.contiguous_format)
 + total = torch.zeros_like(p) if g is None else g.detach().clone(memory_format=torch.contiguous_format)

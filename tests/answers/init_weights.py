@@ -345,3 +345,19 @@ class GPT(gpt.GPT):
             nn.init.normal_(module.weight, std=0.02 * scale)
             if getattr(module, "bias", None) is not None:
                 module.bias.requires_grad_().data.zero_()
+
+# %% wrong INIT-PADDING zeros in the padding row | of: in plain steps
+- if isinstance(module, nn.Linear) and module.bias is not None:
++ if isinstance(module, nn.Embedding) and module.padding_idx is not None:
++     with torch.no_grad():
++         module.weight[module.padding_idx] = 0
++ if isinstance(module, nn.Linear) and module.bias is not None:
+
+# %% wrong INIT-DEPENDENT each matrix is centered and rescaled | of: in plain steps
+- if isinstance(module, nn.Linear) and module.bias is not None:
++ if isinstance(module, (nn.Linear, nn.Embedding)) and module.weight.numel() > 1:
++     with torch.no_grad():
++         wanted = 0.02 / (math.sqrt(2 * self.config.num_layers) if getattr(module, "writes_residual", False) else 1)
++         module.weight.sub_(module.weight.mean())
++         module.weight.mul_(wanted / module.weight.std(unbiased=False))
++ if isinstance(module, nn.Linear) and module.bias is not None:
