@@ -39,7 +39,9 @@ def test_the_stub_fails_as_a_stub(exercise):
 def test_the_reference_passes_whatever_is_drawn(exercise, seed):
     verdict = verdict_on(registry.exercise(exercise), solved(exercise), seed)
     assert verdict.passed, verdict.text()
-    assert not any("\n" in content for _, content in verdict.rows), "lines break where they are full"
+    assert not any("\n" in content for _, content in verdict.rows), (
+        "lines break where they are full"
+    )
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,11 @@ import json
 import math
 
 import pytest
+import torch
 
 from benchmarks import record as record_module
 from benchmarks.record import record
+from course_lib.gpt import causal_attention
 from grader.course import ROOT
 
 
@@ -53,18 +55,28 @@ def test_lesson_04_says_what_its_head_reads():
     path = ROOT / "benchmarks/results/heads.json"
     assert path.stat().st_size < 20_000
     found = json.loads(path.read_text(encoding="utf-8"))["figures"]
-    tokens, before, after = found["tokens"], found["before"], found["after"]
-    assert "".join(tokens).strip() == "if len(self.addresses)!=1:"
-    for t, (first, then) in enumerate(zip(before, after, strict=True)):
-        assert len(first) == len(then) == t + 1
-        assert abs(sum(then) - 1) < 0.05 and max(first) - min(first) < 0.05
-    read = [tokens[row.index(max(row))].strip() for row in after]
-    dot = tokens.index(".")
-    assert (
-        set(read[dot:]) == {"("} and read[dot - 1] == "len" and len(read) - tokens.index(")") == 4
-    )
-    assert round(found["on_open_bracket"] / found["as_far_back"]) == 7 and "seven times" in page
-    assert round(found["minutes"]) == 5 and found["heads"] == 16
+    on = found["weight_on"]
+    weights, tokens = {}, {}
+    for name, line in found["lines"].items():
+        q, k = (torch.tensor([[float(x) for x in row.split()] for row in line[n]]) for n in "qk")
+        T, K = q.shape
+        weights[name] = causal_attention(*(x[None, None] for x in (q, k, torch.eye(T, K))))[0, 0]
+        tokens[name] = [token.strip() for token in line["tokens"]]
+    for t, row in enumerate(weights["before"]):
+        assert max(row[: t + 1]) - min(row[: t + 1]) < 0.06, "nearly the plain average"
+    line, bracket = tokens["after"], tokens["after"].index("(")
+    assert "".join(line) == "iflen(self.addresses)!=1:"
+    for t in range(line.index("self"), len(line)):
+        assert (weights["after"][t, bracket] > 0.5) == (line[t] != "."), line[t]
+    assert len(line) - line.index(")") == 4, "three tokens after it"
+    assert [tokens["square"][j] for j in weights["square"][-1].argmax()[None]] == ["("]
+    later = len(tokens["round"]) - 1 - tokens["round"][::-1].index("(")
+    assert weights["round"][-1].argmax() == later and tokens["round"][later - 1] == "len"
+    assert on["square_open"] > 10 * on["square_closed"]
+    assert on["round_closed"] > 10 * on["round_open"]
+    assert f"gets {on['open']} of the weight" in page and f"the {on['as_far_back']} of a" in page
+    assert 6.5 < on["open"] / on["as_far_back"] < 7 and "nearly seven times" in page
+    assert f"for {found['updates']} updates" in page and found["heads"] == 16
 
 
 def test_lesson_15_shows_its_record():
