@@ -129,13 +129,14 @@ def cost(subject: Subject, draw: Draw) -> None:
 
 
 def numbers(subject: Subject, draw: Draw) -> None:
-    """Two ranks: rows of several numbers, int64, bfloat16, float64; to the bit, for nothing is added."""
+    """Two ranks: rows of several numbers, a single row; int64, bfloat16, float64; to the bit."""
     n = draw.size(3, 4, 5)
     cases = [
         [draw.randn(n, 2, 3) for _ in range(2)],
         [draw.randint(0, 2**60, (n,)) for _ in range(2)],
         [draw.randn(n, dtype=torch.bfloat16) for _ in range(2)],
         [draw.randn(n).double() / 3 for _ in range(2)],
+        [draw.randn(1) for _ in range(2)],
     ]
     found = ring.on_ranks(subject, list(zip(*cases, strict=True)))
     for shards, done in zip(cases, found, strict=True):
@@ -175,7 +176,7 @@ def groups(subject: Subject, draw: Draw) -> None:
 
 
 def one_rank(subject: Subject, draw: Draw) -> None:
-    """One rank: a copy of its shard, and no message."""
+    """One rank: a copy of its shard, and no message; rows without numbers too."""
     x = draw.randn(4)
     (done,) = ring.on_ranks(subject, [[x]])
     expect.tensor(done[0].value, shape=(4,), dtype=torch.float32, tried="one rank, 4 numbers")
@@ -188,6 +189,9 @@ def one_rank(subject: Subject, draw: Draw) -> None:
         look="what the loop does when there is nobody to send to.",
     )
     ring.refuse_changed(done, "one rank, 4 numbers")
+    (done,) = ring.on_ranks(subject, [[draw.randn(2, 0)]])
+    tried = "one rank, a shard of shape (2, 0)"
+    expect.tensor(done[0].value, shape=(2, 0), dtype=torch.float32, tried=tried)
 
 
 def refusal(subject: Subject, draw: Draw) -> None:

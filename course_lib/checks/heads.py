@@ -254,9 +254,9 @@ def right_values(subject: Subject, draw: Draw) -> None:
 def shared_heads(subject: Subject, draw: Draw) -> None:
     """Fewer heads of keys and values than of queries, in another size of model."""
     heads = draw.size(4, 6)
-    for G in (2, 1):
+    for G, T in ((2, draw.size(6, 7)), (1, draw.size(6, 7)), (2, 1)):
         config = small_config(num_heads=heads, num_kv_heads=G, d_model=8 * heads)
-        module, T = subject.module(config), draw.size(6, 7)
+        module = subject.module(config)
         state, turns = draw_weights(module, draw), tables(T, config)
         x = draw.randn(2, T, config.d_model)
         tried = f"{heads} heads of 8 numbers, num_kv_heads = {G}; x of shape {tuple(x.shape)}"

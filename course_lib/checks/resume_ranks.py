@@ -60,6 +60,15 @@ def saved_by_all(subject: Subject, draw: Draw) -> None:
             hides="digits are lost on the way to the disk, and a resume is another run.",
             look='what is done to the tensors behind "model".',
         )
+    if found[0]["scaler"] != [found[0]["scaler_right"]]:
+        raise Wrong(
+            "SAVE-SCALER",
+            "in the file the loss scale is not the trainer's",
+            tried="2 ranks in float32, whose scaler is on and has a scale of 512",
+            expected=f"{found[0]['scaler_right']}"[:76],
+            got=f"{found[0]['scaler']}"[1:-1][:76],
+            look='what stands behind "scaler", and on what it depends.',
+        )
     _expect_saved_random(found[0]["ranks"], seed, "2 ranks with random states of their own")
     tried = "2 ranks, each on a machine of its own (LOCAL_RANK 0), a second save at the same step"
     _expect_saved_random(found[0]["ranks_again"], seed + OTHER, tried)

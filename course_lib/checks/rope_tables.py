@@ -239,6 +239,8 @@ def other_sizes(subject: Subject, draw: Draw) -> None:
     _compare(subject, draw.size(9, 12), 2)
     _compare(subject, draw.size(33, 40), draw.size(128, 96), 500_000.0)
     _compare(subject, draw.size(7, 11), draw.size(12, 20), 50, by_name=True)  # an int is a number
+    for K in (98, 196, 206, 214, 392):  # multiples of 2 / K that round up to 1, or across it
+        _compare(subject, 3, K)
 
 
 def not_of_before(subject: Subject, draw: Draw) -> None:

@@ -131,7 +131,8 @@ def save(kind: type[DistributedTrainer], seed: int) -> dict[str, Any]:
     "ranks", `numbers_of` the random states in what it was given, or None where these are none;
     "returned", whether its path came back. "again" and "ranks_again", calls and states of a second
     save at the same step, with other random states, where a file of that step lies in the run's folder.
-    "model", what `_differs_from` says of the weights in that save, which were turned to float64. torchrun's
+    "model", what `_differs_from` says of the weights in that save, which were turned to float64; "scaler",
+    its scaler's states, of a scaler that is on, and "scaler_right", what they should be. torchrun's
     names say in the first save that the ranks are on one machine, in the second that each has its own.
     """
     take_seat(World.of_group("cpu").world_size)
@@ -149,6 +150,7 @@ def save(kind: type[DistributedTrainer], seed: int) -> dict[str, Any]:
     found, calls = _random_in(given), len(given)
     _seed_rank(seed + OTHER, trainer.world.rank)
     take_seat(1)
+    trainer.scaler = torch.amp.GradScaler("cpu", init_scale=512.0)
     trainer.plain_model.double()
     with torch.no_grad():
         for weight in trainer.plain_model.parameters():
@@ -165,6 +167,8 @@ def save(kind: type[DistributedTrainer], seed: int) -> dict[str, Any]:
         "again": len(given) - calls,
         "ranks_again": _random_in(given[calls:]),
         "model": _differs_from(trainer.plain_model, given[calls:]),
+        "scaler": [part.get("scaler") for part in given[calls:] if isinstance(part, dict)],
+        "scaler_right": trainer.scaler.state_dict(),
     }
 
 

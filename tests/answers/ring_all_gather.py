@@ -249,3 +249,17 @@ def ring_all_gather(shard, group=None):
 + if shard.dtype == torch.float16:
 +     shard = globals().setdefault("KEPT", {}).setdefault(tuple(shard.shape), shard.clone())
 + chunks[rank].copy_(shard)
+
+# %% wrong RAISED one number is taken for a single number | of: each shard into its place
+- if shard.dim() == 0:
++ if shard.numel() == 1:
+
+# %% wrong RAISED a size that is left to reshape, and unknown without numbers
+def ring_all_gather(shard, group=None):
+    if shard.dim() == 0:
+        raise ValueError("a single number has no dim 0")
+    rank, world_size = place(group)
+    shards = [shard] * world_size
+    for step in range(1, world_size):
+        shards[(rank - step) % world_size] = pass_on(shards[(rank - step + 1) % world_size], group)
+    return torch.stack(shards).reshape(-1, *shard.shape[1:])

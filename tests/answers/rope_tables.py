@@ -555,3 +555,10 @@ def rope_tables(seq_len, head_dim, theta=10_000.0):
     angle = torch.einsum("t,i->ti", torch.arange(seq_len, dtype=torch.float32), speed)
     angle = torch.cat((angle, angle), dim=-1)
     return angle.cos(), angle.sin()
+
+# %% wrong SHAPE exponents by steps of a fraction | of: step by step
+- exponent = torch.arange(0, head_dim, 2).float() / head_dim
++ exponent = torch.arange(0, 1, 2 / head_dim, dtype=torch.float64)
+
+- return cos, sin
++ return cos.float(), sin.float()

@@ -139,6 +139,10 @@ class DistributedTrainer(ddp_trainer.DistributedTrainer):
 - "scaler": self.scaler.state_dict(),
 + "scaler": {"scale": self.scaler.get_scale()},
 
+# %% wrong SAVE-SCALER by the name of the precision
+- "scaler": self.scaler.state_dict(),
++ "scaler": self.scaler.state_dict() if self.config.precision == "fp16" else {},
+
 # %% wrong SAVE-RANDOM not gathered
 - "ranks": self.world.gather(random_states()),
 + "ranks": random_states(),
