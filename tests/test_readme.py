@@ -1,12 +1,14 @@
 """Every command in the README is run here, or by the test named beside it."""
 
 import ast
+import json
 import os
 import re
 import shutil
 import signal
 import subprocess
 import sys
+import textwrap
 import time
 import urllib.error
 import urllib.request
@@ -157,6 +159,13 @@ def test_the_message_is_the_checks():
     card = registry.exercise("attention")
     message = checking.judge(card, terminal.define(card, wrong, "<attention>"), seed=0).text()
     assert f"```text\n{message.rstrip()}\n```" in README, message
+
+
+def test_what_the_model_wrote_is_what_it_wrote():
+    stored = json.loads((ROOT / "benchmarks/results/minutes.json").read_text(encoding="utf-8"))
+    first = stored["figures"]["samples"][0]
+    lines = re.search(r"   ```text\n(.*?)   ```", README, re.S)[1]
+    assert textwrap.indent(textwrap.dedent(lines), "    ").rstrip() in first["text"]
 
 
 def test_lessons_exercises_and_hours_are_counted():
