@@ -8,6 +8,7 @@ Shapes as in `course_lib.gpt`; M is the room of a cache, in tokens.
 """
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import cast
 
 import torch
@@ -18,13 +19,29 @@ from course_lib.gpt import GPT, GPTConfig, TransformerBlock, apply_rotary_pos_em
 from course_lib.sampling import next_token_probs
 
 
+WRITER = Path(__file__).parent / "data/assets/writer.pt"
+"""The weights that `load_writer` reads; `python -m benchmarks.writer` has made them."""
+
+
+def load_writer() -> GPT:
+    """A small model that can write a little Python: 1.8 million parameters, float32, on the CPU.
+
+    The preset *tiny* with two heads of keys and values, trained on Python's standard library by the
+    course's own trainer. Its weights are stored in bfloat16, 3.6 MB. A call makes a new model.
+    """
+    weights = torch.load(WRITER, weights_only=True)
+    model = GPT(GPTConfig.preset("tiny", num_kv_heads=2))
+    model.load_state_dict(weights | {"head.weight": weights["embedding.weight"]})
+    return model
+
+
 class KVCache:
     """What one attention layer keeps of the tokens it has read: turned keys, and values.
 
     `k_BGMK` and `v_BGMK`, (batch_size, G, room, K), are reserved once, in `dtype`.
     Their first `length` places hold the kept tokens. The other places may hold anything.
-    A caller may lower `length`, to forget the tokens at that place and after it; the next ones are
-    written over them.
+    A caller may set `length` to a smaller n, to forget the tokens from position n on. The next ones
+    are written over them.
 
     Args: `config` of the model; `batch_size`, the number of sequences read side by side; `room`,
     the number of places for each sequence, by default `config.max_seq_len`; `dtype`, usually that
@@ -51,16 +68,16 @@ class KVCache:
     ) -> Tensor:
         """Attention of T new tokens, which follow the kept ones: (B, H, T, K) in the dtype of q.
 
-        q is (B, H, T, K), k and v are (B, G, T, K), all three not turned yet and in the dtype of the
+        q is (B, H, T, K), k and v are (B, G, T, K), all three not turned yet, in the dtype of the
         cache. B is the cache's batch_size, T at least 1. cos and sin have a row for each position,
         from 0. The first new token is at position `length`. Keeps the turned keys and the values of
         the new tokens in `k_BGMK` and `v_BGMK`, and adds T to `length`. Each new token reads itself
         and all tokens before it, kept or new. Query head h reads head h // (H / G) of k and v.
 
         Kept tokens are not computed anew and stay where they are in memory. The work grows with
-        the kept tokens, not with the room. Scores and weights may be computed in the dtype of
-        the cache, which no score overflows, divided by sqrt(K) or not. If T more tokens do not fit,
-        raises ValueError and changes nothing. The arguments stay as they are.
+        the kept tokens, not with the room. Attention may be computed in the dtype of the cache, in
+        which no score overflows, even before the division by sqrt(K). ValueError when T more tokens
+        do not fit in the room, and nothing has changed then. The arguments stay as they are.
         """
         start, end = self.length, self.length + q_BHTK.shape[2]
         if end > self.k_BGMK.shape[2]:

@@ -7,7 +7,9 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from course_lib.fast.padding import pad_vocabulary
-from course_lib.generation import generate_cached, make_caches, read_tokens
+from course_lib.data.corpus import Corpus
+from course_lib.data.tokenizer import Tokenizer
+from course_lib.generation import WRITER, generate_cached, load_writer, make_caches, read_tokens
 from course_lib.gpt import GPT, GPTConfig
 from course_lib.sampling import next_token_probs
 
@@ -121,3 +123,17 @@ def test_chances_of_a_small_example():
     assert torch.equal(next_token_probs(logits, temperature=0), torch.tensor([[1.0, 0, 0, 0]]))
     assert torch.allclose(next_token_probs(logits, top_p=1.0), logits.exp())
     assert next_token_probs(logits, top_p=0.01)[0, 0] == 1
+
+
+def test_the_stored_model_knows_python_and_each_call_makes_another():
+    """Whatever Python runs here, its library is much of what the model has read."""
+    one, other = load_writer(), load_writer()
+    assert WRITER.stat().st_size < 4e6 and one.head.weight is one.embedding.weight
+    assert one.config.num_kv_heads == 2 and one.embedding.weight.dtype == torch.float32
+    text = Corpus.default().text()[1_000_000:1_050_000]
+    tokens = torch.from_numpy(Tokenizer.course().encode_to_array(text).astype("int64"))
+    window = tokens[torch.arange(0, 64 * 129).view(64, 129)]
+    with torch.no_grad():
+        assert one(window[:, :-1], window[:, 1:])[1] < 4.2, "a minute's model is at 5.6"
+        one.embedding.weight.zero_()
+        assert other.embedding.weight.any()

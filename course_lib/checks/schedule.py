@@ -473,7 +473,7 @@ SUITES = (
         tested="the rate climbs to lr, falls along half a cosine to min_lr and stays there; "
         "the same step has the same rate, whatever was asked before.",
         remember="the first update has a rate, and steps are updates, not micro-batches.",
-        next_step="plot 3 * max_steps of it: the last two thirds should be flat.",
+        next_step="plot the rates of 3 * max_steps updates: the last two thirds should be flat.",
         loads=(DYNAMO,),
     ),
 )

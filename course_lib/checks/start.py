@@ -280,7 +280,7 @@ SUITES = (
         ),
         tested="weights, gradients, master copy and moments, counted exactly, "
         "for Adam and SGD, in mixed precision and in float32.",
-        remember="16 bytes a parameter with Adam in mixed precision, before any activation.",
+        remember="16 bytes per parameter with Adam in mixed precision, activations not counted.",
         next_step="training_state_bytes with your own model's parameter count.",
     ),
 )
