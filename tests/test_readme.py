@@ -20,7 +20,7 @@ from course_lib.lab import checking, registry, terminal
 from grader.course import ROOT
 from grader.site import count_hours
 from tests.answers import answers
-from tests.course import lessons
+from tests.course import lessons, solved
 from tests.test_house import FLOORS
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -52,7 +52,7 @@ EXPECTED = {
     "course review": (0, "Reviews come with the exercises"),
     "python -m course_lib.gpt --mine": (0, "reference"),
     "course doctor": (0, "torch"),
-    "course journal new rope": (0, "02-rope.md"),
+    "course journal new 02_rope": (0, "02-rope.md"),
     "course reset 01_rmsnorm": (0, "01_rmsnorm"),
     "course update": (0, ""),
     "python -m course_lib.training.ddp_trainer --model_size tiny --max_steps 50 --out runs/one": (
@@ -158,6 +158,9 @@ def test_the_message_is_the_checks():
     wrong = {a.name: a.text for a in answers("attention")}["begins one diagonal too late"]
     card = registry.exercise("attention")
     message = checking.judge(card, terminal.define(card, wrong, "<attention>"), seed=0).text()
+    assert f"```text\n{message.rstrip()}\n```" in README, message
+    right = terminal.define(card, solved("attention"), "<attention>")
+    message = checking.judge(card, right, seed=0).text()
     assert f"```text\n{message.rstrip()}\n```" in README, message
 
 
