@@ -18,7 +18,6 @@ from torch import Tensor
 from course_lib.gpt import GPT, GPTConfig, TransformerBlock, apply_rotary_pos_emb
 from course_lib.sampling import next_token_probs
 
-
 WRITER = Path(__file__).parent / "data/assets/writer.pt"
 """The weights that `load_writer` reads; `python -m benchmarks.writer` has made them."""
 

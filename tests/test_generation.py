@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from course_lib.fast.padding import pad_vocabulary
 from course_lib.data.corpus import Corpus
 from course_lib.data.tokenizer import Tokenizer
+from course_lib.fast.padding import pad_vocabulary
 from course_lib.generation import WRITER, generate_cached, load_writer, make_caches, read_tokens
 from course_lib.gpt import GPT, GPTConfig
 from course_lib.sampling import next_token_probs
