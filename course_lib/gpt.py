@@ -352,7 +352,7 @@ class GPT(nn.Module):
         Each block gets T rows of `self.cos_TK` and `self.sin_TK`, usually the first T. Any T
         consecutive rows are right too, since only the distance of two positions has an effect. With
         `config.activation_checkpointing`, and while the model's own `self.training` is true, each
-        block runs in a `checkpoint` call of its own. The modes of the blocks don't matter.
+        block runs in a `checkpoint` call of its own, whatever `block.training` is.
         """
         T = idx.shape[1]
         if T > self.config.max_seq_len:
