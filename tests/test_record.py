@@ -82,6 +82,12 @@ def test_lesson_04_says_what_its_head_reads():
     assert f"for {found['updates']} updates" in page and found["heads"] == 16
 
 
+def test_lesson_07_says_how_long_its_model_was_trained():
+    found = json.loads((ROOT / "benchmarks/results/writer.json").read_text(encoding="utf-8"))
+    page = (ROOT / "book/07_generate.md").read_text(encoding="utf-8")
+    assert f"for {found['figures']['updates']:,} updates" in page
+
+
 def test_lesson_15_shows_its_record():
     page = (ROOT / "book/15_compile.md").read_text(encoding="utf-8")
     path = ROOT / "benchmarks/results/compiled_norm.json"
