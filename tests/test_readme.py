@@ -161,7 +161,9 @@ def test_the_message_is_the_checks():
     assert f"```text\n{message.rstrip()}\n```" in README, message
     right = terminal.define(card, solved("attention"), "<attention>")
     first = checking.judge(card, right, seed=0).text().splitlines()[0]
-    assert f"```python\n{wrong.strip()}\n```" in README and f"```text\n{first}\n```" in README, first
+    assert f"```python\n{wrong.strip()}\n```" in README and f"```text\n{first}\n```" in README, (
+        first
+    )
 
 
 def test_what_the_model_wrote_is_what_it_wrote():
