@@ -113,9 +113,7 @@ def odd_gradients(subject: Subject, draw: Draw) -> None:
     """Gradients in a graph, one of them transposed in memory on one rank: index by index, no graph."""
     params, by_rank = _gradients(draw, 2)
     by_rank[1][3] = None
-    params[3].view(-1)[0] = (
-        math.inf
-    )  # a weight that has diverged is no reason for a NaN in its gradient
+    params[3].view(-1)[0] = math.inf  # a weight that has diverged, whose gradient is finite
     tried = "2 ranks; gradient 0 of rank 0 is the transpose of a tensor in memory"
     facts = dict(
         tried=tried,

@@ -229,9 +229,8 @@ def _load(kind: type[DistributedTrainer], seed: int, ranks: int, *path: str) -> 
     if state and path:
         trainer.plain_model.double()
         state["model"] = {name: weight.double() / 3 for name, weight in state["model"].items()}
-    right = (
-        [{"model": dict(state["model"])}] if state else []
-    )  # the answer may take the state apart
+    # a copy, since the answer may take the state apart
+    right = [{"model": dict(state["model"])}] if state else []
 
     def read_checkpoint(path=None):
         asked.append(path)
