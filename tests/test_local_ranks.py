@@ -237,6 +237,26 @@ def test_ranks_after_a_check_no_longer_use_its_folder(monkeypatch):
     assert after.value == tempfile.gettempdir() != folder
 
 
+def test_what_is_loaded_after_a_check_is_loaded_once_and_not_by_each_rank(tmp_path):
+    """A check has a folder of its own, and torch._dynamo does not load in a folder that is gone."""
+    code = """
+import os, sys
+from course_lib.ranks import local_ranks
+os.mkdir("check")
+os.chdir("check")
+local_ranks.SERVER.start()
+os.chdir("..")
+os.rmdir("check")
+import torch._dynamo
+(rank,) = local_ranks.run(lambda: "torch._dynamo" in sys.modules, [()])
+print(rank.value)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=240
+    )
+    assert done.stdout.strip() == "True", done.stderr
+
+
 @pytest.mark.parametrize("dies", [False, True], ids=["raises", "dies"])
 def test_the_rank_that_failed_first_is_named_though_all_are_heard_at_once(monkeypatch, dies):
     def fails():

@@ -20,6 +20,7 @@ import sys
 import threading
 from collections.abc import Sequence
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import NoReturn
 
 ROOTS = ("torch", "numpy", "course_lib")  # modules that take long to import, or that ranks share
@@ -82,7 +83,8 @@ class RankServer:
         ):
             return
         ours, theirs = socket.socketpair()
-        places = os.pathsep.join(place for place in sys.path if place)
+        library = str(Path(__file__).parents[2])
+        places = os.pathsep.join([*(os.path.abspath(p) for p in sys.path if p), library])
         # one thread: a process that has several cannot be forked safely
         environment = {**os.environ, **ONE_THREAD, "PYTHONPATH": places, "CUDA_VISIBLE_DEVICES": ""}
         command = [sys.executable, "-m", __name__, str(theirs.fileno())]
@@ -91,6 +93,7 @@ class RankServer:
                 command,
                 pass_fds=[theirs.fileno()],
                 env=environment,
+                cwd=os.sep,  # the client's may be a check's, and torch fails to import in one that is gone
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,  # Ctrl-C is for the client
             )
