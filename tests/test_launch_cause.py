@@ -250,13 +250,17 @@ def test_the_odd_rank_is_named():
     assert stacks.report([], 20) == []
 
 
-@pytest.mark.parametrize("call", ["loss.item()", "norm = norm.cpu()", "ids.tolist()"])
+@pytest.mark.parametrize(
+    "call",
+    ["loss.item()", "norm = norm.cpu()", "ids.tolist()", "loss = float(loss)", "if loss > 9: pass",
+     "print(loss)", "y = x.nonzero()", "fine = bool(loss.isfinite())", "kept.copy_(x)", "x.to('cpu')"],
+)  # fmt: skip
 def test_a_rank_that_waits_for_its_gpu_is_not_accused(tmp_path, call):
     """NCCL's collectives return once they are queued: a rank stands where it reads a result."""
     script = tmp_path / "train.py"
     script.write_text(f"dist.all_reduce(loss)\n{call}\n")
     dump = f'Current thread 0x1 (most recent call first):\n  File "{script}", line 2 in step\n'
-    reads = [stacks.understood(dump, rank) for rank in range(3)]
+    reads = [stacks.understood(dump, rank, on_gpus=True) for rank in range(3)]
     assert stacks.report(reads, 20)[-1] == (
         "They wait for their GPUs, which may be slow, or wait for other ranks themselves."
     )
@@ -264,17 +268,27 @@ def test_a_rank_that_waits_for_its_gpu_is_not_accused(tmp_path, call):
     assert stacks.report([*reads, asleep], 20)[-1] == "The others wait for rank 3."
     barrier = Place(3, "t.py", 12, "f", "barrier")
     assert stacks.odd_ones([*reads, barrier]) == [barrier]
+    assert stacks.understood(dump, 0).collective == ""  # on CPUs it computes
 
 
-def test_a_rank_in_synchronize_waits_for_its_gpu(tmp_path):
+@pytest.mark.parametrize("line", ["if time.sleep(9): pass", "loss.backward()"])
+def test_a_rank_at_another_line_does_not_wait_for_its_gpu(tmp_path, line):
+    script = tmp_path / "train.py"
+    script.write_text(f"{line}\n")
+    dump = f'Current thread 0x1 (most recent call first):\n  File "{script}", line 1 in step\n'
+    assert stacks.understood(dump, 0, on_gpus=True).collective == ""
+
+
+@pytest.mark.parametrize("function", ["synchronize", "_str", "clip_grad_norm_"])
+def test_a_rank_in_synchronize_waits_for_its_gpu(tmp_path, function):
     script = tmp_path / "train.py"
     script.write_text("torch.cuda.synchronize()\n")
     dump = (
         "Current thread 0x1 (most recent call first):\n"
-        '  File "/env/lib/python3.11/site-packages/torch/cuda/__init__.py", line 9 in synchronize\n'
+        f'  File "/env/lib/python3.11/site-packages/torch/some.py", line 9 in {function}\n'
         f'  File "{script}", line 1 in step\n'
     )
-    place = stacks.understood(dump, 0)
+    place = stacks.understood(dump, 0, on_gpus=True)
     assert place.collective == stacks.GPU
     assert place.text == "in a wait for its GPU, train.py:1: torch.cuda.synchronize()"
 

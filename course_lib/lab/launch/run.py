@@ -145,7 +145,10 @@ class _Launch:
 
     def _ask_stacks(self) -> None:
         """Where the ranks are, for the panel, and for the cause if this ends badly."""
-        self.places = stacks.ask(self.place, self.watch.alive(), self.source) or self.places
+        found = stacks.ask(
+            self.place, self.watch.alive(), self.source, on_gpus=self.plan.backend == "nccl"
+        )
+        self.places = found or self.places
         for place in self.places:
             waits = place.collective and self.watch.ranks[place.rank].state == "running"
             if waits:

@@ -21,7 +21,13 @@ ANSWER_S = 0.5
 FRAME = re.compile(r'^  File "(.+)", line (\d+) in (.+)$')
 PACKAGES = re.compile(r"[/\\](?:site|dist)-packages[/\\]|[/\\]lib[/\\]python3|<frozen ")
 INSIDE = re.compile(r"torch[/\\]distributed[/\\](?:distributed_c10d|_functional_collectives)\.py$")
-READS = re.compile(r"\.(?:item|cpu|tolist|numpy)\(")
+READS = re.compile(
+    r"\.(?:item|cpu|tolist|numpy|to|copy_|nonzero|equal|masked_select)\("
+    r"|\b(?:float|int|bool|print)\(|^\s*(?:if|elif|assert)\b"
+)
+"""Lines at which the host waits for a GPU, as seen on one; only where the ranks have GPUs."""
+IN_TORCH = {"synchronize", "_str", "clip_grad_norm_"}
+"""Functions of torch that wait for a GPU in the middle."""
 GPU = "a wait for its GPU"
 HELPERS = {"wrapper", "_wrapper", "_store_based_barrier", "wait", "_wait", "<module>"}
 
@@ -49,7 +55,9 @@ class Place:
         return f"{what}{Path(self.file).name}:{self.line}" + (f": {source[:60]}" if source else "")
 
 
-def ask(folder: Path, ranks: Sequence[RankView], source: str = "") -> list[Place]:
+def ask(
+    folder: Path, ranks: Sequence[RankView], source: str = "", *, on_gpus: bool = False
+) -> list[Place]:
     """The places of those ranks, oldest answer half a second; also written to the events."""
     if "SIGUSR1" in source:
         return []
@@ -66,14 +74,17 @@ def ask(folder: Path, ranks: Sequence[RankView], source: str = "") -> list[Place
     for view in asked:
         with files[view.rank].open("rb") as stream:
             stream.seek(before[view.rank])
-            place = understood(stream.read().decode(errors="replace"), view.rank, view.step)
+            said = stream.read().decode(errors="replace")
+            place = understood(said, view.rank, view.step, on_gpus=on_gpus)
         if place:
             places.append(place)
             append(folder, "stacks", **place.__dict__, text=place.text)
     return places
 
 
-def understood(dump: str, rank: int, step: int | None = None) -> Place | None:
+def understood(
+    dump: str, rank: int, step: int | None = None, *, on_gpus: bool = False
+) -> Place | None:
     """The place in a dump of faulthandler; None when it shows no frame of the main thread."""
     threads = re.split(r"^(?:Current thread|Thread) .*$", dump, flags=re.MULTILINE)
     frames = [m.groups() for line in threads[-1].splitlines() if (m := FRAME.match(line))]
@@ -88,9 +99,17 @@ def understood(dump: str, rank: int, step: int | None = None) -> Place | None:
     # a Work of torch.distributed waits in C++, where no frame shows it; so does a read of a result
     if first == 0 and ".wait(" in source:
         inside = ["wait"]
-    elif (first == 0 and READS.search(source)) or "synchronize" in {f[2] for f in frames[:first]}:
+    elif on_gpus and not inside and _waits_for_gpu(frames[: first + 1]):
         inside = [GPU]
     return Place(rank, file, int(line), function, inside[-1] if inside else "", step)
+
+
+def _waits_for_gpu(frames: Sequence[tuple[str, str, str]]) -> bool:
+    """Whether the uppermost of these frames (file, line, function) reads what a GPU computes."""
+    file, line, _ = frames[0]
+    source = linecache.getline(file, int(line))
+    by_torch = IN_TORCH & {function for _, _, function in frames[:-1]}
+    return bool(by_torch or (READS.search(source) and not re.search(r"sleep\(|input\(", source)))
 
 
 def group_places(places: Sequence[Place]) -> list[list[Place]]:
