@@ -49,7 +49,8 @@ def command(name: str, dry: bool, out: Path) -> list[str]:
         more = ["--dry"] if dry else []
         return [sys.executable, "-m", "benchmarks.gpu", "--work", name, "--out", str(out), *more]
     shape = ["--shape", "tiny", "--rounds", "1"] if dry else ["--shape", "full", "--rounds", "5"]
-    return [sys.executable, "-m", "benchmarks.ladder", *shape, "--out", str(out)]
+    more = ["--no-autotune", "--out", str(out)]  # it alone takes half of what all parts may take
+    return [sys.executable, "-m", "benchmarks.ladder", *shape, *more]
 
 
 def run(name: str, dry: bool, out: Path, seconds: float) -> str:

@@ -68,6 +68,9 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("--batch", type=int, metavar="B", help="sequences in a step")
     found.add_argument("--no-compile", action="store_true", help="leave torch.compile out")
     found.add_argument(
+        "--no-autotune", action="store_true", help="leave max-autotune out: minutes on a GPU"
+    )
+    found.add_argument(
         "--out",
         type=Path,
         metavar="FOLDER",
@@ -85,6 +88,8 @@ def chosen(args: argparse.Namespace) -> tuple[Shape, torch.device]:
     shape = dataclasses.replace(
         shape, batch=args.batch or shape.batch, compiles=shape.compiles and not args.no_compile
     )
+    if args.no_autotune:
+        shape = dataclasses.replace(shape, autotunes=False)
     kind = args.device if args.device != "auto" else "cuda" if shape.needs_gpu else "cpu"
     if kind == "cuda" and not torch.cuda.is_available():
         raise ValueError(

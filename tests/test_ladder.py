@@ -1,5 +1,6 @@
 """The speed ladder: slow ways give the same batches, every rung the same training, gains their law."""
 
+import dataclasses
 import json
 import math
 import random
@@ -191,6 +192,16 @@ def test_precision_of_products_is_put_back():
         assert torch.get_float32_matmul_precision() == "high"
         raise RuntimeError
     assert torch.get_float32_matmul_precision() == before
+
+
+def test_max_autotune_can_be_left_out(monkeypatch):
+    quick = dataclasses.replace(SHAPES["tiny"], compiles=True, autotunes=False)
+    monkeypatch.setattr("course_lib.ladder.rungs.compiler_problem", lambda device: "")
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
+    assert not_here(quick, torch.device("cuda"))["autotune"] == "left out of this run"
+    assert "autotune" not in not_here(SHAPES["full"], torch.device("cuda"))
+    asked = Namespace(**vars(program.parser().parse_args(["--shape", "cpu", "--no-autotune"])))
+    assert not program.chosen(asked)[0].autotunes
 
 
 def test_what_a_cpu_has_not_is_said_with_a_reason():

@@ -80,6 +80,8 @@ class Shape:
     """Steps of a kind between two looks at the clock: inside them a GPU's queue may run ahead."""
     compiles: bool = True
     """Whether torch.compile is tried: it takes minutes on a CPU."""
+    autotunes: bool = True
+    """Whether max-autotune is tried: more than two minutes on an H100 for a model of 134 million."""
     needs_gpu: bool = False
     """Whether a CPU would take hours."""
 
@@ -141,6 +143,8 @@ def not_here(shape: Shape, device: torch.device) -> dict[str, str]:
         found["compile"] = found["autotune"] = "left out of this shape"
     elif problem := compiler_problem(device):
         found["compile"] = found["autotune"] = problem
+    elif not shape.autotunes:
+        found.setdefault("autotune", "left out of this run")
     return found
 
 
