@@ -401,7 +401,7 @@ def small_matrices(subject: Subject, draw: Draw) -> None:
 
 
 def _dtype_of(kind: str) -> torch.dtype:
-    return torch.bfloat16 if "bfloat16" in kind else torch.float32
+    return torch.float64 if "float64" in kind else torch.float32
 
 
 def independent_draws(subject: Subject, draw: Draw) -> None:

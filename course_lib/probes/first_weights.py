@@ -33,7 +33,7 @@ def draw_modules(model: Any) -> dict[str, dict[str, Any]]:
         "a Linear with writes_residual": marked,
         "a subclass of Linear with writes_residual": adapted,
         "a Linear whose writes_residual is False": unmarked,
-        "a Linear in bfloat16": nn.Linear(64, 64, dtype=torch.bfloat16),
+        "a Linear in float64": nn.Linear(64, 64, dtype=torch.float64),
         "a Linear that is frozen": frozen,
         "an Embedding with padding_idx=0": nn.Embedding(64, 64, padding_idx=0),
     }
