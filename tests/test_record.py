@@ -50,6 +50,16 @@ def test_lesson_06_shows_what_its_program_wrote():
     assert f"the first {bad['figures']['updates']} updates" in page and bad["figures"]["reached"]
 
 
+def test_lesson_23_says_what_one_rank_costs_on_a_gpu():
+    path = ROOT / "benchmarks/results/gpu_wrappers.json"
+    stored = json.loads(path.read_text(encoding="utf-8"))
+    ms = {row["name"]: round(row["ms"]) for row in stored["figures"]["rows"]}
+    shape, page = stored["figures"]["shape"], (ROOT / "book/23_fsdp.md").read_text(encoding="utf-8")
+    assert "H100" in stored["machine"]["devices"][0] and shape["preset"] == "134m"
+    assert f"{shape['batch']} sequences of {shape['seq_len']} tokens, {ms['ddp']} ms with DDP" in page
+    assert f"took {ms['bare']} ms" in page and f"and {ms['fsdp']} ms with FSDP (measured)" in page
+
+
 def test_lesson_04_says_what_its_head_reads():
     page = (ROOT / "book/04_attention.md").read_text(encoding="utf-8")
     path = ROOT / "benchmarks/results/heads.json"
