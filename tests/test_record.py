@@ -56,7 +56,9 @@ def test_lesson_23_says_what_one_rank_costs_on_a_gpu():
     ms = {row["name"]: round(row["ms"]) for row in stored["figures"]["rows"]}
     shape, page = stored["figures"]["shape"], (ROOT / "book/23_fsdp.md").read_text(encoding="utf-8")
     assert "H100" in stored["machine"]["devices"][0] and shape["preset"] == "134m"
-    assert f"{shape['batch']} sequences of {shape['seq_len']} tokens, {ms['ddp']} ms with DDP" in page
+    assert (
+        f"{shape['batch']} sequences of {shape['seq_len']} tokens, {ms['ddp']} ms with DDP" in page
+    )
     assert f"took {ms['bare']} ms" in page and f"and {ms['fsdp']} ms with FSDP (measured)" in page
 
 
