@@ -404,7 +404,7 @@ SUITES = (
         ),
         tested="equal to a plain loop, targets one later, up to the last token of the row.",
         remember="T predictions take T + 1 tokens.",
-        next_step='"Rolled" in the figure above, where the extra token is missing.',
+        next_step='"idx rolled by one" in the figure above, where the extra token is missing.',
         ranks=1,
     ),
 )
