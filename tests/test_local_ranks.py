@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -91,6 +92,43 @@ def test_a_rank_that_never_joins_ends_in_time(tmp_path):
 def test_a_rank_that_dies_is_said():
     with pytest.raises(RankFailed, match="ended without a word"):
         local_ranks.run(lambda: os._exit(0), [()] * 2, seconds=10)
+
+
+CRASHES = """
+import os, sys
+from pathlib import Path
+import torch.distributed as dist
+from course_lib.ranks import local_ranks
+folder, sent, fork = sys.argv[1], int(sys.argv[2]), sys.argv[3] == "fork"
+
+def crash_at_first(rank):
+    tries = Path(folder) / f"tries{rank}"
+    first = not tries.exists()
+    with tries.open("a") as stream:
+        stream.write("x")
+    if first and rank == 1:
+        os.kill(os.getpid(), sent)
+    dist.barrier()
+    return "done"
+
+try:
+    print([r.value for r in local_ranks.run(crash_at_first, [(0,), (1,)], fork=fork, again=True)])
+except local_ranks.RankFailed as failure:
+    print(failure.text)
+"""
+
+
+@pytest.mark.parametrize("fork", ["", "fork"])
+@pytest.mark.parametrize(
+    "sent, tries, said",
+    [(signal.SIGSEGV, "xx", "['done', 'done']"), (signal.SIGABRT, "x", "ended without a word")],
+)
+def test_a_crash_in_gloo_is_tried_once_more(tmp_path, sent, tries, said, fork):
+    """Its thread was seen to end a rank by SIGSEGV. What gloo refuses ends it by SIGABRT."""
+    command = [sys.executable, "-c", CRASHES, str(tmp_path), str(int(sent)), fork]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240)
+    assert said in done.stdout, done.stderr
+    assert (tmp_path / "tries1").read_text() == tries
 
 
 def test_ranks_are_ended_when_they_have_computed_or_wait_not_when_the_machine_is_busy(monkeypatch):

@@ -127,7 +127,7 @@ class LocalSubject:
         began = time.perf_counter()
         given = [tuple(_clone(a) for a in args) for args in args_by_rank]
         try:
-            return local_ranks.run(self.answer, given, seconds=RANKS_S, probe=probe)
+            return local_ranks.run(self.answer, given, seconds=RANKS_S, probe=probe, again=True)
         except local_ranks.RankFailed as failure:
             error = failure.rebuild_exception()
             asked = describe_call(args_by_rank[failure.rank])

@@ -61,6 +61,7 @@ IDLE_S, IDLE_SHARE = 2.0, 0.02
 ready to compute at fewer than half of the looks, wait for what never comes."""
 LOOK_S = 0.1
 LOST = ("Connection reset by peer", "Connection closed by peer", "Broken pipe")  # in gloo's words
+CRASHES = {signal.SIGSEGV, signal.SIGBUS}
 GRACE_S = 1.0  # after one rank has failed, for the others to say that they failed first
 
 
@@ -106,6 +107,8 @@ class RankFailed(Exception):
         super().__init__(f"rank {rank}: {kind}: {text}")
         self.rank, self.kind, self.text, self.line, self.file = rank, kind, text, line, file
         self.at = at
+        self.crashed = False
+        """Whether a rank was ended for an access to memory: an error in C++, seldom the answer's."""
 
     @property
     def lost_another(self) -> bool:
@@ -141,6 +144,7 @@ def run(
     seconds: float = 10.0,
     probe: str | None = None,
     fork: bool = False,
+    again: bool = False,
 ) -> list[Rank]:
     """`function(*args_by_rank[rank])` on each rank, inside a gloo group of all; by rank.
 
@@ -156,9 +160,23 @@ def run(
 
     With `fork` ranks are forked from this process, and nothing is copied: only for a process that
     cannot start another, such as a worker of the judge, and has not run a backward pass.
+
+    With `again` all ranks run once more, from the beginning, where one was ended by the system for
+    an access to memory. It happened once in a run of all tests, in a thread of gloo's own.
     """
     if probe is not None:
         function = bind_probe(function, probe)
+    try:
+        return _run_once(function, args_by_rank, seconds, fork)
+    except RankFailed as failure:
+        if not (again and failure.crashed):
+            raise
+    return _run_once(function, args_by_rank, seconds, fork)
+
+
+def _run_once(
+    function: Callable, args_by_rank: Sequence[tuple], seconds: float, fork: bool
+) -> list[Rank]:
     with tempfile.TemporaryDirectory() as folder:
         job = RankJob(len(args_by_rank), Path(folder), PATIENCE * seconds)
         pipes = [multiprocessing.Pipe(duplex=False) for _ in args_by_rank]
@@ -175,8 +193,13 @@ def run(
             theirs.close()
         try:
             return _collect([ours for ours, _ in pipes], _Limit(seconds, pids))
+        except RankFailed as failure:
+            pids, ended = [], end(pids)
+            failure.crashed = bool(CRASHES & set(ended))
+            raise
         finally:
-            end(pids)
+            if pids:
+                end(pids)
 
 
 def bind_probe(function: Callable, probe: str) -> Callable:
@@ -331,12 +354,12 @@ def _fork_rank(job: RankJob, rank: int, function: Callable, args_by_rank, pipes)
         os._exit(1)
 
 
-def _end_ranks(pids: Sequence[int]) -> None:
+def _end_ranks(pids: Sequence[int]) -> list[int]:
+    """End them; the signal that each was ended by, 0 for none."""
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
-    for pid in pids:
-        os.waitpid(pid, 0)
+    return [os.waitpid(pid, 0)[1] & 0x7F for pid in pids]
 
 
 def _live(

@@ -53,11 +53,13 @@ class RankServer:
             order = {"do": "fork", "target": target, "argument": argument, "count": len(pipes)}
             return self._order(order, pipes)
 
-    def end(self, pids: Sequence[int]) -> None:
-        """Kill these processes, and wait until they are gone."""
+    def end(self, pids: Sequence[int]) -> list[int]:
+        """Kill these processes, and wait until they are gone; the signal that ended each, 0 for
+        none. [] where nobody knows."""
         with self._lock, contextlib.suppress(OSError, EOFError):
             if self._process is not None:  # else they ended with their server
-                self._ask({"do": "end", "pids": list(pids)}, [])
+                return self._ask({"do": "end", "pids": list(pids)}, [])
+        return []
 
     def _order(self, order: dict, pipes: Sequence[int]) -> list[int]:
         """Ask the server; once more with a new one where it has gone. RuntimeError when that ends
@@ -142,10 +144,8 @@ def serve(control: socket.socket) -> NoReturn:
                     os.close(pipe)
                 connection.send(pids)
                 continue
-            for pid in order.get("pids", ()):
-                _end(pid)
-                alive.discard(pid)
-            connection.send([])
+            connection.send([_end(pid) for pid in order.get("pids", ())])
+            alive -= set(order.get("pids", ()))
     finally:
         for pid in alive:
             _end(pid)
@@ -170,11 +170,13 @@ def _fork(order: dict, place: int, pipes: list[int], ours: list) -> int:
         os._exit(1)
 
 
-def _end(pid: int) -> None:
+def _end(pid: int) -> int:
+    """End it; the signal that it was ended by, 0 for none."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
     with contextlib.suppress(ChildProcessError):
-        os.waitpid(pid, 0)
+        return os.waitpid(pid, 0)[1] & 0x7F
+    return 0
 
 
 if __name__ == "__main__":

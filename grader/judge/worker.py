@@ -167,7 +167,9 @@ class AnswerRunner:
             function = local_ranks.bind_probe(function, probe)
         function = self.witness.watch_rank(function)
         try:
-            ranks = local_ranks.run(function, args, seconds=request["seconds"], fork=True)
+            ranks = local_ranks.run(
+                function, args, seconds=request["seconds"], fork=True, again=True
+            )
         except local_ranks.RankFailed as failure:
             raise AnswerRaised(failure.rebuild_exception()) from None
         except local_ranks.RanksStuck as stuck:
