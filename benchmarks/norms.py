@@ -2,6 +2,7 @@
 
     python -m benchmarks.norms              # 24 short runs, three minutes on a free core
     python -m benchmarks.norms --std 0.02   # two of the places from smaller weights, 16 runs
+    python -m benchmarks.norms --watch      # how alike tokens are in each block, as two runs go on
     python -m benchmarks.norms --steps 3 --dry-run
 
 Loss of a small model on characters of Python source, by place of the norms and learning rate, with
@@ -13,6 +14,7 @@ a third of its input's size or more. With --std they begin with that std, and th
 
 import argparse
 import json
+from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
@@ -63,8 +65,15 @@ def build_model(place: str, std: float | None = None) -> GPT:
     return model
 
 
-def train(model: GPT, data: Tensor, rate: float, warmup: int, steps: int) -> float:
-    """Mean loss of the last updates, in nats per character."""
+def train(
+    model: GPT,
+    data: Tensor,
+    rate: float,
+    warmup: int,
+    steps: int,
+    look: Callable[[float], None] = lambda loss: None,
+) -> float:
+    """Mean loss of the last updates, in nats per character; `look` gets each loss, before its update."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=rate, betas=(0.9, 0.95))
     generator, losses = torch.Generator().manual_seed(1), []
     for step in range(steps):
@@ -73,6 +82,7 @@ def train(model: GPT, data: Tensor, rate: float, warmup: int, steps: int) -> flo
         starts = torch.randint(len(data) - SEQ_LEN, (BATCH, 1), generator=generator)
         window = data[starts + torch.arange(SEQ_LEN + 1)]
         loss = model(window[:, :-1], window[:, 1:])[1]
+        look(loss.item())
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -81,25 +91,50 @@ def train(model: GPT, data: Tensor, rate: float, warmup: int, steps: int) -> flo
 
 
 @torch.no_grad()
-def compare_tokens(model: GPT, data: Tensor) -> float:
-    """Mean cosine between two tokens of one text after the last block, on BATCH stretches of `data`."""
+def compare_tokens(model: GPT, data: Tensor) -> list[float]:
+    """Mean cosine between two tokens of one text after each block, on BATCH stretches of `data`."""
     seen: list[Tensor] = []
-    hook = model.blocks[-1].register_forward_hook(lambda block, args, out: seen.append(out))
+    hooks = [
+        block.register_forward_hook(lambda block, args, out: seen.append(out))
+        for block in model.blocks
+    ]
     model(data[: BATCH * SEQ_LEN].view(BATCH, SEQ_LEN))
-    hook.remove()
-    unit = F.normalize(seen[0], dim=-1)
-    return ((unit.sum(1).pow(2).sum(-1) / SEQ_LEN - 1) / (SEQ_LEN - 1)).mean().item()
+    for hook in hooks:
+        hook.remove()
+    unit = F.normalize(torch.stack(seen), dim=-1)
+    return ((unit.sum(2).pow(2).sum(-1) / SEQ_LEN - 1) / (SEQ_LEN - 1)).mean(1).tolist()
+
+
+def watch_run(data: Tensor, rate: float, std: float, warmup: int, steps: int, every: int) -> dict:
+    """Norms on the stream: each loss, and the cosines of all blocks before every so many updates."""
+    model, losses, cosines = build_model("stream", std), [], []
+
+    def look(loss: float) -> None:
+        if len(losses) % every == 0:
+            cosines.append(" ".join(f"{x:.2f}" for x in compare_tokens(model, data)))
+        losses.append(round(loss, 2))
+
+    train(model, data, rate, warmup, steps, look)
+    return {f"warmup_{warmup}_nats": losses, f"warmup_{warmup}_cosines": cosines}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.norms")
     parser.add_argument("--steps", type=int, default=150, help="updates of a run [150]")
     parser.add_argument("--std", type=float, help="std of the first weights [1/sqrt(fan in)]")
+    parser.add_argument("--watch", action="store_true", help="two runs, update by update")
     parser.add_argument("--dry-run", action="store_true", help="print, record nothing")
     args = parser.parse_args()
     torch.set_num_threads(1)
     text = Corpus.default().text()[:1_000_000].encode("ascii", "replace")
     data = torch.frombuffer(bytearray(text), dtype=torch.uint8).long()
+    if args.watch:
+        setting = {"rate": 3e-3, "std": 0.02, "every": 3}
+        watched = dict(setting)
+        for warmup in WARMUPS:
+            watched |= watch_run(data, warmup=warmup, steps=args.steps, **setting)
+        print(watched if args.dry_run else f"wrote {record('norms_watched', watched)}")
+        return
     counts = torch.bincount(data, minlength=128)
     share = counts[counts > 0] / len(data)
     figures: dict = {"characters_alone_nats": round(-(share * share.log()).sum().item(), 3)}
@@ -109,7 +144,7 @@ def main() -> None:
             for rate in RATES:
                 model = build_model(place, args.std)
                 losses.append(round(train(model, data, rate, warmup, args.steps), 3))
-                alike.append(round(compare_tokens(model, data), 2))
+                alike.append(round(compare_tokens(model, data)[-1], 2))
             figures[f"{place}_warmup_{warmup}_nats"] = losses
             figures[f"{place}_warmup_{warmup}_tokens_cosine"] = alike
             print(place, warmup, losses, alike, flush=True)

@@ -50,6 +50,34 @@ def test_lesson_06_shows_what_its_program_wrote():
     assert f"the first {bad['figures']['updates']} updates" in page and bad["figures"]["reached"]
 
 
+def test_a_leaking_mask_does_what_the_readme_and_lesson_04_say():
+    path = ROOT / "benchmarks/results/leak.json"
+    figures = json.loads(path.read_text(encoding="utf-8"))["figures"]
+    right, leaking = figures["causal"], figures["leaking"]
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    said = f"fell to {leaking['training_loss']:.2f} (with the right mask it was {right['training_loss']:.2f})"
+    assert f"{figures['updates']} updates" in readme and said in readme
+    assert (
+        leaking["text"].strip() == "def" and leaking["next_token_loss"] > right["next_token_loss"]
+    )
+    page = (ROOT / "book/04_attention.md").read_text(encoding="utf-8")
+    assert f"After {figures['updates']} updates" in page
+
+
+def test_the_runs_that_lesson_05_watches_do_what_it_says():
+    path = ROOT / "benchmarks/results/norms_watched.json"
+    figures = json.loads(path.read_text(encoding="utf-8"))["figures"]
+    on_top = {
+        warmup: [float(row.split()[-1]) for row in figures[f"warmup_{warmup}_cosines"]]
+        for warmup in (0, 50)
+    }
+    tenth, last_of_warmup = 12 // figures["every"], 50 // figures["every"]
+    assert min(on_top[0][tenth:]) > 0.99, "without a warmup they become alike and stay so"
+    assert max(on_top[50][:last_of_warmup]) > 0.99 and on_top[50][-1] < 0.5
+    nats = figures["warmup_50_nats"]
+    assert sum(nats[40:50]) / 10 > 3.077 > sum(nats[50:60]) / 10, "only then does it learn more"
+
+
 def test_lesson_23_says_what_one_rank_costs_on_a_gpu():
     path = ROOT / "benchmarks/results/gpu_wrappers.json"
     stored = json.loads(path.read_text(encoding="utf-8"))
