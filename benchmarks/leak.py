@@ -18,6 +18,7 @@ from course_lib.data.tokenizer import Tokenizer
 from course_lib.gpt import GPT, GPTConfig
 
 WINDOWS, LENGTH = 512, 64
+PROMPT = "    def __init__(self, name"
 
 
 def attend_leaking(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
@@ -29,9 +30,14 @@ def attend_leaking(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def loss_of_last(model: GPT, windows: Tensor) -> float:
-    """Mean loss, in nats, of the token after each text (B, T), of which the model reads T - 1 tokens."""
-    return F.cross_entropy(model(windows[:, :-1])[0][:, -1], windows[:, -1]).item()
+def losses_on(model: GPT, windows: Tensor) -> tuple[float, float]:
+    """Mean losses, in nats, on texts (B, T) of which the model reads T - 1 tokens.
+
+    First of all tokens but the last, whose next token is read as well; then of the last alone.
+    """
+    logits = model(windows[:, :-1])[0]
+    within = F.cross_entropy(logits[:, :-1].flatten(0, 1), windows[:, 1:-1].flatten()).item()
+    return within, F.cross_entropy(logits[:, -1], windows[:, -1]).item()
 
 
 def main() -> None:
@@ -57,11 +63,14 @@ def main() -> None:
                 block.attention.attend = attend_leaking
         steps = train_steps(model, data)
         losses = [next(steps) for _ in range(updates)]
+        within, last = losses_on(model, windows)
         figures[name] = {
             "training_loss": round(sum(losses[-LAST:]) / len(losses[-LAST:]), 2),
-            "next_token_loss": round(loss_of_last(model, windows), 2),
-            "text": write_text(model, tokenizer),
+            "unread_loss": round(within, 2),
+            "next_token_loss": round(last, 2),
+            "text": write_text(model, tokenizer, PROMPT, tokens=40),
         }
+        print(name, repr(write_text(model, tokenizer)))
         print(name, figures[name], flush=True)
     record("leak", figures)
 

@@ -65,19 +65,20 @@ class KVCache:
     def attend(
         self, q_BHTK: Tensor, k_BGTK: Tensor, v_BGTK: Tensor, cos_MK: Tensor, sin_MK: Tensor
     ) -> Tensor:
-        """Attention of T new tokens, which follow the kept ones: (B, H, T, K) in the dtype of q.
+        """Attention of T new tokens, which follow the kept ones: (B, H, T, K).
 
-        q is (B, H, T, K), k and v are (B, G, T, K), in the dtype of the cache. q and k are not
-        turned yet, and v never is. B is the cache's batch_size, T at least 1. cos and sin have a
-        row for each position, from 0. The first new token is at position `length`. Keeps the turned
-        keys and the values of the new tokens in `k_BGMK` and `v_BGMK`, and adds T to `length`. Each
-        new token reads itself and all tokens before it, kept or new. Query head h reads head
-        h // (H / G) of k and v.
+        q is (B, H, T, K), k and v are (B, G, T, K). All three have the dtype of the cache, and so
+        has the result. q and k are not turned yet, and v never is. B is the cache's batch_size, T
+        at least 1. cos and sin have a row for each position, from 0. The first new token is at
+        position `length`. Keeps the turned keys and the values of the new tokens in `k_BGMK` and
+        `v_BGMK`, and adds T to `length`. Each new token reads itself and all tokens before it, kept
+        or new. Query head h reads head h // (H / G) of k and v.
 
-        Kept tokens are not computed anew and stay where they are in memory. The work grows with
-        the kept tokens, not with the room. Attention may be computed in the dtype of the cache: no
-        score overflows there, even before the division by sqrt(K). ValueError when T more tokens
-        do not fit in the room, and nothing has changed then. The arguments stay as they are.
+        Kept tokens are not computed anew and stay where they are in memory. The work grows with the
+        kept tokens, not with the room. You may compute attention in that dtype: the numbers are
+        small enough that no score overflows in it, even before the division by sqrt(K). ValueError
+        when T more tokens do not fit in the room, and nothing has changed then. The arguments stay
+        as they are.
         """
         start, end = self.length, self.length + q_BHTK.shape[2]
         if end > self.k_BGMK.shape[2]:

@@ -461,7 +461,7 @@ SUITES = (
         tested="each document and its end, in 2 bytes an id; nothing wraps, nothing is lost, "
         "and no documents are an empty row.",
         ranks=1,
-        remember="uint16 holds 65,536 ids; int16 turns every id from 32,768 on negative.",
+        remember="uint16 holds 65,536 ids; int16 makes every id of 32,768 or more negative.",
         next_step="the same with your own folder of text: Corpus.folder(...).",
     ),
 )

@@ -44,9 +44,9 @@ def encode_documents(documents: Iterable[str], tokenizer: Tokenizer) -> np.ndarr
     """Ids of all documents in one row, the end of text after each: (num_tokens,) uint16.
 
     `tokenizer.encode_to_array(text)` gives the ids of one text as a uint16 array. Do not change it:
-    the tokenizer may cache it. `tokenizer.end_of_text` is the id that marks an end. No documents
-    give an empty row. Raises ValueError if `tokenizer.vocab_size` exceeds 65,536: a cast to 16 bits
-    would wrap larger ids around without any error.
+    the tokenizer may cache it. `tokenizer.end_of_text` is the id that marks an end. If
+    there are no documents, the row is empty. Raises ValueError if `tokenizer.vocab_size` exceeds
+    65,536: a cast to 16 bits would wrap larger ids around without any error.
     """
     if tokenizer.vocab_size > MAX_VOCAB_SIZE:
         raise ValueError(
