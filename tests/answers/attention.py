@@ -85,7 +85,7 @@ def causal_attention(q, k, v):
 # %% wrong MASK-LEAK-1 begins one diagonal too late
 def causal_attention(q, k, v):
     T, K = q.shape[-2:]
-    s = (q @ k.mT / math.sqrt(K)).masked_fill(torch.ones(T, T).triu(2).bool(), float("-inf"))
+    s = (q @ k.mT / math.sqrt(K)).masked_fill(torch.ones(T, T, device=q.device).triu(2).bool(), float("-inf"))
     return s.softmax(-1) @ v
 
 # %% wrong MASK-TRANSPOSED hides the past
