@@ -85,7 +85,8 @@ def causal_attention(q, k, v):
 # %% wrong MASK-LEAK-1 begins one diagonal too late
 def causal_attention(q, k, v):
     T, K = q.shape[-2:]
-    s = (q @ k.mT / math.sqrt(K)).masked_fill(torch.ones(T, T, device=q.device).triu(2).bool(), float("-inf"))
+    closed = torch.ones(T, T, dtype=torch.bool, device=q.device).triu(2)
+    s = (q @ k.mT / math.sqrt(K)).masked_fill(closed, float("-inf"))
     return s.softmax(-1) @ v
 
 # %% wrong MASK-TRANSPOSED hides the past
