@@ -57,9 +57,11 @@ def test_a_leaking_mask_does_what_the_readme_and_lesson_04_say():
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     said = f"fell to {leaking['training_loss']:.2f} (with the right mask it was {right['training_loss']:.2f})"
     assert f"{figures['updates']} updates" in readme and said in readme
-    assert (
-        leaking["text"].strip() == "def" and leaking["next_token_loss"] > right["next_token_loss"]
-    )
+    start, _, rest = leaking["text"].partition("name ")
+    written = readme.partition("and it wrote `")[2].partition("`")[0]
+    assert f"`{start.strip()} name`" in readme and written and rest.startswith(written)
+    assert leaking["next_token_loss"] > right["next_token_loss"] > right["unread_loss"]
+    assert leaking["unread_loss"] < right["training_loss"] < right["unread_loss"]
     page = (ROOT / "book/04_attention.md").read_text(encoding="utf-8")
     assert f"After {figures['updates']} updates" in page
 
