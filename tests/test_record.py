@@ -118,7 +118,7 @@ def test_lesson_04_says_what_its_head_reads():
     assert on["round_closed"] > 10 * on["round_open"]
     assert (
         f"one {on['open']} of their weight" in page
-        and f"That is {on['as_far_back']} on average" in page
+        and f"The mean over all the brackets is {on['as_far_back']}" in page
     )
     assert 6.5 < on["open"] / on["as_far_back"] < 7 and "nearly seven times" in page
     assert f"for {found['updates']} updates" in page and found["heads"] == 16

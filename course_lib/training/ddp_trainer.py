@@ -133,7 +133,7 @@ class DistributedTrainer:
         leads from lr, at update `warmup_steps`, to `min_lr`, at `max_steps`. From `max_steps` on
         the rate is `min_lr`, even where the warmup is as long as the run or longer. An update is
         one step of the optimizer, however many micro-batches it takes. Only `step` and the settings
-        count, so a resumed run goes on with the same rates. With a whole `min_lr` the rate may be an int.
+        count, so a resumed run goes on with the same rates. If `min_lr` is an int, that int may be returned.
         """
         c = self.config
         if step >= c.max_steps:
