@@ -11,7 +11,7 @@ import time
 import torch
 from torch import Tensor
 
-from benchmarks.minutes import LAST, read_data, train_steps
+from benchmarks.minutes import LAST, read_data, read_unread, train_steps
 from benchmarks.record import record
 from course_lib.data.corpus import Corpus
 from course_lib.data.tokenizer import Tokenizer
@@ -120,11 +120,7 @@ def main() -> None:
     text = Corpus.default().text()
     if LINE in text[:3_000_000] or LINE not in text[3_000_000:]:
         raise ValueError("the line is to be one that the model was not trained on")
-    other = torch.from_numpy(tokenizer.encode_to_array(text[3_000_000:8_000_000]).astype("int64"))
-    starts = torch.randint(
-        len(other) - LENGTH, (WINDOWS, 1), generator=torch.Generator().manual_seed(1)
-    )
-    windows = other[starts + torch.arange(LENGTH)]
+    windows = read_unread(tokenizer, WINDOWS, LENGTH)
 
     data = read_data(tokenizer)
     torch.manual_seed(0)

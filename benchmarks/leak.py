@@ -11,9 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from benchmarks.minutes import LAST, read_data, train_steps, write_text
+from benchmarks.minutes import LAST, read_data, read_unread, train_steps, write_text
 from benchmarks.record import record
-from course_lib.data.corpus import Corpus
 from course_lib.data.tokenizer import Tokenizer
 from course_lib.gpt import GPT, GPTConfig
 
@@ -48,12 +47,7 @@ def main() -> None:
     torch.set_num_threads(1)
     tokenizer = Tokenizer.course()
     data = read_data(tokenizer)
-    other = Corpus.default().text()[3_000_000:8_000_000]
-    unread = torch.from_numpy(tokenizer.encode_to_array(other).astype("int64"))
-    starts = torch.randint(
-        len(unread) - LENGTH, (WINDOWS, 1), generator=torch.Generator().manual_seed(1)
-    )
-    windows = unread[starts + torch.arange(LENGTH)]
+    windows = read_unread(tokenizer, WINDOWS, LENGTH)
     figures: dict = {"threads": 1, "updates": updates}
     for name in ("causal", "leaking"):
         torch.manual_seed(0)
@@ -70,7 +64,6 @@ def main() -> None:
             "next_token_loss": round(last, 2),
             "text": write_text(model, tokenizer, PROMPT, tokens=40),
         }
-        print(name, repr(write_text(model, tokenizer)))
         print(name, figures[name], flush=True)
     record("leak", figures)
 

@@ -32,6 +32,15 @@ def read_data(tokenizer: Tokenizer) -> Tensor:
     return torch.from_numpy(tokenizer.encode_to_array(text).astype("int64"))
 
 
+def read_unread(tokenizer: Tokenizer, windows: int, length: int) -> Tensor:
+    """Stretches of the five million characters after those, (windows, length) tokens, always the same."""
+    text = Corpus.default().text()[3_000_000:8_000_000]
+    other = torch.from_numpy(tokenizer.encode_to_array(text).astype("int64"))
+    generator = torch.Generator().manual_seed(1)
+    starts = torch.randint(len(other) - length, (windows, 1), generator=generator)
+    return other[starts + torch.arange(length)]
+
+
 def train_steps(model: GPT, data: Tensor) -> Iterator[float]:
     """The loss of each update, for as long as it is asked."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE)
