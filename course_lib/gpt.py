@@ -212,7 +212,7 @@ def causal_attention(q_BHTK: Tensor, k_BHTK: Tensor, v_BHTK: Tensor) -> Tensor:
 
 
 def grouped_attention(q_BHTK: Tensor, k_BGTK: Tensor, v_BGTK: Tensor) -> Tensor:
-    """Causal attention in which H / G neighbouring query heads share one head of k and v.
+    """Causal attention in which H / G neighboring query heads share one head of k and v.
 
     q is (B, H, T, K), k and v are (B, G, T, K), all of one dtype; they stay as they are. H is a
     multiple of G. Query head h reads head h // (H / G) of k and v (Ainslie et al. 2023). Returns

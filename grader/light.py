@@ -36,7 +36,7 @@ def lighten_site(folder: Path) -> None:
 
 
 def shrink_picture(path: Path) -> None:
-    """Give a true-colour PNG a palette; one that has a palette is left as it is."""
+    """Give a true-color PNG a palette; one that has a palette is left as it is."""
     with Image.open(path) as image:
         if image.mode == "P":
             return

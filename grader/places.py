@@ -104,7 +104,7 @@ def _link(lesson: LessonSource) -> str:
     return f"[{lesson.name[:2]}](../{lesson.name}.md)"
 
 
-def _neighbour(
+def _neighbor(
     lines: list[str], found: list[LessonSource], lesson: LessonSource, form: str
 ) -> tuple[int, str]:
     """Number of the last line that has `form` of the nearest lesson before, and that lesson's name."""
@@ -120,7 +120,7 @@ def _contents(root: Path, found: list[LessonSource]) -> Iterator[Edit]:
     lines = _read(root, "_toc.yml")
     for lesson in found:
         if not any(line.endswith(f"file: book/{lesson.name}") for line in lines):
-            line, name = _neighbour(lines, found, lesson, "file: book/{}")
+            line, name = _neighbor(lines, found, lesson, "file: book/{}")
             text = lines[line - 1].replace(name, lesson.name)
             yield Edit("_toc.yml", line, text, f"the contents lack {lesson.name}")
 
@@ -167,7 +167,7 @@ def _milestones(root: Path, found: list[LessonSource]) -> Iterator[Edit]:
     named = {name for milestone in milestones for name in milestone["lessons"]}
     for lesson in found:
         if lesson.name not in named:
-            line, name = _neighbour(lines, found, lesson, "{}")
+            line, name = _neighbor(lines, found, lesson, "{}")
             text = lines[line - 1].replace(name, f"{name}, {lesson.name}")
             yield Edit(path, line, text, f"no milestone has {lesson.name}", instead=True)
 
@@ -184,7 +184,7 @@ def _study_plan(root: Path, found: list[LessonSource]) -> Iterator[Edit]:
         for lesson in found:
             link = f"](../{lesson.name}.md)"
             if not any(link in row for row in rows):
-                line, name = _neighbour(rows, found, lesson, "](../{}.md)")
+                line, name = _neighbor(rows, found, lesson, "](../{}.md)")
                 before = f"](../{name}.md)"
                 rows[line - 1] = rows[line - 1].replace(before, f"{before}, [{link}")
             rows = [
@@ -259,7 +259,7 @@ def _cheat_sheet(root: Path, found: list[LessonSource]) -> Iterator[Edit]:
     lines = _read(root, path)
     for lesson in found:
         if not any(f"](../{lesson.name}.md)" in line for line in lines):
-            line, _ = _neighbour(lines, found, lesson, "](../{}.md) |")
+            line, _ = _neighbor(lines, found, lesson, "](../{}.md) |")
             text = f"| TODO: its name | TODO: the idea, in one line | {_link(lesson)} |"
             yield Edit(path, line, text, f"no row of the tables links {lesson.name}")
 

@@ -61,7 +61,7 @@ def _rewrite(match: re.Match) -> str:
 
 def _draw_alone(svg: str) -> str:
     """An inline drawing as an image, since JupyterLab takes `svg` out of Markdown. It brings the
-    colours that the page's style gives it, and its title and description are its text.
+    colors that the page's style gives it, and its title and description are its text.
     """
     said = re.findall(r"<(?:title|desc)[^>]*>([^<]+)<", svg)
     width = re.search(r'viewBox="0 0 (\d+)', svg)[1]

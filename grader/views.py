@@ -64,7 +64,7 @@ def notebook(lesson: LessonSource, view: str) -> NotebookNode:
 
 
 def _way_on(lesson: LessonSource) -> str:
-    """Links to the notebooks after and before this one; empty where it has no neighbour."""
+    """Links to the notebooks after and before this one; empty where it has no neighbor."""
     pages = sorted(lesson.path.parent.glob("[0-9][0-9]_*.md"))
     around = {
         label: pages[place]

@@ -509,10 +509,10 @@ def test_line_ends_of_a_template_stay_as_they_are():
 
 
 def test_a_change_from_a_later_course_is_passed_over_and_kept():
-    file = write("template.yaml", "v: 1\nchanges:\n- {on: 2026-11-01, rule: colours, x: 1}\n")
+    file = write("template.yaml", "v: 1\nchanges:\n- {on: 2026-11-01, rule: colors, x: 1}\n")
     assert templates.load().sections == SECTIONS
     journal("feedback --rule flow")
-    assert "rule: colours, x: 1" in file.read_text(encoding="utf-8")
+    assert "rule: colors, x: 1" in file.read_text(encoding="utf-8")
 
 
 def test_changes_of_two_machines_join_line_by_line():

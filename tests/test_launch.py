@@ -137,13 +137,13 @@ def test_two_ranks_sum_over_gloo_and_what_is_left_can_be_read(home, capsys):
 
 
 def test_the_script_runs_as_it_would_without_us(agent, home):
-    """It is __main__, finds its neighbours, and what it starts is not watched; stdin is empty."""
-    Path("neighbour.py").write_text("value = 7")
+    """It is __main__, finds its neighbors, and what it starts is not watched; stdin is empty."""
+    Path("neighbor.py").write_text("value = 7")
     run = launched(
         """
-        import os, subprocess, sys, neighbour
+        import os, subprocess, sys, neighbor
         assert __name__ == "__main__" and sys.argv == ["script.py", "--x", "two words"]
-        assert os.path.basename(__file__) == "script.py" and neighbour.value == 7
+        assert os.path.basename(__file__) == "script.py" and neighbor.value == 7
         assert "launch" not in os.environ.get("PYTHONPATH", "")
         assert sys.stdin.read() == ""
         subprocess.run([sys.executable, "-c", "print('child')"], check=True)
@@ -370,12 +370,12 @@ def test_what_an_earlier_kernel_left_is_ended_by_the_next_launch(agent, home, ca
     (place / "plan.json").write_text("{}")
     orphan = subprocess.Popen(["sleep", "100"], env=os.environ | {"COURSE_RUN": str(place)})
     with folder.create_folder() as other:  # a run of another notebook, which is going on
-        neighbour = subprocess.Popen(["sleep", "100"], env=os.environ | {"COURSE_RUN": str(other)})
+        neighbor = subprocess.Popen(["sleep", "100"], env=os.environ | {"COURSE_RUN": str(other)})
         launched("pass", ranks=1)
         assert orphan.wait(SOON_S) == -signal.SIGKILL
-        assert neighbour.poll() is None
-        neighbour.kill()
-        neighbour.wait()
+        assert neighbor.poll() is None
+        neighbor.kill()
+        neighbor.wait()
     assert "ended 1 processes that an earlier run had left" in capsys.readouterr().out
 
 

@@ -95,7 +95,7 @@ def test_fields_of_the_wrong_type_are_dropped_in_memory_alone():
 
 
 @pytest.mark.parametrize("bad", ["yesterday", None, 7, "2026-13-01T00:00:00Z", ["x"]])
-def test_an_event_without_a_time_takes_its_neighbours(bad):
+def test_an_event_without_a_time_takes_its_neighbors(bad):
     put(line(1, t=bad, item="a"), line(5, item="b"), line(6, t=bad, item="c"), line(9, item="d"))
     assert items() == ["a", "b", "c", "d"]
     assert [e["t"][-3:-1] for e in events.read()] == ["05", "05", "05", "09"]

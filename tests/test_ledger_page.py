@@ -272,8 +272,8 @@ def test_the_picture(learner):
     assert len(graph.text_list({})) == len(taught)
 
 
-def luminance(colour: str) -> float:
-    parts_ = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+def luminance(color: str) -> float:
+    parts_ = [int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)]
     linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts_]
     return sum(weight * c for weight, c in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
 

@@ -99,7 +99,7 @@ def test_transferred_is_passed_alone_where_another_lesson_uses_it(learner):
     assert learner.state(at(5)).levels[CASTS] == 4
 
 
-def test_a_neighbour_in_the_same_lesson_transfers_nothing(learner):
+def test_a_neighbor_in_the_same_lesson_transfers_nothing(learner):
     learner.check(at(1), "adamw-step")
     learner.check(at(2), "param-groups")
     assert learner.state(at(3)).levels["adamw"] == 3

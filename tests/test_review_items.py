@@ -65,7 +65,7 @@ def test_each_exercise_has_two_to_four_items():
         assert {i.lesson for i in own} == {lesson}
 
 
-def test_a_seed_gives_one_variant_and_neighbours_differ():
+def test_a_seed_gives_one_variant_and_neighbors_differ():
     for item in items().values():
         asked = [item.variant(seed).question for seed in range(item.variants)]
         assert len(set(asked)) == item.variants, item.id

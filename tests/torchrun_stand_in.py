@@ -67,8 +67,8 @@ def main() -> None:
         if not any(statuses):
             return
         close(ranks, signal.SIGTERM, 30)
-    except Signal as signalled:
-        close(ranks, signalled.args[0], int(os.environ["TORCH_ELASTIC_SHUTDOWN_TIMEOUT"]))
+    except Signal as signaled:
+        close(ranks, signaled.args[0], int(os.environ["TORCH_ELASTIC_SHUTDOWN_TIMEOUT"]))
     for number, rank in enumerate(ranks):
         if rank.returncode:
             print(

@@ -117,7 +117,7 @@ WRONG = (
         "blocks of the whole tensor.",
         "what the docstring says is cut into blocks.",
         flat=True,
-        hides="a row that is read alone would need its neighbour's scale.",
+        hides="a row that is read alone would need its neighbor's scale.",
     ),
     _pattern(
         "QUANT-FLAT",

@@ -127,7 +127,7 @@ def one_row(subject: Subject, draw: Draw) -> None:
     tried = f"one row {vector(x[0])}, weight {vector(w)}, BLOCK = D = {D}"
     out = _launch_once(subject, _case(x, w), tried)["out"]
     exact, mean = exact_rmsnorm(x, w).float(), x.square().mean()
-    centred = x - x.mean()
+    centered = x - x.mean()
     look = "the formula in the docstring, part by part."
 
     def as_if(code: str, value: Tensor, finding: str, fits: str) -> Pattern:
@@ -158,7 +158,7 @@ def one_row(subject: Subject, draw: Draw) -> None:
             ),
             as_if(
                 "KERNEL-CENTRED",
-                centred / (centred.square().mean() + EPS).sqrt() * w,
+                centered / (centered.square().mean() + EPS).sqrt() * w,
                 "the mean is taken away first",
                 "LayerNorm without bias.",
             ),

@@ -26,7 +26,7 @@ from course_lib.checks.suite import Draw, Suite
 
 
 def share(x_BGTK: Tensor, H: int, *, tiled: bool = False) -> Tensor:
-    """(B, G, T, K) to (B, H, T, K): neighbours share a head, or every G-th head if `tiled`."""
+    """(B, G, T, K) to (B, H, T, K): neighbors share a head, or every G-th head if `tiled`."""
     G = x_BGTK.shape[1]
     readers = torch.arange(H)
     return x_BGTK[:, readers % G if tiled else readers // (H // G)]
@@ -51,7 +51,7 @@ def runs(subject: Subject, draw: Draw) -> None:
 
 
 def readers(subject: Subject, draw: Draw) -> None:
-    """Neighbouring query heads read one head of values: head h reads head h // (H / G)."""
+    """Neighboring query heads read one head of values: head h reads head h // (H / G)."""
     H, G = 6, draw.size(2, 3)
     q, k, _ = draw_heads(draw, 1, H, G, 5)
     v = torch.arange(1.0, G + 1).view(1, G, 1, 1).expand(1, G, 5, K).contiguous()
@@ -72,7 +72,7 @@ def readers(subject: Subject, draw: Draw) -> None:
         Pattern(
             code="GQA-ORDER",
             value=rows["tiled"][0, :, 0, 0],
-            finding="every other query head reads the same keys and values, not its neighbour",
+            finding="every other query head reads the same keys and values, not its neighbor",
             fits="the heads repeated as a block (`repeat`, `cat`, `expand` in front): 0 1 0 1.",
             look="the order in which copies of a head stand: 0 0 1 1.",
             hides="a model trained this way works; one trained elsewhere then reads wrong heads.",
@@ -133,7 +133,7 @@ def values(subject: Subject, draw: Draw) -> None:
             Pattern(
                 code="GQA-KEYS",
                 value=attention(q, share(k, H, tiled=True), shared_v),
-                finding="values are shared by neighbours, keys are not",
+                finding="values are shared by neighbors, keys are not",
                 fits="two rules: head h // (H / G) for values, head h % G for keys.",
                 look="what happens to k and to v: it must be the same.",
             ),

@@ -292,7 +292,7 @@ def _tile_heads(state: dict[str, Tensor], config, x: Tensor, turns: tuple) -> Pa
         value=run_attention(wide, config, x, *turns),
         finding="query heads read other heads of keys and values",
         fits="copies of the heads in the order 0 1 0 1.",
-        look="`self.attend` shares heads by itself, neighbours first.",
+        look="`self.attend` shares heads by itself, neighbors first.",
     )
 
 

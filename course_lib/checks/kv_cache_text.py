@@ -177,8 +177,8 @@ def patterns(text: WholeText, pieces: Sequence[int]) -> Iterator[Pattern]:
         Pattern(
             code="GQA-ORDER",
             value=reply(text, pieces, tiled=True),
-            finding="every other query head reads the same keys and values, not its neighbour",
+            finding="every other query head reads the same keys and values, not its neighbor",
             fits="the heads repeated as a block: 0 1 0 1.",
-            look="lesson 04: neighbours share a head.",
+            look="lesson 04: neighbors share a head.",
         ),
     ]

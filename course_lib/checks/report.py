@@ -35,7 +35,7 @@ NUMBER = re.compile(r"-?\d[\d,]*(\.\d+)?(e[-+]\d+)?")
 class Wrong(Exception):
     """Raised inside a check: the answer breaks the stated property.
 
-    `code` is stable, `finding` finishes the first line; the others become the labelled rows.
+    `code` is stable, `finding` finishes the first line; the others become the labeled rows.
     `preset` names a state of the lesson's figure that shows this very case, as "figure:preset".
     """
 
@@ -98,7 +98,7 @@ class Verdict:
 
     def html(self) -> str:
         """The same message as HTML: a live region with a first line and a table of rows."""
-        colour = "#0a7a3d" if self.passed else "#b3261e"
+        color = "#0a7a3d" if self.passed else "#b3261e"
         rows = "".join(
             f"<tr><th scope='row' style='text-align:left;vertical-align:top;padding:2px 14px 2px 0;"
             f"font-weight:600'>{html.escape(label)}</th><td style='text-align:left;padding:2px 0;"
@@ -108,7 +108,7 @@ class Verdict:
         )
         return (
             f"<div role='status' class='course-check' data-code='{html.escape(self.code)}' "
-            f"style='border-left:4px solid {colour};padding:8px 14px;margin:4px 0'>"
+            f"style='border-left:4px solid {color};padding:8px 14px;margin:4px 0'>"
             f"<div style='font-weight:600'>{_mark_up(_first_line(self))} "
             f"<code>[{html.escape(self.code)}]</code></div>"
             f"<table style='border:0;margin:6px 0 0 0'><tbody>{rows}</tbody></table></div>"

@@ -59,7 +59,7 @@ HALVES = (
     Mistake(
         "ROPE-INTERLEAVED",
         interleave,
-        "neighbours are paired, not halves",
+        "neighbors are paired, not halves",
         "the interleaved layout: pairs (0, 1), (2, 3), ...\nHere a pair is (i, i + K/2).",
         "how x is cut: `x[..., ::2]` takes every other number.",
         "rope:mixed",

@@ -208,7 +208,7 @@ MISTAKES = (
     Mistake(
         "ROPE-INTERLEAVED",
         _each(_interleave),
-        "neighbouring columns share an angle",
+        "neighboring columns share an angle",
         "the interleaved layout: columns 2i and 2i + 1.",
         COLUMNS,
     ),

@@ -100,7 +100,7 @@ class FSDPTrainer(DistributedTrainer):
         FULL_SHARD: R parts, one axis; freed. (ZeRO stage 3)
         SHARD_GRAD_OP: R parts, one axis; kept until backward has used them. (ZeRO stage 2)
         HYBRID_SHARD: S = config.ranks_per_copy(R) parts, R / S copies; freed. The two axes are
-        "replicate", then "shard", so that neighbours, on one machine, share a copy.
+        "replicate", then "shard", so that neighbors, on one machine, share a copy.
         NO_SHARD: one part, R copies, the same two axes; kept, there is nothing to free. (as DDP)
         Any other name raises KeyError or ValueError.
 

@@ -37,5 +37,5 @@ def quote_as_code(text: str) -> str:
 
 
 def make_one_line(text: str) -> str:
-    """`text` for a terminal or a traceback: no colours, no cursor, no line breaks."""
+    """`text` for a terminal or a traceback: no colors, no cursor, no line breaks."""
     return CONTROL.sub("", text).replace("\n", " ")

@@ -75,11 +75,11 @@ def grouped_attention(q, k, v):
 + k = torch.cat([k] * n, dim=1)
 + v = torch.cat([v] * n, dim=1)
 
-# %% wrong GQA-ORDER values as a block, keys by neighbours | of: repeat_interleave
+# %% wrong GQA-ORDER values as a block, keys by neighbors | of: repeat_interleave
 - v = v.repeat_interleave(n, dim=1)
 + v = v.repeat(1, n, 1, 1)
 
-# %% wrong GQA-KEYS keys as a block, values by neighbours | of: repeat_interleave
+# %% wrong GQA-KEYS keys as a block, values by neighbors | of: repeat_interleave
 - k = k.repeat_interleave(n, dim=1)
 + k = k.repeat(1, n, 1, 1)
 

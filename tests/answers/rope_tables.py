@@ -225,7 +225,7 @@ def rope_tables(seq_len, head_dim, theta=10_000.0):
 - sin = torch.cat([angle.sin(), angle.sin()], dim=-1)
 + sin = torch.cat([-angle.sin(), angle.sin()], dim=-1)
 
-# %% wrong ROPE-INTERLEAVED neighbours share an angle | of: step by step
+# %% wrong ROPE-INTERLEAVED neighbors share an angle | of: step by step
 - cos = torch.cat([angle.cos(), angle.cos()], dim=-1)
 - sin = torch.cat([angle.sin(), angle.sin()], dim=-1)
 + cos = angle.cos().repeat_interleave(2, dim=-1)

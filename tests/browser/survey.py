@@ -62,17 +62,17 @@ class Survey:
 
 
 def survey(chrome: harness.Browser, site: Site, *, scheme: str, width: int) -> Survey:
-    """Visits every page in one colour scheme and width."""
+    """Visits every page in one color scheme and width."""
     result = Survey()
     with opened(chrome, color_scheme=scheme, viewport={"width": width, "height": 900}) as page:
         watched = harness.watch(page, site.origin)
         for place, name in enumerate(site.pages):
             if scheme == "dark" and place % times(2, 1):
-                continue  # colours come from rules that all pages share
+                continue  # colors come from rules that all pages share
             visit(page, site, name)
             state = page.evaluate(STATE)
             look_at_state(result, site, name, state, scheme)
-            # Both schemes show the same elements, so the second one needs the rules on colour only.
+            # Both schemes show the same elements, so the second one needs the rules on color only.
             rules = harness.COLOUR_RULES if scheme == "dark" else ()
             if width == 1280 or place % times(3, 1) == 0:  # most rules hold for every width
                 result.note("accessibility", name, harness.axe(page, rules=rules))
@@ -81,7 +81,7 @@ def survey(chrome: harness.Browser, site: Site, *, scheme: str, width: int) -> S
             if width == 1280:
                 result.note("cut", name, page.evaluate(CUT))
                 result.note("tall", name, page.evaluate(TALL))
-            if scheme == "light":  # where things stand does not depend on colour
+            if scheme == "light":  # where things stand does not depend on color
                 look_at_presets(result, page, name)
                 look_at_paper(result, page, name)
             result.note("loading", name, watched.problems())

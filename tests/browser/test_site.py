@@ -87,7 +87,7 @@ def test_pages_load_without_outside_requests_errors_or_gaps(
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_pages_follow_the_colour_scheme(surveys: Surveys, mode: tuple[str, int]) -> None:
+def test_pages_follow_the_color_scheme(surveys: Surveys, mode: tuple[str, int]) -> None:
     expect_none(surveys(*mode), "theme")
 
 

@@ -31,8 +31,8 @@ kit, in CSS pixels, origin top left; kit.w is the width to fill (about 260 to 74
   button(id, { x, y, w, h, label, pressed, set: () => patch })
       native, transparent, laid over what you drew, >= 28 px high; they work by mouse, touch and keyboard;
       `patch` is merged into the state; nothing else in the drawing may be interactive
-Classes: s1..s6 colour a series (fill of shapes, stroke of lines); add "o" for outline only, "d" dashed, "axis", "grid",
-"soft" (pale fill), "f" a filled path; text: "b" bold, "m" muted, "t" small. Colour is never the only sign: label, dash or outline as well.
+Classes: s1..s6 color a series (fill of shapes, stroke of lines); add "o" for outline only, "d" dashed, "axis", "grid",
+"soft" (pale fill), "f" a filled path; text: "b" bold, "m" muted, "t" small. Color is never the only sign: label, dash or outline as well.
 Text that may meet other text takes nudge. Write for 260 px first, then use the width you have.
 */
 const NS = "http://www.w3.org/2000/svg";
@@ -125,7 +125,7 @@ function headingLevel(el) {
   return before.length ? +before.pop().tagName[1] + 1 : 3;
 }
 
-// Move the texts marked `nudge` off their neighbours and into the box; the others stay where they were put.
+// Move the texts marked `nudge` off their neighbors and into the box; the others stay where they were put.
 function settleTexts(ink, width, height) {
   const placed = [], all = [...ink.querySelectorAll("text")], loose = (t) => t.dataset.nudge;
   for (const t of [...all.filter((t) => !loose(t)), ...all.filter(loose)]) {

@@ -33,7 +33,7 @@ const isRight = (r) => Math.abs(r.lse - r.right) < 1e-9;
 export const spec = {
   name: "flash",
   title: "Flash attention: the square, tile by tile",
-  intro: "8 queries down, 8 keys across. Numbers say in which order the tiles are computed; the framed row is query 6, with its scores. Only the tile in the other colour is held; the row remembers a maximum, a total, and its mix of values, not shown.",
+  intro: "8 queries down, 8 keys across. Numbers say in which order the tiles are computed; the framed row is query 6, with its scores. Only the tile in the other color is held; the row remembers a maximum, a total, and its mix of values, not shown.",
   predict: {
     question: "Query 6 has maximum 3. Its next tile holds a 5. What happens to the total summed so far?",
     choices: ["It stays as it is", "It is multiplied by 0.135", "It is multiplied by 7.39", "It begins again at 0"],

@@ -78,7 +78,7 @@ RULES = (
     ),
     Rule(
         name="practice",
-        when="you want problems to practise on",
+        when="you want problems to practice on",
         does="a required section Practice is added, with steps that verify the answer",
         words=dict.fromkeys(("missing", "change", "suggest"), ("practi", "exercise", "drill")),
         required=("practice",),

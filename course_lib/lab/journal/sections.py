@@ -17,7 +17,7 @@ class Section:
     group: str = "own"
     required: bool = False
     aliases: tuple[str, ...] = ()
-    """Other titles under which the section is recognised."""
+    """Other titles under which the section is recognized."""
 
     @property
     def heading(self) -> str:

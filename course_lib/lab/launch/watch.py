@@ -23,7 +23,7 @@ ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
 class Tail:
-    """The end of a growing file, as lines without colours and without overwritten progress bars."""
+    """The end of a growing file, as lines without colors and without overwritten progress bars."""
 
     def __init__(self, file: Path):
         self.file, self.place, self.skipped = file, 0, 0

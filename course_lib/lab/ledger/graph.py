@@ -1,6 +1,6 @@
 """The concepts as a picture: a row for each lesson, each concept below what it stands on.
 
-One SVG, made without a network, in light and dark, readable in print and without colour: the level
+One SVG, made without a network, in light and dark, readable in print and without color: the level
 stands in every box as a number.
 """
 

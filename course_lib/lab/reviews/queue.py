@@ -76,7 +76,7 @@ def missing(item: Item, levels: Mapping[str, int]) -> list[str]:
 
 
 def _mix_concepts(found: list[Scheduled], overdue: int) -> list[Scheduled]:
-    """The first `overdue` before the rest, and both with neighbours from different chapters."""
+    """The first `overdue` before the rest, and both with neighbors from different chapters."""
     order: list[Scheduled] = []
     for tier in (found[:overdue], found[overdue:]):
         left = list(tier)
