@@ -383,26 +383,20 @@ def test_the_module_prints_shape_and_loss():
     assert abs(loss - math.log(8192)) < 0.2
 
 
-def test_the_table_of_lesson_05_is_its_record():
+def test_lesson_05_says_what_its_records_hold():
     record = json.loads((ROOT / "benchmarks/results/norms.json").read_text(encoding="utf-8"))
     page, figures = (ROOT / "book/05_block.md").read_text(encoding="utf-8"), record["figures"]
     small = ROOT / "benchmarks/results/norms_small.json"
     small = json.loads(small.read_text(encoding="utf-8"))["figures"]
     for table in (figures, small):
-        for place, words in (("front", "in front"), ("stream", "on the stream")):
-            for warmup, said in ((0, "none"), (50, "50 updates")):
+        for place in ("front", "stream"):
+            for warmup in (0, 50):
                 losses = table[f"{place}_warmup_{warmup}_nats"]
                 alike = table[f"{place}_warmup_{warmup}_tokens_cosine"]
-                cells = [
-                    f"{f'**{x:.3f}**' if x == min(losses) else f'{x:.3f}'} ({cosine:.2f})"
-                    for x, cosine in zip(losses, alike, strict=True)
-                ]
-                if table is small:
-                    assert f"| {words} | {said} | {' | '.join(cells)} |" in page
                 for x, cosine in zip(losses, alike, strict=True):
                     stays = x > figures["characters_alone_nats"]
                     assert stays == (cosine == 1.0), "above it exactly where tokens are alike"
-    assert f"would get {figures['characters_alone_nats']} nats" in page
+    assert f"would get {figures['characters_alone_nats']}." in page
     stuck = [x for w in (0, 50) for x in figures[f"stream_warmup_{w}_nats"]]
     learns = [x for w in (0, 50) for x in figures[f"front_warmup_{w}_nats"]]
     assert max(learns) < figures["characters_alone_nats"] < min(stuck), "what the page concludes"

@@ -26,8 +26,8 @@ def adamw_step(
     """Update number `step` of one tensor: the new (param, m, v).
 
     `param`, `grad`, `m`, `v` and the results all have one shape and one float dtype. The arithmetic
-    is in that dtype or a wider one. Leave lr, betas, weight_decay and eps the Python floats that they
-    are, since a tensor of that dtype would round them. The caller keeps autograd from recording. The
+    is in that dtype or a wider one. Don't turn lr, betas, weight_decay and eps into tensors, which
+    would round them to that dtype. The caller keeps autograd from recording. The
     arguments stay as they are. `m` and `v` are the running means of the gradient and of its square, 0
     before the first update and without correction. `betas` are the shares of the old `m` and `v` that
     an update keeps. `step` counts from 1, or ValueError. The decay takes lr * weight_decay of the old
