@@ -116,7 +116,7 @@ def test_lesson_04_says_what_its_head_reads():
     assert weights["round"][-1].argmax() == later and tokens["round"][later - 1] == "len"
     assert on["square_open"] > 10 * on["square_closed"]
     assert on["round_closed"] > 10 * on["round_open"]
-    assert f"one {on['open']} of their weight" in page
+    assert f"bracket {on['open']} of the weight" in page
     assert f"for {found['updates']} updates" in page and found["heads"] == 16
 
 
