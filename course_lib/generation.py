@@ -7,7 +7,8 @@ slides, for which `GPT.generate` reads everything anew.
 Shapes as in `course_lib.gpt`; M is the room of a cache, in tokens.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import cast
 
@@ -32,6 +33,34 @@ def load_writer() -> GPT:
     model = GPT(GPTConfig.preset("tiny", num_kv_heads=2))
     model.load_state_dict(weights | {"head.weight": weights["embedding.weight"]})
     return model
+
+
+@torch.no_grad()
+def read_heads(model: GPT, idx_BT: Tensor) -> tuple[Tensor, Tensor]:
+    """Queries and keys of all heads of a model for one text, as its attention gets them.
+
+    `idx_BT` is (1, T), int64, on the model's device. Both results are (blocks, H, T, K) in the model's
+    dtype, turned by their positions. Query heads that share keys have a copy each.
+    """
+    if idx_BT.shape[0] != 1:
+        raise ValueError(f"read_heads takes one text, got {idx_BT.shape[0]}")
+    found = []
+
+    def watch(attend: Callable[..., Tensor], q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        found.append((q[0], k[0].repeat_interleave(q.shape[1] // k.shape[1], dim=0)))
+        return attend(q, k, v)
+
+    blocks = [cast(TransformerBlock, block) for block in model.blocks]
+    usual = [block.attention.attend for block in blocks]
+    try:
+        for block, attend in zip(blocks, usual, strict=True):
+            block.attention.attend = partial(watch, attend)
+        model(idx_BT)
+    finally:
+        for block, attend in zip(blocks, usual, strict=True):
+            block.attention.attend = attend
+    queries, keys = zip(*found, strict=True)
+    return torch.stack(queries), torch.stack(keys)
 
 
 class KVCache:

@@ -9,8 +9,15 @@ from torch.utils.flop_counter import FlopCounterMode
 from course_lib.data.corpus import Corpus
 from course_lib.data.tokenizer import Tokenizer
 from course_lib.fast.padding import pad_vocabulary
-from course_lib.generation import WRITER, generate_cached, load_writer, make_caches, read_tokens
-from course_lib.gpt import GPT, GPTConfig
+from course_lib.generation import (
+    WRITER,
+    generate_cached,
+    load_writer,
+    make_caches,
+    read_heads,
+    read_tokens,
+)
+from course_lib.gpt import GPT, GPTConfig, causal_attention
 from course_lib.sampling import next_token_probs
 
 TINY = GPTConfig(vocab_size=50, max_seq_len=24, num_layers=3, num_heads=4, d_model=32, d_hidden=40)
@@ -137,3 +144,20 @@ def test_the_stored_model_knows_python_and_each_call_makes_another():
         assert one(window[:, :-1], window[:, 1:])[1] < 4.2, "a minute's model is at 5.6"
         one.embedding.weight.zero_()
         assert other.embedding.weight.any()
+
+
+def test_the_heads_of_a_line_are_those_that_attention_gets():
+    """The last block's output follows from them, and afterwards the model attends as before."""
+    model, idx = load_writer().requires_grad_(False), torch.randint(8192, (1, 9))
+    q, k = read_heads(model, idx)
+    assert q.shape == k.shape == (4, 4, 9, 32)
+    block, was = model.blocks[0], model(idx)[0]
+    x = block.attention_norm(model.embedding(idx))
+    v = block.attention.v_proj(x).view(1, 9, 2, 32).transpose(1, 2).repeat_interleave(2, dim=1)
+    out = causal_attention(q[:1], k[:1], v).transpose(1, 2).flatten(2)
+    usual = block.attention(x, model.cos_TK[:9], model.sin_TK[:9])
+    assert torch.allclose(block.attention.o_proj(out), usual, atol=1e-5)
+    assert torch.equal(model(idx)[0], was)
+    with pytest.raises(ValueError, match="takes one text, got 2"):
+        read_heads(model, idx.expand(2, 9))
+    assert torch.equal(model(idx)[0], was)

@@ -5,10 +5,13 @@ import math
 
 import pytest
 import torch
+from torch import Tensor
 
 from benchmarks import record as record_module
 from benchmarks.record import record
-from course_lib.gpt import causal_attention
+from course_lib.data.tokenizer import Tokenizer
+from course_lib.generation import load_writer, read_heads
+from course_lib.gpt import GPT, causal_attention
 from grader.course import ROOT
 
 
@@ -95,29 +98,37 @@ def test_lesson_23_says_what_one_rank_costs_on_a_gpu():
 def test_lesson_04_says_what_its_head_reads():
     page = (ROOT / "book/04_attention.md").read_text(encoding="utf-8")
     path = ROOT / "benchmarks/results/heads.json"
-    assert path.stat().st_size < 20_000
     found = json.loads(path.read_text(encoding="utf-8"))["figures"]
-    on = found["weight_on"]
-    weights, tokens = {}, {}
-    for name, line in found["lines"].items():
-        q, k = (torch.tensor([[float(x) for x in row.split()] for row in line[n]]) for n in "qk")
-        T, K = q.shape
-        weights[name] = causal_attention(*(x[None, None] for x in (q, k, torch.eye(T, K))))[0, 0]
-        tokens[name] = [token.strip() for token in line["tokens"]]
-    for t, row in enumerate(weights["before"]):
+    on, tokenizer = found["weight_on"], Tokenizer.course()
+    assert (
+        f"head {found['head']} of block {found['block']}, with {on['open']} on average" in page
+        and f"gives it {on['inner_closed']} and the open one {on['inner_open']}" in page
+        and f"its {found['heads']} heads" in page
+    )
+
+    def read(model: GPT, text: str) -> tuple[list[str], Tensor]:
+        idx = tokenizer.encode(text)
+        q, k = read_heads(model, torch.tensor([idx]))
+        weights = causal_attention(q, k, torch.eye(len(idx), q.shape[-1]).expand_as(q))
+        return [tokenizer.decode([i]).strip() for i in idx], weights[
+            found["block"] - 1, found["head"] - 1, :, : len(idx)
+        ]
+
+    trained = load_writer()
+    torch.manual_seed(0)
+    line, before = read(GPT(trained.config), "        if len(self.addresses)!=1:")
+    for t, row in enumerate(before):
         assert max(row[: t + 1]) - min(row[: t + 1]) < 0.06, "nearly the plain average"
-    line, bracket = tokens["after"], tokens["after"].index("(")
-    assert "".join(line) == "iflen(self.addresses)!=1:"
-    for t in range(line.index("self"), len(line)):
-        assert (weights["after"][t, bracket] > 0.5) == (line[t] != "."), line[t]
-    assert len(line) - line.index(")") == 4, "three tokens after it"
-    assert [tokens["square"][j] for j in weights["square"][-1].argmax()[None]] == ["("]
-    later = len(tokens["round"]) - 1 - tokens["round"][::-1].index("(")
-    assert weights["round"][-1].argmax() == later and tokens["round"][later - 1] == "len"
-    assert on["square_open"] > 10 * on["square_closed"]
-    assert on["round_closed"] > 10 * on["round_open"]
-    assert f"bracket {on['open']} of the weight" in page
-    assert f"for {found['updates']} updates" in page and found["heads"] == 16
+    _, after = read(trained, "        if len(self.addresses)!=1:")
+    bracket, end = line.index("("), line.index(")")
+    for t in range(bracket, end):
+        assert (after[t, bracket] > 0.9) == (line[t] != "."), line[t]
+    assert len(line) - end == 4 and max(after[end:, bracket]) < 0.5
+    assert after[-2:].argmax(-1).tolist() == [end, end]
+    line, weights = read(trained, "        return max(sizes[0], other")
+    assert line[weights[-1].argmax()] == "("
+    line, weights = read(trained, "        return max(len(x), other")
+    assert weights[-1].argmax() == line.index("len") + 1 and weights[-1].max() > 0.6
 
 
 def test_lesson_07_says_how_long_its_model_was_trained():
