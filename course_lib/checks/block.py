@@ -494,6 +494,6 @@ SUITES = (
         tested="attention and MLP read the stream through their norms and add to it; where they add "
         "nothing, the stream and its gradient pass through to the last bit.",
         remember="nothing replaces the stream, so its gradient has a path that no branch is on.",
-        next_step="read on: a dozen blocks, with norms in front and with norms on the stream.",
+        next_step="read on: what a dozen blocks learn, with norms in front and with norms on the stream.",
     ),
 )
