@@ -102,7 +102,7 @@ def test_lesson_04_says_what_its_head_reads():
     on, tokenizer = found["weight_on"], Tokenizer.course()
     assert (
         f"head {found['head']} of block {found['block']}, with {on['open']} on average" in page
-        and f"gives it {on['inner_closed']} and the open one {on['inner_open']}" in page
+        and f"closed `(` {on['inner_closed']} and the open one {on['inner_open']}" in page
         and f"its {found['heads']} heads" in page
     )
 
