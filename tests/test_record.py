@@ -101,7 +101,8 @@ def test_lesson_04_says_what_its_head_reads():
     found = json.loads(path.read_text(encoding="utf-8"))["figures"]
     on, tokenizer = found["weight_on"], Tokenizer.course()
     assert (
-        f"head {found['head']} of block {found['block']}, with {on['open']} on average" in page
+        f"{on['open']} on average, is that of head {found['head']} in block {found['block']}"
+        in page
         and f"closed `(` {on['inner_closed']} and the open one {on['inner_open']}" in page
         and f"its {found['heads']} heads" in page
     )
