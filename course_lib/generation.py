@@ -39,8 +39,9 @@ def load_writer() -> GPT:
 def read_heads(model: GPT, idx_BT: Tensor) -> tuple[Tensor, Tensor]:
     """Queries and keys of all heads of a model for one text, as its attention gets them.
 
-    `idx_BT` is (1, T), int64, on the model's device, or ValueError. Both results are (blocks, H, T, K) in the model's
-    dtype, turned by their positions. Query heads that share keys have a copy each.
+    `idx_BT` is (1, T), int64, on the model's device, or ValueError. Both results are
+    (blocks, H, T, K) in the model's dtype, turned by their positions. Query heads that share keys
+    have a copy each.
     """
     if idx_BT.shape[0] != 1:
         raise ValueError(f"read_heads takes one text, got {idx_BT.shape[0]}")

@@ -293,8 +293,9 @@ class TransformerBlock(nn.Module):
     def forward(self, x_BTD: Tensor, cos_TK: Tensor, sin_TK: Tensor) -> Tensor:
         """x (B, T, D) plus what both branches add to it, in the dtype of x; cos and sin are (T, K).
 
-        Nothing else happens to the stream, neither a norm nor a clamp. A plain + is fine. You may also add in a
-        wider dtype and round at the end, but never add in a narrower one. x is not written to.
+        Nothing else happens to the stream, neither a norm nor a clamp. A plain + is fine. You may
+        also add in a wider dtype and round at the end, but never add in a narrower one. x is not
+        written to.
         """
         x_BTD = x_BTD + self.attention(self.attention_norm(x_BTD), cos_TK, sin_TK)
         return x_BTD + self.mlp(self.mlp_norm(x_BTD))

@@ -409,3 +409,20 @@ def test_lesson_05_says_what_its_records_hold():
     both = [x for w in (0, 50) for x in small[f"front_warmup_{w}_nats"]]
     assert max(both) < figures["characters_alone_nats"], "below it at all sixteen settings"
     assert f"{min(both):.2f}" == f"{min(learns):.2f}" and f"best is {min(both):.2f} from" in page
+    runs = [
+        (loss, cosine, place)
+        for table in (figures, small)
+        for place in ("front", "stream")
+        for w in (0, 50)
+        for loss, cosine in zip(
+            table[f"{place}_warmup_{w}_nats"],
+            table[f"{place}_warmup_{w}_tokens_cosine"],
+            strict=True,
+        )
+    ]
+    apart = [cosine for _, cosine, _ in runs if cosine < 1]
+    assert len(runs) - len(apart) == 11 and "All eleven crosses are red" in page
+    assert all(place == "stream" for _, cosine, place in runs if cosine == 1)
+    assert f"a mean cosine of {min(apart):.2f} to {max(apart):.2f}" in page
+    best = min(loss for loss, _, place in runs if place == "stream")
+    assert f"post-norm ends at {best:.2f}" in page

@@ -51,6 +51,11 @@ def test_lesson_06_shows_what_its_program_wrote():
     assert stored["machine"]["cpu"] in page
     bad = json.loads((ROOT / "benchmarks/results/first_weights.json").read_text(encoding="utf-8"))
     assert f"the first {bad['figures']['updates']} updates" in page and bad["figures"]["reached"]
+    minute = json.loads((ROOT / "benchmarks/results/first_minute.json").read_text(encoding="utf-8"))
+    nats = minute["figures"]["default_nats"]
+    below = 1 + next(i for i, loss in enumerate(nats) if loss < math.log(8192))
+    assert f"at update {below} and keeps jumping back" in page
+    assert max(nats[below:]) > math.log(8192)
 
 
 def test_a_leaking_mask_does_what_the_readme_and_lesson_04_say():
@@ -107,12 +112,14 @@ def test_lesson_04_says_what_its_head_reads():
         and f"its {found['heads']} heads" in page
     )
 
-    def read(model: GPT, text: str) -> tuple[list[str], Tensor]:
+    def read(
+        model: GPT, text: str, block: int = found["block"], head: int = found["head"]
+    ) -> tuple[list[str], Tensor]:
         idx = tokenizer.encode(text)
         q, k = read_heads(model, torch.tensor([idx]))
         weights = causal_attention(q, k, torch.eye(len(idx), q.shape[-1]).expand_as(q))
         return [tokenizer.decode([i]).strip() for i in idx], weights[
-            found["block"] - 1, found["head"] - 1, :, : len(idx)
+            block - 1, head - 1, :, : len(idx)
         ]
 
     trained = load_writer()
@@ -130,6 +137,10 @@ def test_lesson_04_says_what_its_head_reads():
     assert line[weights[-1].argmax()] == "("
     line, weights = read(trained, "        return max(len(x), other")
     assert weights[-1].argmax() == line.index("len") + 1 and weights[-1].max() > 0.6
+    line, weights = read(trained, "        f(g(x), y")
+    assert weights[-1].argmax() == line.index("f") + 1, "the open one wins, though not the nearest"
+    line, weights = read(trained, "        self.name", block=2, head=2)
+    assert line[weights[-1].argmax()] == "."
 
 
 def test_lesson_07_says_how_long_its_model_was_trained():
