@@ -2,7 +2,7 @@
 
     python -m benchmarks.norms              # 24 short runs, three minutes on a free core
     python -m benchmarks.norms --std 0.02   # two of the places from smaller weights, 16 runs
-    python -m benchmarks.norms --watch      # how alike tokens are in each block, as two runs go on
+    python -m benchmarks.norms --seeds 8    # one rate, small weights, eight seeds: 48 runs, eight minutes
     python -m benchmarks.norms --steps 3 --dry-run
 
 Loss of a small model on characters of Python source, by place of the norms and learning rate, with
@@ -14,7 +14,6 @@ a third of its input's size or more. With --std they begin with that std, and th
 
 import argparse
 import json
-from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
@@ -49,11 +48,11 @@ PLACES = {"front": TransformerBlock, "stream": Post, "behind": Behind}
 SMALL_PLACES = ("stream", "front")  # the places that --std compares
 
 
-def build_model(place: str, std: float | None = None) -> GPT:
-    """A model of BLOCKS blocks with its norms there, of seed 0; `std` is that of its Linears."""
+def build_model(place: str, std: float | None = None, seed: int = 0) -> GPT:
+    """A model of BLOCKS blocks with its norms there; `std` is that of its Linears."""
     config = GPTConfig(vocab_size=128, max_seq_len=SEQ_LEN, num_layers=BLOCKS, num_heads=4,
                        d_model=WIDTH, d_hidden=168, tie_embeddings=False)  # fmt: skip
-    torch.manual_seed(0)
+    torch.manual_seed(seed)
     model = GPT(config)
     for name, weight in model.named_parameters():
         if weight.dim() == 2 and name != "head.weight":  # its std stays 0.02: first loss near ln V
@@ -65,24 +64,16 @@ def build_model(place: str, std: float | None = None) -> GPT:
     return model
 
 
-def train(
-    model: GPT,
-    data: Tensor,
-    rate: float,
-    warmup: int,
-    steps: int,
-    look: Callable[[float], None] = lambda loss: None,
-) -> float:
-    """Mean loss of the last updates, in nats per character; `look` gets each loss, before its update."""
+def train(model: GPT, data: Tensor, rate: float, warmup: int, steps: int, seed: int = 1) -> float:
+    """Mean loss of the last updates, in nats per character."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=rate, betas=(0.9, 0.95))
-    generator, losses = torch.Generator().manual_seed(1), []
+    generator, losses = torch.Generator().manual_seed(seed), []
     for step in range(steps):
         for group in optimizer.param_groups:
             group["lr"] = rate * min(1.0, (step + 1) / warmup) if warmup else rate
         starts = torch.randint(len(data) - SEQ_LEN, (BATCH, 1), generator=generator)
         window = data[starts + torch.arange(SEQ_LEN + 1)]
         loss = model(window[:, :-1], window[:, 1:])[1]
-        look(loss.item())
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -105,35 +96,35 @@ def compare_tokens(model: GPT, data: Tensor) -> list[float]:
     return ((unit.sum(2).pow(2).sum(-1) / SEQ_LEN - 1) / (SEQ_LEN - 1)).mean(1).tolist()
 
 
-def watch_run(data: Tensor, rate: float, std: float, warmup: int, steps: int, every: int) -> dict:
-    """Norms on the stream: each loss, and the cosines of all blocks before every so many updates."""
-    model, losses, cosines = build_model("stream", std), [], []
-
-    def look(loss: float) -> None:
-        if len(losses) % every == 0:
-            cosines.append(" ".join(f"{x:.2f}" for x in compare_tokens(model, data)))
-        losses.append(round(loss, 2))
-
-    train(model, data, rate, warmup, steps, look)
-    return {f"warmup_{warmup}_nats": losses, f"warmup_{warmup}_cosines": cosines}
+def train_seeds(data: Tensor, rate: float, std: float, seeds: int, steps: int) -> dict:
+    """Loss and likeness after a run, for each place, warmup and seed of weights and batches."""
+    figures: dict = {"rate": rate, "std": std, "seeds": seeds}
+    for place in SMALL_PLACES:
+        for warmup in (0, 50, 100):
+            losses, alike = [], []
+            for seed in range(seeds):
+                model = build_model(place, std, seed)
+                losses.append(round(train(model, data, rate, warmup, steps, seed + 1), 3))
+                alike.append(round(compare_tokens(model, data)[-1], 2))
+            figures[f"{place}_warmup_{warmup}_nats"] = losses
+            figures[f"{place}_warmup_{warmup}_tokens_cosine"] = alike
+            print(place, warmup, losses, alike, flush=True)
+    return figures
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.norms")
     parser.add_argument("--steps", type=int, default=150, help="updates of a run [150]")
     parser.add_argument("--std", type=float, help="std of the first weights [1/sqrt(fan in)]")
-    parser.add_argument("--watch", action="store_true", help="two runs, update by update")
+    parser.add_argument("--seeds", type=int, help="so many seeds, at one rate from small weights")
     parser.add_argument("--dry-run", action="store_true", help="print, record nothing")
     args = parser.parse_args()
     torch.set_num_threads(1)
     text = Corpus.default().text()[:1_000_000].encode("ascii", "replace")
     data = torch.frombuffer(bytearray(text), dtype=torch.uint8).long()
-    if args.watch:
-        setting = {"rate": 3e-3, "std": 0.02, "every": 3}
-        watched = dict(setting)
-        for warmup in WARMUPS:
-            watched |= watch_run(data, warmup=warmup, steps=args.steps, **setting)
-        print(watched if args.dry_run else f"wrote {record('norms_watched', watched)}")
+    if args.seeds:
+        figures = train_seeds(data, rate=3e-3, std=0.02, seeds=args.seeds, steps=args.steps)
+        print(figures if args.dry_run else f"wrote {record('norms_seeds', figures)}")
         return
     counts = torch.bincount(data, minlength=128)
     share = counts[counts > 0] / len(data)
