@@ -89,6 +89,10 @@ def test_the_seeds_of_lesson_05_do_what_it_says():
     assert not any(stuck["front", warmup] for warmup in (0, 50, 100)), "they don't need any"
     assert stuck["stream", 0] > stuck["stream", 50] == 4, "with four of eight it isn't enough"
     assert stuck["stream", 100] == 0 and figures["stream_warmup_50_tokens_cosine"][0] < 1, "lucky"
+    mean = {key: sum(figures[f"{key}_nats"]) / 8 for key in ("front_warmup_0", "front_warmup_100")}
+    long = sum(figures["stream_warmup_100_nats"]) / 8
+    assert abs(long - mean["front_warmup_100"]) < 0.02, "as low after such a warmup"
+    assert mean["front_warmup_0"] < long - 0.05, "without it they end lower still"
 
 
 def test_lesson_23_says_what_one_rank_costs_on_a_gpu():
