@@ -146,6 +146,11 @@ def test_a_lesson_is_complete(found: LessonSource):
         assert part in found.text, (
             f"{page} lacks {part.strip()!r}: see lesson 01 for where it stands"
         )
+    end = found.text.partition("\n## Review\n")[0].rstrip()
+    box = end.rpartition("\n:::{admonition} In short\n")[2].splitlines()
+    assert 4 <= len(box) <= 5 and box[-1] == ":::" and all(x.startswith("- ") for x in box[:-1]), (
+        f"{page} doesn't end in short: three or four lines in a box right before the reviews"
+    )
     raw = [c for c in found.source.cells if c.cell_type == "code" and "plt.show()" in c.source]
     assert all(c.metadata.get("mystnb", {}).get("image", {}).get("alt") for c in raw), (
         f"{page}: a picture lacks alt text: say what it shows in its cell's mystnb, image, alt"
