@@ -96,49 +96,54 @@ def compare_tokens(model: GPT, data: Tensor) -> list[float]:
     return ((unit.sum(2).pow(2).sum(-1) / SEQ_LEN - 1) / (SEQ_LEN - 1)).mean(1).tolist()
 
 
-def train_seeds(data: Tensor, rate: float, std: float, seeds: int, steps: int) -> dict:
-    """Loss and likeness after a run, for each place, warmup and seed of weights and batches."""
-    figures: dict = {"rate": rate, "std": std, "seeds": seeds}
-    for place in SMALL_PLACES:
-        for warmup in (0, 50, 100):
-            losses, alike = [], []
-            for seed in range(seeds):
-                model = build_model(place, std, seed)
-                losses.append(round(train(model, data, rate, warmup, steps, seed + 1), 3))
-                alike.append(round(compare_tokens(model, data)[-1], 2))
-            figures[f"{place}_warmup_{warmup}_nats"] = losses
-            figures[f"{place}_warmup_{warmup}_tokens_cosine"] = alike
-            print(place, warmup, losses, alike, flush=True)
-    return figures
+def train_each(
+    data: Tensor,
+    place: str,
+    warmup: int,
+    std: float | None,
+    steps: int,
+    runs: list[tuple[float, int]],
+) -> dict[str, list[float]]:
+    """Loss and likeness after one run for each rate and seed (of weights and batches)."""
+    losses, alike = [], []
+    for rate, seed in runs:
+        model = build_model(place, std, seed)
+        losses.append(round(train(model, data, rate, warmup, steps, seed + 1), 3))
+        alike.append(round(compare_tokens(model, data)[-1], 2))
+    print(place, warmup, losses, alike, flush=True)
+    return {
+        f"{place}_warmup_{warmup}_nats": losses,
+        f"{place}_warmup_{warmup}_tokens_cosine": alike,
+    }
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.norms")
     parser.add_argument("--steps", type=int, default=150, help="updates of a run [150]")
-    parser.add_argument("--std", type=float, help="std of the first weights [1/sqrt(fan in)]")
-    parser.add_argument("--seeds", type=int, help="so many seeds, at one rate from small weights")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--std", type=float, help="std of the first weights [1/sqrt(fan in)]")
+    which.add_argument("--seeds", type=int, help="so many seeds, at one rate from small weights")
     parser.add_argument("--dry-run", action="store_true", help="print, record nothing")
     args = parser.parse_args()
     torch.set_num_threads(1)
     text = Corpus.default().text()[:1_000_000].encode("ascii", "replace")
     data = torch.frombuffer(bytearray(text), dtype=torch.uint8).long()
     if args.seeds:
-        figures = train_seeds(data, rate=3e-3, std=0.02, seeds=args.seeds, steps=args.steps)
+        rate, std = 3e-3, 0.02
+        figures: dict = {"rate": rate, "std": std, "seeds": args.seeds, "steps": args.steps}
+        for place in SMALL_PLACES:
+            for warmup in (0, 50, 100):
+                runs = [(rate, seed) for seed in range(args.seeds)]
+                figures |= train_each(data, place, warmup, std, args.steps, runs)
         print(figures if args.dry_run else f"wrote {record('norms_seeds', figures)}")
         return
     counts = torch.bincount(data, minlength=128)
     share = counts[counts > 0] / len(data)
-    figures: dict = {"characters_alone_nats": round(-(share * share.log()).sum().item(), 3)}
+    figures = {"characters_alone_nats": round(-(share * share.log()).sum().item(), 3)}
     for place in PLACES if args.std is None else SMALL_PLACES:
         for warmup in WARMUPS:
-            losses, alike = [], []
-            for rate in RATES:
-                model = build_model(place, args.std)
-                losses.append(round(train(model, data, rate, warmup, args.steps), 3))
-                alike.append(round(compare_tokens(model, data)[-1], 2))
-            figures[f"{place}_warmup_{warmup}_nats"] = losses
-            figures[f"{place}_warmup_{warmup}_tokens_cosine"] = alike
-            print(place, warmup, losses, alike, flush=True)
+            runs = [(rate, 0) for rate in RATES]
+            figures |= train_each(data, place, warmup, args.std, args.steps, runs)
     figures |= {
         "rates": RATES,
         "blocks": BLOCKS,
